@@ -114,6 +114,37 @@ Tensor linspace(const Value& start_value, const Value& end_value, const Value& s
 
 }  // namespace
 
+// (start, end, step, dtype, device): float32 where no dtype is given, however whole the numbers are.
+Results decompose_range(const Args& a) {
+  const double start = pin(a[0].as<Scalar>()).to_double(), end = pin(a[1].as<Scalar>()).to_double();
+  const double step = pin(a[2].as<Scalar>()).to_double();
+  if (!(step > 0 || step < 0)) fail("range: step must not be zero, got ", step);
+  if (!std::isfinite(start) || !std::isfinite(end)) fail("range: from ", start, " to ", end, " is not finite");
+  if (step > 0 ? end < start : end > start) fail("range: from ", start, " to ", end, " leads no step of ", step);
+  const Value dtype = dtype_or(a[3], DType::kFloat32);
+  // Between the last number and the one after it; of integers, next to the last.
+  const double last = start + std::floor((end - start) / step) * step;
+  const double beyond = is_float(dtype.as<DType>()) ? last + step / 2 : last + std::copysign(1.0, step);
+  return {op1(OpId::arange, {a[0], Scalar(beyond), a[2], dtype, a[4]})};
+}
+
+// (size, stride, dtype, device)
+Results decompose_empty_strided(const Args& a) {
+  const Sizes &size = a[0].as<Sizes>(), &stride = a[1].as<Sizes>();
+  if (size.size() != stride.size())
+    fail("empty_strided: size and stride must be of one length, got ", to_string(size), " and ", to_string(stride));
+  SymInt extent = 1;
+  bool none = false;
+  for (size_t d = 0; d < size.size(); d++) {
+    if (size[d] < 0 || stride[d] < 0)
+      fail("empty_strided: size and stride must not be negative, got ", to_string(size), " and ", to_string(stride));
+    none = none || size[d] == 0;
+    extent = extent + (size[d] - 1) * stride[d];
+  }
+  const Tensor memory = op1(OpId::empty, {Sizes{none ? SymInt(0) : extent}, dtype_or(a[2], DType::kFloat32), a[3]});
+  return {op1(OpId::as_strided, {memory, size, stride, vdim(0)})};
+}
+
 Results decompose_zeros(const Args& a) { return filled(a, 0); }
 Results decompose_ones(const Args& a) { return filled(a, 1); }
 Results decompose_scalar_tensor(const Args& a) { return {full_of({}, a[0], dtype_or(a[1], DType::kFloat32), a[2])}; }

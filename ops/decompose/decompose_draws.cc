@@ -103,6 +103,17 @@ Results decompose_log_normal_(const Args& a) {
   return fill(t, op1(OpId::exp, {normal}));
 }
 
+// median + sigma * tan(pi (u - 1/2)), u uniform.
+Results decompose_cauchy_(const Args& a) {
+  const Tensor t = a[0].tensor();
+  check_float("cauchy_", t);
+  const double sigma = number(a[2]);
+  if (!(sigma > 0)) fail("cauchy_: sigma must be positive, got ", sigma);
+  GradModeScope off(false);
+  const Tensor turn = mul(sub(draw(OpId::rand, t), vnum(0.5)), vnum(M_PI));
+  return fill(t, add(mul(op1(OpId::tan, {turn}), vnum(sigma)), a[1]));
+}
+
 Results decompose_bernoulli_(const Args& a) {
   const Tensor t = a[0].tensor();
   GradModeScope off(false);

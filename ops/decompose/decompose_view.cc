@@ -15,7 +15,8 @@ Results decompose_t(const Args& a) {
 }
 
 Results decompose_adjoint(const Args& a) {
-  return {a[0].tensor()->dim() == 0 ? op1(OpId::alias, {a[0]}) : transpose(a[0], vdim(-2), vdim(-1))};
+  const Tensor t = a[0].tensor()->dim() == 0 ? op1(OpId::alias, {a[0]}) : transpose(a[0], vdim(-2), vdim(-1));
+  return {op1(OpId::conj, {t})};
 }
 // A view of what is contiguous only, unlike reshape.
 Results decompose_ravel(const Args& a) { return {op1(OpId::reshape, {contiguous(a[0]), Sizes{SymInt(-1)}})}; }
@@ -37,36 +38,6 @@ Results decompose_narrow(const Args& a) {
          " of size ", size.hint);
   }
   return {op1(OpId::slice, {t, vdim(dim), vint(start), vint(start + length), vdim(1)})};
-}
-
-// -- complex elements and their parts
-
-namespace {
-
-Tensor part(const Tensor& t, int64_t which) {
-  return op1(OpId::select, {op1(OpId::view_as_real, {t}), vdim(-1), vdim(which)});
-}
-
-}  // namespace
-
-Results decompose_real(const Args& a) {
-  return {is_complex(a[0].tensor()->dtype) ? part(a[0].tensor(), 0) : a[0].tensor()};
-}
-Results decompose_imag(const Args& a) {
-  const Tensor t = a[0].tensor();
-  if (!is_complex(t->dtype)) fail("imag: only defined for complex tensors, got ", name(t->dtype));
-  return {part(t, 1)};
-}
-
-Results decompose_complex(const Args& a) {
-  const Tensor re = a[0].tensor(), im = a[1].tensor();
-  if (re->dtype != im->dtype) fail("complex: dtypes ", name(re->dtype), " and ", name(im->dtype), " differ");
-  if (info(to_complex(re->dtype)).carrier != re->dtype) {
-    fail("complex: expects parts of float32 or float64, got ", name(re->dtype));
-  }
-  const Sizes sizes = broadcast(OpId::complex, re->sizes, im->sizes);
-  const std::vector<Tensor> parts = {expand(re, sizes), expand(im, sizes)};
-  return {op1(OpId::view_as_complex, {op1(OpId::stack, {parts, vdim(-1)})})};
 }
 
 // -- other dtypes and devices: the tensor itself where it is so already

@@ -47,6 +47,14 @@ Results decompose_blackman_window(const Args& a) {
   });
 }
 
+Results decompose_kaiser_window(const Args& a) {
+  return window(OpId::kaiser_window, a[0], a[1].as<bool>(), a[3], a[4], [&](const Tensor& i, double last) {
+    const Tensor place = i * (2 / last) - 1.0, beta = full({}, number(a[2]), i->dtype, i->device());
+    const Tensor inside = op1(OpId::clamp_min, {1.0 - place * place, vnum(0)});
+    return op1(OpId::i0, {sqrt(inside) * beta}) / op1(OpId::i0, {beta});
+  });
+}
+
 Results decompose_bartlett_window(const Args& a) {
   return window(OpId::bartlett_window, a[0], a[1].as<bool>(), a[2], a[3], [](const Tensor& i, double last) {
     const Tensor up = mul(i, vnum(2 / last));

@@ -60,9 +60,11 @@ const std::map<std::string, std::vector<Form>, std::less<>>& forms() {
     std::map<std::string, std::vector<Form>, std::less<>> rows;
 #define FORM(name, op, schema, arguments, flags) rows[#name].push_back(make_form(OpId::op, schema, arguments, flags));
 #define ALIAS(name, other)
+#define COPY(name, other)
 #include "ops/defs/forms.def"
 #undef FORM
 #undef ALIAS
+#undef COPY
     return rows;
   }();
   return table;
@@ -71,10 +73,12 @@ const std::map<std::string, std::vector<Form>, std::less<>>& forms() {
 std::span<const OtherName> other_names() {
   static const OtherName rows[] = {
 #define FORM(name, op, schema, arguments, flags)
-#define ALIAS(name, other) {#name, #other},
+#define ALIAS(name, other) {#name, #other, false},
+#define COPY(name, other) {#name, #other, true},
 #include "ops/defs/forms.def"
 #undef FORM
 #undef ALIAS
+#undef COPY
   };
   return rows;
 }

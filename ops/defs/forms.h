@@ -26,6 +26,7 @@ const std::map<std::string, std::vector<Form>, std::less<>>& forms();
 
 struct OtherName {
   const char *name, *of;
+  bool copies;  // the results
 };
 std::span<const OtherName> other_names();
 

@@ -40,6 +40,8 @@ LUTRA_OF_X(erfinv, exp(square(erfinv(x))) * (1 / M_2_SQRTPI) * g)
 LUTRA_OF_X(lgamma, g* digamma(x))
 LUTRA_OF_X(digamma, g* op1(OpId::polygamma, {x, int_arg(1)}))
 LUTRA_OF_X(polygamma, g* op1(OpId::polygamma, {x, Scalar::of_sym(ctx.args[1].sym_int() + 1)}))
+LUTRA_OF_X(i0, g* op1(OpId::i1, {x}))
+LUTRA_OF_X(entr, neg(g*(log(x) + 1.0)))
 LUTRA_OF_X(silu, op1(OpId::silu_backward, {g, x}))
 LUTRA_OF_X(hardswish, where(le(x, Scalar(-3.0)), Scalar(0.0), where(lt(x, Scalar(3.0)), g*(x / 3.0 + 0.5), g)))
 LUTRA_OF_X(hardsigmoid, where(logical_and(gt(x, Scalar(-3.0)), lt(x, Scalar(3.0))), g*(1.0 / 6), Scalar(0.0)))
@@ -55,6 +57,21 @@ LUTRA_VJP(igamma, "1:a0 1:a1") {
   const Tensor a = wide(ctx.arg(0)), x = wide(ctx.arg(1)), g = wide(ctx.grads[0]);
   const Tensor slope = g * exp((a - 1.0) * log(x) - x - lgamma(a));
   ctx.give(1, ctx.op == OpId::igammac ? neg(slope) : slope);
+}
+
+// exp(-|x|) I0(x) falls as the exponential does.
+LUTRA_VJP(i0e, "0:a0 0:r0") {
+  const Tensor x = wide(ctx.arg(0)), r = wide(ctx.results[0]);
+  ctx.give(0, wide(ctx.grads[0]) * (op1(OpId::i1e, {x}) - sign(x) * r));
+}
+
+// I1' = I0 - I1 / x, which is 1/2 at 0.
+LUTRA_VJP(i1, "0:a0") {
+  const bool scaled = ctx.op == OpId::i1e;
+  const Tensor x = wide(ctx.arg(0)), zero = eq(x, Scalar(0.0)), safe = where(zero, Scalar(1.0), x);
+  const Tensor size = op1(scaled ? OpId::i0e : OpId::i0, {safe}), r = op1(ctx.op, {safe});
+  const Tensor slope = size - r * (scaled ? sign(safe) + 1.0 / safe : 1.0 / safe);
+  ctx.give(0, wide(ctx.grads[0]) * where(zero, Scalar(0.5), slope));
 }
 
 // Denominators are never 0, so that the gradient of the gradient is no NaN there.
@@ -208,18 +225,19 @@ LUTRA_VJP(logaddexp2, "0:a0 0:a1 1:a0 1:a1") {
   if (ctx.needs(1)) ctx.give(1, ctx.grads[0] * sigmoid((b - a) * M_LN2));
 }
 
-// 0 * log(y) is 0 with the gradient 0, unless y is NaN or not positive.
+// 0 * log(y) is 0 with the gradient 0, unless y is NaN or not positive; so is 0 * log1p(y), of y + 1.
 LUTRA_VJP(xlogy, "0:a0 0:a1 1:a0 1:a1") {
+  const bool shifted = ctx.op == OpId::xlog1py;
   Tensor g = ctx.grads[0];
   auto full_of = [&](const Value& v) {
     return v.is<Tensor>() ? v.as<Tensor>() : full({}, v.as<Scalar>(), g->dtype, g->device());
   };
   if (ctx.needs(0)) {
     Tensor y = full_of(ctx.args[1]);
-    Tensor constant = logical_and(eq(ctx.args[0], Scalar(0.0)), le(y, Scalar(0.0)));
-    ctx.give(0, mul(g, where(constant, Scalar(0.0), log(y))));
+    Tensor constant = logical_and(eq(ctx.args[0], Scalar(0.0)), le(y, Scalar(shifted ? -1.0 : 0.0)));
+    ctx.give(0, mul(g, where(constant, Scalar(0.0), shifted ? log1p(y) : log(y))));
   }
-  if (ctx.needs(1)) ctx.give(1, mul(g, div(ctx.args[0], ctx.args[1])));
+  if (ctx.needs(1)) ctx.give(1, mul(g, div(ctx.args[0], shifted ? ctx.arg(1) + 1.0 : ctx.arg(1))));
 }
 
 // The Euclidean length along a dim: no direction at 0.

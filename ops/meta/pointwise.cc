@@ -80,6 +80,13 @@ ResultSpecs meta_unary_float(OpId, const Args& args) {
 
 ResultSpecs meta_unary_bool(OpId, const Args& args) { return {like_spec(args[0].tensor(), DType::kBool)}; }
 
+// Of complex elements in the type of their parts.
+ResultSpecs meta_angle(OpId op, const Args& args) {
+  const DType type = args[0].tensor()->dtype;
+  if (is_stored(type) && !is_complex(type)) fail(name(op), ": not defined for ", name(type), " tensors");
+  return {like_spec(args[0].tensor(), is_complex(type) ? info(type).carrier : to_float(type))};
+}
+
 ResultSpecs meta_to_dtype(OpId, const Args& args) {
   const Tensor& t = args[0].as<Tensor>();
   DType type = args[1].as<DType>();

@@ -88,8 +88,8 @@ local function other_calls(out, form, method, returns)
   end
 end
 
--- The annotation of d as a method or as a function of lt.
-local function annotate(d, method)
+-- The annotation of d as a method or as a function: of lt, or by another name.
+local function annotate(d, method, name)
   local out, form = {"---" .. d.about}, d.forms[1]
   local ordered, named = split(form, method)
   local parts = {}
@@ -115,7 +115,8 @@ local function annotate(d, method)
     if method then list = "self" .. (list ~= "" and ", " .. list or "") end
     out[#out + 1] = string.format('%s["%s"] = function(%s) end', method and "Tensor" or "lt", d.name, list)
   else
-    out[#out + 1] = string.format("function %s%s(%s) end", method and "Tensor:" or "lt.", d.name, list)
+    name = name or (method and "Tensor:" or "lt.") .. d.name
+    out[#out + 1] = string.format("function %s(%s) end", name, list)
   end
   return table.concat(out, "\n")
 end
@@ -123,10 +124,12 @@ end
 local function ops()
   local out = {"---@meta",
     "-- Made by lutra docs: every op, method and function that has a schema; lutra.lua has the rest.", "",
-               "---@class lutra.Tensor", "local Tensor = {}", "---@class lutra", "local lt = {}", ""}
+               "---@class lutra.Tensor", "local Tensor = {}", "---@class lutra", "local lt = {}",
+               "---@class lutra.special", "lt.special = {}", ""}
   for _, d in ipairs(names.list) do
     if d.method and #d.forms > 0 then out[#out + 1] = annotate(d, true) end
-    if d["function"] and #d.forms > 0 then out[#out + 1] = annotate(d, false) end
+    local own = d["function"] and not d.name:find("nn.functional.", 1, true)
+    if own and #d.forms > 0 then out[#out + 1] = annotate(d, false) end
   end
   return table.concat(out, "\n") .. "\n"
 end
@@ -138,6 +141,8 @@ local function spaces()
   for _, row in ipairs {{"functional", "lt%.nn%.functional%.(.*)"}, {"linalg", "lt%.linalg%.(.*)"}} do
     out[#out + 1] = "---@class lutra." .. row[1] .. "\nlocal " .. row[1] .. " = {}"
     for _, d in ipairs(names.list) do
+      local own = ("lt." .. d.name):match("^" .. row[2])
+      if own then out[#out + 1] = annotate(d, false, row[1] .. "." .. own) end
       for _, place in ipairs(d.places) do
         local key = place:match("^" .. row[2])
         if key then out[#out + 1] = string.format("%s.%s = lt.%s", row[1], key, d.name) end

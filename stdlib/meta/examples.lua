@@ -40,7 +40,10 @@ local lines = {
   acos = "(x / 4):acos()", asin = "(x / 4):asin()", log = "p:log()", log2 = "p:log2()", log10 = "p:log10()",
   log1p = "p:log1p()", sqrt = "p:sqrt()", rsqrt = "p:rsqrt()", lgamma = "p:lgamma()", digamma = "p:digamma()",
   xlogy = "x:xlogy(p)", float_power = "x:float_power(2)", float_power_ = "x:clone():double():float_power_(2)",
-  threshold = "x:threshold(0, -1)", prelu = "x:prelu(v)", polygamma = "p:polygamma(2)",
+  threshold = "x:threshold(0, -1)", mvlgamma = "v:mvlgamma(2)",
+  ["special.polygamma"] = "lt.special.polygamma(2, p)",
+  ["special.entr"] = "lt.special.entr(p)", ["special.xlog1py"] = "lt.special.xlog1py(x, p)", isreal = "z:isreal()",
+  prelu = "x:prelu(v)", polygamma = "p:polygamma(2)",
   igamma = "(p:detach() * 0 + 2):igamma(p)", igammac = "(p:detach() * 0 + 2):igammac(p)",
   igamma_ = "(p:detach() * 0 + 2):igamma_(p)", igammac_ = "(p:detach() * 0 + 2):igammac_(p)",
   glu = "image:glu()", fill = "x:fill(7)", fill_ = "x:clone():fill_(7)", zero_ = "x:clone():zero_()",
@@ -63,7 +66,8 @@ local lines = {
   sum_to_size = "x:sum_to_size(1, 3)", trace = "m:trace()", trapezoid = "v:trapezoid()",
   cumulative_trapezoid = "v:cumulative_trapezoid()", diff = "v:diff()", unique = "n:unique()",
   -- shapes
-  complex = "lt.complex(x:detach(), y:detach())", is_complex = "z:is_complex()", real = "lt.real(x)",
+  complex = "lt.complex(x:detach(), y:detach())", polar = "lt.polar(x:detach(), y:detach())",
+  is_complex = "z:is_complex()", real = "lt.real(x)",
   imag = "lt.imag(z)", view_as_real = "lt.view_as_real(z)", view_as_complex = "lt.view_as_complex(x:t():contiguous())",
   view = "x:view(3, 2)", reshape = "x:reshape(3, 2)", expand = "v:expand(2, 3)", expand_as = "v:expand_as(x)",
   broadcast_to = "v:broadcast_to(2, 3)", broadcast_tensors = "lt.broadcast_tensors(x, v)",
@@ -157,7 +161,11 @@ local lines = {
   new_empty = "x:new_empty(2)", new_full = "x:new_full({2}, 7)", new_ones = "x:new_ones(2)",
   new_zeros = "x:new_zeros(2)", multinomial = "p:multinomial(2)", bernoulli = "p:bernoulli()",
   bernoulli_ = "x:clone():bernoulli_()", exponential_ = "x:clone():exponential_()",
-  geometric_ = "x:clone():geometric_(0.5)", log_normal_ = "x:clone():log_normal_()",
+  geometric_ = "x:clone():geometric_(0.5)", cauchy_ = "x:clone():cauchy_()",
+  range = "lt.range(1, 4)",
+  broadcast_shapes = "lt.broadcast_shapes({2, 1}, {3})",
+  empty_strided = "lt.empty_strided({2, 3}, {1, 2})", kaiser_window = "lt.kaiser_window(4)",
+  log_normal_ = "x:clone():log_normal_()",
     normal_ = "x:clone():normal_()",
   random_ = "x:clone():random_(10)", uniform_ = "x:clone():uniform_()",
   -- what a tensor is; the session
@@ -209,8 +217,14 @@ local function example(d)
     if receiver then return receiver .. ":clone():" .. d.name .. rest end
     return (line:gsub("lt%.[%w_.]-" .. base .. "%((%w+)", "lt." .. d.name .. "(%1:clone()"))
   end
-  if d.same_as then
-    local line = example(describe(d.same_as))
+  local functional = d.name:match "^nn%.functional%.(.*)"
+  if d.same_as or functional then
+    local line = example(describe(d.same_as or functional))
+    local receiver, rest = line:match("^(.-):" .. (d.same_as or functional) .. "(%b())$")
+    if receiver and not d.method then -- x:t() is lt.t_copy(x)
+      return string.format("lt.%s(%s%s%s)", d.name, receiver, rest == "()" and "" or ", ", rest:sub(2, -2))
+    end
+    if functional then return (line:gsub("lt%.", "lt.nn.functional.", 1)) end
     return (line:gsub("([:.])" .. d.same_as .. "%f[^%w_]", "%1" .. d.name, 1))
   end
   return by_rule(d)

@@ -375,6 +375,7 @@ function DataLoader:iter() end
 ---@field optim lutra.optim
 ---@field data lutra.data
 ---@field linalg lutra.linalg
+---@field special lutra.special
 ---@field autograd lutra.autograd
 ---@field amp lutra.amp
 ---@field config table
@@ -393,6 +394,9 @@ function lt.as_tensor(data, options) end
 ---@param value any
 ---@return boolean
 function lt.is_tensor(value) end
+---@param ... integer|integer[] shapes
+---@return integer[]
+function lt.broadcast_shapes(...) end
 ---@param a lutra.Tensor
 ---@param b lutra.Tensor
 ---@param dims? integer|integer[][] how many of the last and first dimensions, or a list of each side's

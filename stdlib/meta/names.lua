@@ -21,20 +21,24 @@ local x = lt.ones(1)
 for name in next, lt._native.names().methods do
   if not name:find "^_" then add(x[name]) end
 end
-for _, space in ipairs {"nn.functional", "linalg"} do
+for _, space in ipairs {"nn.functional", "linalg", "special"} do
   local fields = lt
   for step in space:gmatch "%a+" do fields = fields[step] end
   for key, value in next, fields do
     local d = add(value)
-    if d then d.places[#d.places + 1] = "lt." .. space .. "." .. key end
+    local place = space .. "." .. key
+    if d and d.name ~= place then d.places[#d.places + 1] = "lt." .. place end
   end
 end
 table.sort(list, function(a, b) return a.name < b.name end)
 for _, d in ipairs(list) do table.sort(d.places) end
 
--- The name on whose page another one stands: of name_ that of name, of another name that of the op.
+-- The name on whose page another one stands: of name_ that of name, of another name that of the op, of a function of
+-- nn.functional that of the function of lt.
 local function page_of(d)
   if d.same_as then return page_of(of[d.same_as]) end
+  local plain = d.name:match "^nn%.functional%.(.*)"
+  if plain then return page_of(of[plain]) end
   return d.inplace and of[d.name:sub(1, -2)] and page_of(of[d.name:sub(1, -2)]) or d.name
 end
 

@@ -32,9 +32,9 @@ local names = {
   "affine_grid", "grid_sample", "interpolate", "upsample", "upsample_bilinear", "upsample_nearest",
 }
 
-local functional = {}
+local functional, own = {}, lt._native.functional -- own: what takes more than the function of lt
 for _, name in ipairs(names) do
-  functional[name] = assert(lt[name], name)
+  functional[name] = assert(own[name] or lt[name], name)
   functional[name .. "_"] = rawget(lt, name .. "_")
 end
 

@@ -264,6 +264,30 @@ test("questions about dtypes and single elements", function()
   equal(lt.ones(2):type("int8").dtype, "int8")
 end)
 
+test("copies of views have memory of their own, in compiled code, too", function()
+  local x = lt.arange(6):float():view(2, 3)
+  local function copies(a)
+    return lt.expand_copy(a, {2, 2, 3}), lt.t_copy(a), lt.view_copy(a, {6}), lt.split_copy(a, 1)[2],
+      lt.unbind_copy(a)[1]
+  end
+  for _, f in ipairs {copies, lt.compile(copies, {fullgraph = true})} do
+    for _, copy in ipairs {f(x)} do
+      truthy(copy:is_contiguous() and copy:data_ptr() ~= x:data_ptr(), "a contiguous copy")
+      copy:zero_()
+    end
+    equal(x:sum():item(), 15)
+  end
+  truthy(not pcall(function() return x.expand_copy end), "a function only")
+end)
+
+test("lt.special has functions of lt by their names there", function()
+  local x = lt.tensor {0.25, 0.5}
+  truthy(lt.special.expit(x):equal(x:sigmoid()))
+  truthy(lt.compile(function(a) return lt.special.gammaln(a) end, {fullgraph = true})(x):equal(x:lgamma()))
+  raises("special.expit: argument 'input' must be a Tensor, got number 1", lt.special.expit, 1)
+  equal(lt.special.airy_ai, nil)
+end)
+
 test("lt.help is the session's help", function()
   truthy(tostring(lt.help):find("Lutra is a tensor language", 1, true))
   lt.help(lt.scan)

@@ -1,6 +1,6 @@
 """Random calls by PyTorch's own schemas: call_samples.py SEED FILE [name...] writes them with PyTorch's answers, as op_samples.py does.
 
-Each function of torch, Tensor, nn.functional and linalg that Lutra may have, in each overload: each argument positional, by keyword or left out; every
+Each function of torch, Tensor, nn.functional, linalg and special that Lutra may have, in each overload: each argument positional, by keyword or left out; every
 dtype; permuted, sliced, expanded, overlapping and offset tensors, empty and 0-dim ones; numbers as 0-dim tensors; in-place forms; out= of other
 shapes and layouts and on the inputs' own memory. The samples of op_db with arguments named, defaults said, and with gradients. Which results share
 memory with which input is recorded, too.
@@ -31,17 +31,17 @@ AT_THE_BEGINNING = r"""
     backward share pin record_stream numpy tolist element_size dense dim_order storage_offset layout untyped
     type$ new$ new_tensor empty new_empty resize gru lstm rnn embedding_renorm geqrf from_dlpack stft istft
     align refine rename crow col_indices ccol row_indices values indices$ coalesce q_ int_repr dequantize
-    result_type can_cast promote set_num unsafe unify device requires_grad detach_$ __ cauchy_ sym_
-    slice_inverse mH H$ T$ mT nonzero_static binomial poisson$ conj imag real view_as polar angle chalf
+    result_type can_cast promote set_num unsafe unify device requires_grad detach_$ __ sym_
+    slice_inverse mH H$ T$ mT nonzero_static binomial poisson$ imag real view_as_ chalf
     cfloat cdouble triangular_solve ormqr orgqr lu qr svd cholesky inverse logdet det$ slogdet pinverse solve
-    eig lstsq ldl inv cond householder matrix_rank tensorinv pca lobpcg special multi_head boolean_dispatch
+    eig lstsq ldl inv cond householder matrix_rank tensorinv pca lobpcg multi_head boolean_dispatch
     handle_torch has_torch reduce_op normalize_op Optional Union Callable adaptive_max_pool3d .*3d ctc assert
     autocast_ import_ parse_ clear_ init_num merge_ read_v vitals wait fork choose_ dsmm hsmm hspmm saddmm smm
-    spmm sspaddmm data_ptr reinforce ipu xpu mtia symeig qscheme as_subclass resolve_ scaled_ grouped_ native
-    range$ .*_copy$ numel$ size$ stride$ index$ item$ indices_copy affine_grid_gen feature_dropout grid_sampler
+    spmm sspaddmm data_ptr reinforce ipu xpu mtia symeig qscheme as_subclass scaled_ grouped_ native
+    numel$ size$ stride$ index$ item$ indices_copy affine_grid_gen feature_dropout grid_sampler
 """.split()
 LEFT_OUT = re.compile("|".join(ANYWHERE) + "|^(" + "|".join(AT_THE_BEGINNING) + ")")
-DRAWS = re.compile("dropout|^rand|rrelu|gumbel|(random|uniform|normal|bernoulli|exponential|geometric)_$|fractional")
+DRAWS = re.compile("dropout|^rand|rrelu|gumbel|(random|uniform|normal|bernoulli|exponential|geometric|cauchy)_$|empty|fractional")
 INDEX = {"index", "indices", "target", "input_index"}
 
 
@@ -222,7 +222,7 @@ class Signature:
 
 
 def signatures(name, f):
-    last = name.replace("nn.functional.", "").replace("linalg.", "linalg_")
+    last = name.replace("nn.functional.", "").replace("linalg.", "linalg_").replace("special.", "special_")
     found = [Signature.of_schema(s) for s in torch._C._jit_get_schemas_for_operator("aten::" + last)]
     found = [s for s in found if s]
     if inspect.isfunction(f) and name.startswith("nn.functional."):
@@ -396,7 +396,7 @@ def write_samples(op, name, f, method, write, rng):
 
 def functions():
     """name, function, whether it is a method."""
-    for module, prefix in ((torch, ""), (torch.nn.functional, "nn.functional."), (torch.linalg, "linalg.")):
+    for module, prefix in ((torch, ""), (torch.nn.functional, "nn.functional."), (torch.linalg, "linalg."), (torch.special, "special.")):
         for key in sorted(dir(module)):
             f = getattr(module, key)
             if callable(f) and not inspect.isclass(f) and not LEFT_OUT.search(key) and (prefix or not inspect.isfunction(f) or signatures(key, f)):

@@ -22,7 +22,7 @@ DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int
 WORDS = {"and", "end", "repeat", "or", "not", "in", "function", "if", "for", "while", "do", "local", "nil", "return", "then", "until", "from"}
 RANDOM = ("rand", "bernoulli", "multinomial", "normal", "empty", "new_empty", "nn.functional.dropout", "nn.functional.alpha_dropout",
           "nn.functional.feature_alpha_dropout", "nn.functional.rrelu", "nn.functional.fractional_max_pool2d", "resize_", "nn.functional.scaled_dot_product_attention")
-LEFT_OUT = ("_", "torch.", "jiterator", "sparse.", "masked.", "fft.", "signal.", "special.", "linalg.lu", "to_sparse", "cdouble", "cfloat", "chalf",
+LEFT_OUT = ("_", "torch.", "jiterator", "sparse.", "masked.", "fft.", "signal.", "linalg.lu", "to_sparse", "cdouble", "cfloat", "chalf",
             "lu_unpack", "native_batch_norm", "triu", "gradient")
 
 

@@ -43,40 +43,40 @@ KnownNames dtype_names() {
 
 bool is_number(LuaKind k) { return k == LuaKind::kNumber || k == LuaKind::kInt64; }
 
-// Documentation, schemas and NumPy name these differently.
-constexpr std::string_view kOtherNames[][2] = {
+using NamePair = std::string_view[2];
+// Documentation and schemas name these differently.
+constexpr NamePair kOtherNames[] = {
     {"input", "self"},
     {"size", "shape"},
-    {"dim", "dims"},
-    {"other", "tensor2"},
-    {"src", "other"},
     {"dim0", "axis0"},
     {"dim1", "axis1"},
     {"indices_or_sections", "sections"},
     {"other", "y"},
-    {"input", "x"},
-    {"input", "a"},
-    {"input", "x1"},
-    {"other", "x2"},
-    {"dim", "axis"},
-    {"keepdim", "keepdims"},
     {"split_size", "split_size_or_sections"},
     {"indices_or_sections", "indices"},
     {"other", "tensor"},
     {"test_elements", "test_element"},
     {"elements", "element"},
 };
+// NumPy's names. What PyTorch has written in Python, in nn.functional, knows none of them.
+constexpr NamePair kNumPyNames[] = {
+    {"input", "x"}, {"input", "a"}, {"input", "x1"}, {"other", "x2"}, {"dim", "axis"}, {"keepdim", "keepdims"},
+};
 
-int find_argument(const std::vector<ArgInfo>& schema, const std::string& name) {
+int find_argument(const std::string& fn, const std::vector<ArgInfo>& schema, const std::string& name) {
   const auto index_of = [&](std::string_view wanted) {
     auto it = std::find_if(schema.begin(), schema.end(), [&](const ArgInfo& arg) { return arg.name == wanted; });
     return it == schema.end() ? -1 : int(it - schema.begin());
   };
   int found = index_of(name);
-  for (const auto& [one, other] : kOtherNames) {
-    if (found < 0 && name == one) found = index_of(other);
-    if (found < 0 && name == other) found = index_of(one);
-  }
+  const auto look = [&](std::span<const NamePair> names) {
+    for (const auto& [one, other] : names) {
+      if (found < 0 && name == one) found = index_of(other);
+      if (found < 0 && name == other) found = index_of(one);
+    }
+  };
+  look(kOtherNames);
+  if (!fn.starts_with("nn.functional.")) look(kNumPyNames);
   return found;
 }
 
@@ -189,7 +189,7 @@ void place_keywords(const std::string& fn, const std::vector<ArgInfo>& schema, A
                     const std::vector<std::string>& names, std::vector<Slot>& slots, std::span<ExtraKeyword> extras) {
   for (const std::string& name : names) {
     if (name == "?") fail(fn, ": the keyword table has list elements too; pass the list as an argument of its own");
-    if (int a = find_argument(schema, name); a >= 0) {
+    if (int a = find_argument(fn, schema, name); a >= 0) {
       if (slots[a].first >= 0) fail(fn, ": argument '", name, "' is given twice");
       slots[a] = Slot{in.field(table, name.c_str())};
       continue;
@@ -369,13 +369,14 @@ bool is_extra(std::span<const ExtraKeyword> extras, const std::string& name) {
 }
 
 // With `elements`, tensors of no dimensions fit in the place of numbers.
-bool fits(const std::vector<ArgInfo>& schema, ArgReader& in, std::span<const ExtraKeyword> extras, bool elements) {
+bool fits(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& in,
+          std::span<const ExtraKeyword> extras, bool elements) {
   std::vector<std::string> names;
   const Call call = split_call(in, names);
   std::vector<Slot> slots(schema.size());
   if (place_positional(schema, in, call.positional, slots) > 0) return false;
   for (const std::string& name : names) {
-    const int a = find_argument(schema, name);
+    const int a = find_argument(fn, schema, name);
     if (a < 0 && is_extra(extras, name)) continue;
     if (a < 0 || slots[a].first >= 0) return false;
     slots[a] = Slot{in.field(call.keywords, name.c_str())};
@@ -397,11 +398,11 @@ void check_keywords(const std::string& fn, std::span<const Schema> forms, ArgRea
   std::vector<ArgInfo> all;
   for (const Schema form : forms) {
     for (const ArgInfo& arg : *form) {
-      if (find_argument(all, arg.name) < 0) all.push_back(arg);
+      if (find_argument(fn, all, arg.name) < 0) all.push_back(arg);
     }
   }
   for (const std::string& name : names) {
-    if (name == "?" || is_extra(extras, name) || find_argument(all, name) >= 0) continue;
+    if (name == "?" || is_extra(extras, name) || find_argument(fn, all, name) >= 0) continue;
     std::vector<std::string_view> others;
     for (const ExtraKeyword& e : extras) others.push_back(e.name);
     unknown_keyword(fn, name, all, others);
@@ -415,7 +416,7 @@ size_t choose_form(const std::string& fn, std::span<const Schema> forms, ArgRead
   if (forms.size() == 1) return 0;
   for (const bool elements : {false, true}) {
     for (size_t i = 0; i < forms.size(); ++i) {
-      if (fits(*forms[i], in, extras, elements)) return i;
+      if (fits(fn, *forms[i], in, extras, elements)) return i;
     }
   }
   check_keywords(fn, forms, in, extras);

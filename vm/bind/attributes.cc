@@ -44,19 +44,14 @@ LuaResults matrix_transposed(const Tensor& t) {
   return {op1(OpId::transpose, {t, vdim(-2), vdim(-1)})};
 }
 
-void check_real(const char* name, const Tensor& t) {
-  if (is_complex(t->dtype)) fail(name, ": conjugates of complex tensors are not there yet");
-}
-
 LuaResults matrix_conjugate_transposed(const Tensor& t) {
-  check_real("mH", t);
-  return matrix_transposed(t);
+  if (t->dim() < 2) fail("mH: expects a tensor of at least 2 dimensions, got ", t->dim());
+  return {op1(OpId::adjoint, {t})};
 }
 
 LuaResults conjugate_transposed(const Tensor& t) {
-  check_real("H", t);
   if (t->dim() != 2 && t->dim() != 0) fail("H: expects a matrix, got shape ", to_string(t->sizes));
-  return transposed(t);
+  return {op1(OpId::adjoint, {t})};
 }
 
 // A view whose base was written has another history since.

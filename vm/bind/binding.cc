@@ -163,6 +163,7 @@ bool is_true(const std::string& fn, ArgReader& in, const ExtraKeyword& keyword) 
 }
 
 bool takes_out(const Binding& self, const OpInfo& op) {
+  if (self.copies) return !op.has(kList);
   constexpr uint32_t kWithout = kView | kMutates | kList | kMethodOnly | kNoOut;
   return !self.inplace && !(op.flags & kWithout) && !(self.flags & kMethod && !(self.flags & kFunctionOf));
 }
@@ -231,6 +232,9 @@ LuaResults run_op(const Binding& self, ArgReader& in) {
   const auto call = [&] { return call_op(op.id, std::move(args)); };
   Results results = extras.generator ? drawn(self.name, in, *extras.generator, call) : call();
   if (extras.requires_grad && is_true(self.name, in, *extras.requires_grad)) set_requires_grad(results[0], true);
+  if (self.copies) {
+    for (Tensor& r : results) r = op1(OpId::clone, {r, std::string("contiguous_format")});
+  }
   if (has_out) {
     const std::vector<Tensor> given = read_out(self.name, in, extras.out->value, int(results.size()));
     for (size_t i = 0; i < given.size(); ++i) check_out(self.name, op, operands, given[i], results[i]);
@@ -241,14 +245,22 @@ LuaResults run_op(const Binding& self, ArgReader& in) {
   return LuaResults(results.begin(), results.end());
 }
 
+// Errors of nn.functional's functions are told under the op's name.
+std::string title_of(const Binding& binding) {
+  constexpr std::string_view kRoom = "nn.functional.";
+  return binding.name.starts_with(kRoom) ? binding.name.substr(kRoom.size()) : binding.name;
+}
+
 // Errors of the parts are told under the name that was called; those of elements under the op's, as compiled code has
 // it.
 LuaResults call_op_binding(const Binding& self, ArgReader& in) {
   try {
     return run_op(self, in);
   } catch (const Error& error) {
-    if (error.kind == ErrorKind::kData) throw;
-    rethrow_named(error, self.name);
+    if (error.kind == ErrorKind::kData || dynamic_cast<const NeedsData*>(&error)) throw;
+    const std::string title = title_of(self), text = error.what();
+    if (title == self.name || !text.starts_with(self.name + ": ")) rethrow_named(error, title);
+    throw Error(error.kind, title + text.substr(self.name.size()));
   }
 }
 
@@ -282,7 +294,7 @@ void add_forms(std::vector<Binding>& out, const std::string& name, const std::ve
   for (const Form& form : rows) binding.schemas.push_back(&form.args);
   out.push_back(binding);
   const bool inplace = std::all_of(rows.begin(), rows.end(), [](auto& form) { return info(form.op).has(kInplace); });
-  if (!inplace) return;
+  if (!inplace || in_room(binding)) return;
   binding.name += "_", binding.inplace = true;
   out.push_back(binding);
 }
@@ -353,6 +365,10 @@ void add_other_names(std::vector<Binding>& out) {
       found = true;
       Binding copy = out[place->second];
       copy.name = std::string(row.name) + form;
+      copy.copies = row.copies;
+      const bool function = in_room(copy) || row.copies;
+      if (function && *form) continue;
+      if (function) copy.flags = (copy.flags & ~uint32_t(kMethod)) | kFunctionOf;
       places.emplace(copy.name, out.size());
       out.push_back(std::move(copy));
     }

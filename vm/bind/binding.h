@@ -54,6 +54,7 @@ struct Binding {
   LuaResults (*fn)(const Binding& self, ArgReader& in);
   OpId op = OpId::kCount;  // for bindings of one op's own row
   bool inplace = false;
+  bool copies = false;  // results are copies of what the op gives: views in memory of their own
   // Instead of fn: works on the Lua stack itself (totable, register_hook, config). Such a binding has kNeedsData or
   // kHostEffect, so capture breaks the graph at it.
   int (*raw)(lua_State* L) = nullptr;
@@ -61,6 +62,9 @@ struct Binding {
   const std::vector<struct Form>* forms = nullptr;        // of an op's name that has rows in forms.def
   const struct HostFunction* host = nullptr;              // of a function that is no op (functions.h): its first row
 };
+
+// Whether it stands in a table of lt's own: special.expit, nn.functional.relu.
+inline bool in_room(const Binding& binding) { return binding.name.find('.') != std::string::npos; }
 
 // Attributes of tensors: x.shape, x.grad = t.
 struct Attribute {

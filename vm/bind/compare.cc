@@ -57,6 +57,8 @@ LuaResults compare_one(Args& a) {
 }
 
 const HostFunction kRows[] = {
+    {"is_same_size", "Tensor input, Tensor other", kBoth,
+     [](Args& a) -> LuaResults { return {same_sizes(a[0].tensor(), a[1].tensor())}; }},
     {"equal", "Tensor input, Tensor other", kBoth | kNeedsData, equal},
     {"allclose", "Tensor input, Tensor other, Scalar rtol=1e-05, Scalar atol=1e-08, bool equal_nan=False",
      kBoth | kNeedsData, allclose},

@@ -8,6 +8,7 @@
 #include "ops/core/interrupt.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/element.h"
+#include "ops/meta/rules.h"
 #include "vm/bind/functions.h"
 #include "vm/bind/lua_reader.h"
 #include "vm/bind/tensor_userdata.h"
@@ -248,7 +249,35 @@ LuaResults new_tensor(const Binding& self, ArgReader& in) {
   return tensor_from(self, in, 1, like->dtype, like->device());
 }
 
+// Numbers and lists, each a shape.
+LuaResults broadcast_shapes(const Binding& self, ArgReader& in) {
+  Sizes out;
+  for (int i = 0; i < in.count(); ++i) {
+    Sizes shape;
+    const bool list = in.kind(i) == LuaKind::kTable;
+    for (int64_t k = 1; k <= (list ? in.length(i) : 1); ++k) {
+      const ArgReader::H h = list ? in.index(i, k) : i;
+      if (in.kind(h) != LuaKind::kNumber && in.kind(h) != LuaKind::kInt64) {
+        fail(self.name, ": expected shapes, as lists of integers or integers, got ", in.describe(h));
+      }
+      shape.push_back(read_int(self.name, "shapes", in, h));
+      if (shape.back() < 0) fail(self.name, ": sizes must not be negative, got ", shape.back().hint);
+    }
+    out = broadcast(OpId::broadcast_to, out, shape);
+  }
+  return {out};
+}
+
 const Special kSpecials[] = {
+    {"broadcast_shapes", kFunctionOf,
+     [](const Binding& self, ArgReader& in) -> LuaResults {
+       try {
+         return broadcast_shapes(self, in);
+       } catch (const Error& error) {
+         rethrow_named(error, self.name);
+       }
+     },
+     nullptr},
     {"new_tensor", kMethod, new_tensor, nullptr},
     {"randperm", kFunctionOf | kHostEffect, nullptr, randperm},
     {"tensor", kFunctionOf, tensor_binding, nullptr},

@@ -69,7 +69,7 @@ const std::map<std::string, std::string>& docs() {
 
 std::string doc_of(const std::string& name) {
   for (const OtherName& row : other_names()) {
-    if (name == row.name) return str("The same as ", row.of, ".");
+    if (name == row.name) return str(row.copies ? "In memory of its own, the result of " : "The same as ", row.of, ".");
   }
   if (const OpId op = find_op(name); op != OpId::kCount && *info(op).about) return info(op).about;
   if (auto it = docs().find(name); it != docs().end()) return it->second;

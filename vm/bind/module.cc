@@ -58,7 +58,7 @@ int call_binding(lua_State* L) {
   if (binding.op != OpId::kCount && !binding.inplace && lua_gettop(L) == 2) {
     const Tensor *a = to_tensor(L, 1), *b = to_tensor(L, 2);
     Tensor out;
-    if (a && b && call_same(binding.op, *a, *b, out)) return push_tensor(L, out), 1;
+    if (a && b && !binding.copies && call_same(binding.op, *a, *b, out)) return push_tensor(L, out), 1;
   }
   LuaReader in(L);
   return told(binding.name, [&] { return push_results(L, binding.fn(binding, in)); });
@@ -159,7 +159,7 @@ void add_functions(lua_State* L) {
       lua_setfield(L, -3, binding.name.c_str());
     }
     if (&function != &method) lua_pop(L, 1), push_binding(L, function, binding_entry);
-    if (binding.flags & kFunctionOf) {
+    if (binding.flags & kFunctionOf && !in_room(binding)) {
       lua_setfield(L, -3, binding.name.c_str());
     } else {
       lua_pop(L, 1);
@@ -215,9 +215,11 @@ void add_native(lua_State* L) {
   for (int i = 0; i < int(DType::kNone); i++) lua_pushstring(L, name(DType(i))), lua_rawseti(L, -2, i + 1);
   lua_setfield(L, -2, "dtypes");
   add_room(L, "_native.");
-  lua_newtable(L);
-  add_room(L, "cuda.");
-  lua_setfield(L, -2, "cuda");
+  for (const auto& [field, prefix] : {std::pair("cuda", "cuda."), std::pair("functional", "nn.functional.")}) {
+    lua_newtable(L);
+    add_room(L, prefix);
+    lua_setfield(L, -2, field);
+  }
   lua_setfield(L, -2, "_native");
 }
 
@@ -272,6 +274,9 @@ void open_bindings(lua_State* L) {
   lua_pop(L, 2);
   add_constants(L);
   add_native(L);
+  lua_newtable(L);
+  add_room(L, "special.");
+  lua_setfield(L, -2, "special");
   push_config(L);
   lua_setfield(L, -2, "config");
 }

@@ -77,6 +77,8 @@ const HostFunction kRows[] = {
      [](Args& a) -> LuaResults { return {Promotion().add(a[0]).add(a[1]).type()}; }},
     {"promote_types", "dtype type1, dtype type2", kFunctionOf,
      [](Args& a) -> LuaResults { return {promote_types(a[0].as<DType>(), a[1].as<DType>())}; }},
+    {"is_conj", "Tensor input", kBoth, [](Args&) -> LuaResults { return {false}; }},
+    {"is_neg", "Tensor input", kBoth, [](Args&) -> LuaResults { return {false}; }},
     {"is_complex", "Tensor input", kBoth, [](Args& a) -> LuaResults { return {is_complex(a[0].tensor()->dtype)}; }},
     {"__len", "Tensor input", 0,
      [](Args& a) -> LuaResults {

@@ -9,6 +9,15 @@ def cases(case, error, t):
         for inplace in (True, False):
             case(f"{name} {inplace}", [t.f(3, 4)], f"F.{name}(a, {options}{inplace})", variants=[])
         case(f"{name} writes", [t.f(3, 4)], f"F.{name}(a, {options}True) + a", variants=[])
+    for name, options in {"relu": "", "selu": "", "celu": ", 0.5", "threshold": ", 0.5, -1"}.items():
+        error(f"{name} of torch takes no inplace", [t.f(3)], f"torch.{name}(a{options}, True)")
+    error("relu as a method takes no inplace", [t.f(3)], "a.relu(True)")
+    error("softmax along an axis", [t.f(3)], "F.softmax(a, axis=0)")
+    error("normalize along an axis", [t.f(3)], "F.normalize(a, axis=0)")
+    case("torch.softmax along an axis", [t.f(3)], "torch.softmax(a, axis=0)", variants=[])
+    error("sum of dims", [t.f(3)], "torch.sum(a, dims=0)")
+    error("flip by dim", [t.f(3)], "torch.flip(a, dim=(0,))")
+    error("squeeze by dims", [t.f(3)], "torch.squeeze(a, dims=0)")
     error("full of a fraction below zero as bytes", [], "torch.full((2,), -1.5, dtype=torch.uint8)")
     error("hardtanh of bytes", [t.i(3, 3, dtype=torch.uint8)], "F.hardtanh(a)")
     error("gradient along a dim twice", [t.f(3, 3)], "torch.gradient(a, dim=(0, -2))", "lt.gradient(a, {dim = {0, -2}})")
@@ -23,6 +32,11 @@ def cases(case, error, t):
     nans = torch.tensor([[float("nan"), 0.5, 1.0], [0.1, 2.0, float("nan")]])
     case("multilabel_margin_loss of NaN", [nans, torch.tensor([[1, -1, 0], [0, 1, -1]])], "F.multilabel_margin_loss(a, b, reduction='none')", variants=[])
     case("multi_margin_loss of NaN", [nans, torch.tensor([1, 0])], "F.multi_margin_loss(a, b, reduction='none')", variants=[])
+    case("broadcast_shapes", [t.f(2, 1, 3)], "a.expand(torch.broadcast_shapes((2, 1, 1), (4, 3), 3))",
+         "a:expand(lt.broadcast_shapes({2, 1, 1}, {4, 3}, 3))", variants=[])
+    error("broadcast_shapes that do not fit", [], "torch.broadcast_shapes((2, 3), (2,))", "lt.broadcast_shapes({2, 3}, {2})")
+    case("is_conj", [t.f(3)], "torch.is_conj(a)", variants=[])
+    case("is_same_size", [t.f(3, 1), t.f(1, 3)], "torch.is_same_size(a, b)", variants=[])
     error("celu alpha", [t.f(3)], "F.celu(a, 0.)")
     error("hardtanh bounds", [t.f(3)], "F.hardtanh(a, 1., -1.)")
     error("add with a boolean alpha", [t.f(3), t.f(3)], "torch.add(a, b, alpha=True)")

@@ -2,6 +2,11 @@
 import torch
 
 
+COPIES = {"as_strided_copy": ", (2, 2), (1, 2)", "detach_copy": "", "diagonal_copy": "", "expand_copy": ", (2, 3, 4)", "narrow_copy": ", 1, 1, 2",
+          "permute_copy": ", (1, 0)", "select_copy": ", 1, 2", "slice_copy": ", 1, 0, 2", "squeeze_copy": "", "t_copy": "",
+          "transpose_copy": ", 0, 1", "unfold_copy": ", 1, 2, 1", "unsqueeze_copy": ", 0", "view_copy": ", (12,)"}
+
+
 def cases(case, error, t):
     only = ["strided", "float64", "empty"]
     for part in ("real", "imag"):
@@ -11,6 +16,15 @@ def cases(case, error, t):
     case("view_as_real", [t.f(3, 4), t.f(3, 4)], "torch.view_as_real(torch.complex(a, b).t())", variants=only)
     case("view_as_complex", [t.f(3, 4, 2)], "torch.view_as_real(torch.view_as_complex(a)[1:])", 'lt.view_as_real(lt.view_as_complex(a)["1:"])', variants=["float64"])
     error("imag of reals", [t.f(3)], "torch.imag(a)")
+    case("conj", [t.f(3, 4), t.f(4)], "torch.view_as_real(torch.conj(torch.complex(a, b)).resolve_conj())", variants=only)
+    case("conj of a real tensor", [t.g(3, 4)], "torch.conj(a).resolve_conj().resolve_neg()")
+    case("conj_physical", [t.i(3, 4)], "torch.conj_physical(a)")
+    case("mH", [t.f(2, 3), t.f(2, 3)], "torch.view_as_real(torch.complex(a, b).mH.resolve_conj())", variants=only)
+    case("angle of complex elements", [t.f(3, 4), t.f(4)], "torch.angle(torch.complex(a, b))", variants=only)
+    case("isreal of complex elements", [t.f(5), t.i(2, 5)], "torch.isreal(torch.complex(a, b.to(a.dtype)))",
+         "lt.isreal(lt.complex(a, b:to(a.dtype)))", variants=only)
+    case("polar", [t.f(3, 4), t.f(4)], "torch.view_as_real(torch.polar(a, b))", variants=only)
+    error("polar dtypes", [t.f(3), t.i(3, 3)], "torch.polar(a, b)")
     error("complex dtypes", [t.f(3), t.i(3, 3)], "torch.complex(a, b)")
     error("view_as_real of reals", [t.f(3)], "torch.view_as_real(a)")
     error("view_as_complex of three", [t.f(3, 3)], "torch.view_as_complex(a)")
@@ -44,3 +58,15 @@ def cases(case, error, t):
     case("flatten", [t.g(2, 3, 4)], "a.flatten(1)")
     case("mask index", [torch.tensor([1.0, 2.0, 3.0]), torch.tensor([True, False, True])], "a[b]", "a[b]", variants=["strided", "float64", "float16", "bfloat16"])
     case("tensor index", [t.g(5, 2), torch.tensor([4, 0, 4])], "a[b]", "a[b]")
+
+    # views as copies: by functions only
+    case("alias_copy", [t.f(3, 4)], "torch.alias_copy(a)")
+    for copy, rest in COPIES.items():
+        case(copy, [t.f(3, 4) if copy in ("detach_copy", "narrow_copy") else t.g(3, 4)], f"torch.{copy}(a{rest})",
+             variants=["float64"] if copy == "as_strided_copy" else None)
+    case("expand_copy to out", [t.f(3, 4), t.f(2, 3, 4)], "torch.expand_copy(a, (2, 3, 4), out=b)", variants=["strided"])
+    case("view_as_real_copy", [t.f(3, 2)], "torch.view_as_real_copy(torch.view_as_complex_copy(a))", variants=["float64"])
+    for copy, rest in {"split_copy": ", 2", "split_with_sizes_copy": ", (1, 2)", "unbind_copy": ""}.items():
+        case(copy, [t.f(3, 4)], f"torch.{copy}(a{rest})[1]", f"lt.{copy}(a{rest.replace('(', '{').replace(')', '}')})[2]")
+    case("unsafe_split", [t.f(3, 4)], "torch.unsafe_split(a, 2, 1)[0]", "lt.unsafe_split(a, 2, 1)[1]", variants=[])
+    case("unsafe_chunk", [t.f(3, 4)], "a.unsafe_chunk(2, 1)[0]", "a:unsafe_chunk(2, 1)[1]", variants=[])
