@@ -36,15 +36,15 @@ Results matrix_norm_of(OpId op, const Args& a) {
   if (!a[4].is_none()) t = to_dtype(t, a[4].as<DType>());
   const bool by_columns = std::fabs(ord) == 1;
   const int64_t first = by_columns ? m.rows : m.columns, second = by_columns ? m.columns : m.rows;
+  const Tensor sums = op1(OpId::sum, {op1(OpId::abs, {t}), Sizes{first}, true});
   if (ord > 0 && t->sizes[size_t(second)] == 0) {
     Sizes sizes;
     for (int64_t d = 0; d < t->dim(); d++) {
       const bool reduced = d == first || d == second;
       if (!reduced || a[3].as<bool>()) sizes.push_back(reduced ? SymInt(1) : t->sizes[size_t(d)]);
     }
-    return {full(sizes, Scalar(0.0), t->dtype, t->device())};
+    return {full(sizes, Scalar(0.0), sums->dtype, t->device())};
   }
-  const Tensor sums = op1(OpId::sum, {op1(OpId::abs, {t}), Sizes{first}, true});
   Tensor r = op1(ord > 0 ? OpId::amax : OpId::amin, {sums, Sizes{second}, true});
   if (!a[3].as<bool>()) r = op1(OpId::squeeze, {r, Sizes{first, second}});
   return {r};

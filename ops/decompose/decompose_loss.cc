@@ -53,7 +53,11 @@ Results decompose_huber_loss(const Args& args) {
 }
 
 Results decompose_soft_margin_loss(const Args& args) {
-  Tensor z = mul(neg(args[1]), args[0]);
+  const Tensor z = mul(neg(args[1]), args[0]);
+  if (!same_sizes(z->sizes, args[0].tensor()->sizes)) {
+    fail("soft_margin_loss: a target of shape ", to_string(args[1].tensor()->sizes), " does not fit an input of shape ",
+         to_string(args[0].tensor()->sizes));
+  }
   return {reduced(log1p(exp(z)), text(args[2]))};
 }
 

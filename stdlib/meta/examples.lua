@@ -74,6 +74,7 @@ local lines = {
   permute = "a:permute(2, 0, 1)", transpose = "x:transpose(0, 1)", t = "x:t()", movedim = "a:movedim(0, 2)",
   unsqueeze = "v:unsqueeze(0)", squeeze = "image:squeeze()", unflatten = "x:unflatten(1, {3, 1})",
   select = "x:select(0, 1)", narrow = "x:narrow(1, 0, 2)", slice = "x:slice(1, 0, 2)", split = "x:split(2, 1)",
+  unsafe_split = "x:unsafe_split(2, 1)",
   split_with_sizes = "x:split_with_sizes({1, 2}, 1)", chunk = "x:chunk(2, 1)", tensor_split = "x:tensor_split(2, 1)",
   hsplit = "x:hsplit(3)", vsplit = "x:vsplit(2)", dsplit = "a:dsplit(3)", unbind = "x:unbind(0)",
   unfold = "v:unfold(0, 2, 1)", as_strided = "x:as_strided({2, 2}, {1, 2})", reshape_as = "x:reshape_as(y)",

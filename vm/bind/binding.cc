@@ -21,15 +21,15 @@ namespace {
 // tensors; other ops want their own dtype.
 bool casts_out(const OpInfo& op, const Args& args) {
   static constexpr OpId kOwn[] = {
-      OpId::abs,        OpId::bitwise_not, OpId::ceil,     OpId::floor,    OpId::frac,       OpId::neg,
-      OpId::round,      OpId::sgn,         OpId::sign,     OpId::trunc,    OpId::nan_to_num, OpId::hardshrink,
-      OpId::softshrink, OpId::softplus,    OpId::gelu,     OpId::where,    OpId::lerp,       OpId::logsigmoid,
-      OpId::full,       OpId::arange,      OpId::empty,    OpId::rand,     OpId::randn,      OpId::randint,
-      OpId::signbit,    OpId::heaviside,   OpId::isposinf, OpId::isneginf, OpId::float_power};
-  static constexpr OpId kCast[] = {OpId::addr,      OpId::cat,    OpId::stack,        OpId::hstack,
-                                   OpId::vstack,    OpId::dstack, OpId::column_stack, OpId::outer,
-                                   OpId::kron,      OpId::mean,   OpId::var,          OpId::std,
-                                   OpId::normalize, OpId::diff,   OpId::logsumexp,    OpId::nanmean};
+      OpId::abs,        OpId::bitwise_not, OpId::ceil,     OpId::floor,    OpId::frac,        OpId::neg,
+      OpId::round,      OpId::sgn,         OpId::sign,     OpId::trunc,    OpId::nan_to_num,  OpId::hardshrink,
+      OpId::softshrink, OpId::softplus,    OpId::gelu,     OpId::where,    OpId::lerp,        OpId::logsigmoid,
+      OpId::full,       OpId::arange,      OpId::empty,    OpId::rand,     OpId::randn,       OpId::randint,
+      OpId::signbit,    OpId::heaviside,   OpId::isposinf, OpId::isneginf, OpId::float_power, OpId::clone};
+  static constexpr OpId kCast[] = {OpId::addr,    OpId::cat,          OpId::stack,     OpId::hstack, OpId::vstack,
+                                   OpId::dstack,  OpId::column_stack, OpId::outer,     OpId::kron,   OpId::mean,
+                                   OpId::var,     OpId::std,          OpId::normalize, OpId::diff,   OpId::logsumexp,
+                                   OpId::nanmean, OpId::igamma,       OpId::igammac};
   const auto has = [&](const auto& list) {
     return std::find(std::begin(list), std::end(list), op.id) != std::end(list);
   };
@@ -130,11 +130,12 @@ Tensor written_out(const std::string& fn, const Value& out, const Tensor& result
 namespace {
 
 // The list of out= for ops of several results, or the one tensor.
-std::vector<Tensor> read_out(const std::string& fn, ArgReader& in, ArgReader::H h, int results) {
+std::vector<Tensor> read_out(const std::string& fn, ArgReader& in, ArgReader::H h, int results, bool list) {
   std::vector<Tensor> out;
-  if (results == 1 && in.kind(h) == LuaKind::kTensor) return {in.tensor(h)};
+  const bool one = results == 1 && !list;
+  if (one && in.kind(h) == LuaKind::kTensor) return {in.tensor(h)};
   if (in.kind(h) != LuaKind::kTable || in.length(h) != results) {
-    fail(fn, ": argument 'out' must be ", results == 1 ? "a Tensor" : str("a list of ", results, " Tensors"), ", got ",
+    fail(fn, ": argument 'out' must be ", one ? "a Tensor" : str("a list of ", results, " Tensors"), ", got ",
          in.describe(h));
   }
   for (int i = 1; i <= results; ++i) {
@@ -163,7 +164,7 @@ bool is_true(const std::string& fn, ArgReader& in, const ExtraKeyword& keyword) 
 }
 
 bool takes_out(const Binding& self, const OpInfo& op) {
-  if (self.copies) return !op.has(kList);
+  if (self.copies) return true;
   constexpr uint32_t kWithout = kView | kMutates | kList | kMethodOnly | kNoOut;
   return !self.inplace && !(op.flags & kWithout) && !(self.flags & kMethod && !(self.flags & kFunctionOf));
 }
@@ -236,7 +237,7 @@ LuaResults run_op(const Binding& self, ArgReader& in) {
     for (Tensor& r : results) r = op1(OpId::clone, {r, std::string("contiguous_format")});
   }
   if (has_out) {
-    const std::vector<Tensor> given = read_out(self.name, in, extras.out->value, int(results.size()));
+    const std::vector<Tensor> given = read_out(self.name, in, extras.out->value, int(results.size()), op.has(kList));
     for (size_t i = 0; i < given.size(); ++i) check_out(self.name, op, operands, given[i], results[i]);
     for (size_t i = 0; i < given.size(); ++i) write_out(self.name, given[i], results[i], op.has(kPointwise));
     results = given;
@@ -422,7 +423,7 @@ std::vector<std::vector<ArgInfo>> forms_of(const Binding& binding) {
   for (const auto* schema : binding.schemas) out.push_back(*schema);
   if (binding.host || out.empty()) return out;
   const OpInfo& op = first_op(binding);
-  const bool one = op.results == 1;
+  const bool one = op.results == 1 && !op.has(kList);
   for (std::vector<ArgInfo>& args : out) {
     if (op.has(kCreation) || op.has(kTakesRequiresGrad)) {
       args.push_back({"requires_grad", ArgType::kBool, false, true, true, false, false});

@@ -35,6 +35,10 @@ def cases(case, error, t):
     case("broadcast_shapes", [t.f(2, 1, 3)], "a.expand(torch.broadcast_shapes((2, 1, 1), (4, 3), 3))",
          "a:expand(lt.broadcast_shapes({2, 1, 1}, {4, 3}, 3))", variants=[])
     error("broadcast_shapes that do not fit", [], "torch.broadcast_shapes((2, 3), (2,))", "lt.broadcast_shapes({2, 3}, {2})")
+    case("igamma to a wider dtype", [t.u(1, 3, 4, grad=False), t.u(1, 3, 4, grad=False), t.f(4, dtype=torch.float64)],
+         "torch.igamma(a, b, out=c)", tol=4e-6, variants=[])
+    error("unsafe_split by a list", [t.f(4)], "torch.unsafe_split(a, (2, 2))")
+    error("soft_margin_loss of a wider target", [t.f(1), t.f(5)], "F.soft_margin_loss(a, b)")
     case("is_conj", [t.f(3)], "torch.is_conj(a)", variants=[])
     case("is_same_size", [t.f(3, 1), t.f(1, 3)], "torch.is_same_size(a, b)", variants=[])
     error("celu alpha", [t.f(3)], "F.celu(a, 0.)")

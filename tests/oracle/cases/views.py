@@ -60,6 +60,9 @@ def cases(case, error, t):
     case("tensor index", [t.g(5, 2), torch.tensor([4, 0, 4])], "a[b]", "a[b]")
 
     # views as copies: by functions only
+    case("split_copy to out", [t.f(4, 3), t.f(2, 3), t.f(2, 3)], "(torch.split_copy(a, 2, out=(b, c)), c)[1]",
+         "(function() lt.split_copy(a, 2, {out = {b, c}}) return c end)()", variants=["strided"])
+    error("alias_copy to another dtype", [t.i(3, 3), t.f(3)], "torch.alias_copy(a, out=b)")
     case("alias_copy", [t.f(3, 4)], "torch.alias_copy(a)")
     for copy, rest in COPIES.items():
         case(copy, [t.f(3, 4) if copy in ("detach_copy", "narrow_copy") else t.g(3, 4)], f"torch.{copy}(a{rest})",
