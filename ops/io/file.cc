@@ -15,6 +15,9 @@
 #include "ops/core/interrupt.h"
 
 namespace lutra {
+namespace {
+constexpr size_t kMostAtOnce = size_t(4) << 20;  // between two looks whether it shall stop
+}
 
 void ByteSource::damaged(const std::string& why) const { fail("load: ", name_, " is damaged: ", why); }
 
@@ -34,7 +37,8 @@ InputFile::~InputFile() { close(fd_); }
 void InputFile::read_at(uint64_t offset, void* out, size_t size) const {
   auto* p = static_cast<char*>(out);
   while (size > 0) {
-    const ssize_t n = pread(fd_, p, std::min<size_t>(size, size_t(1) << 30), off_t(offset));
+    check_stop();
+    const ssize_t n = pread(fd_, p, std::min(size, kMostAtOnce), off_t(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail("load: cannot read '", path_, "': ", std::strerror(errno));
     if (n == 0) fail("load: '", path_, "' is damaged: it ends too early");
@@ -125,10 +129,6 @@ AtomicFile::~AtomicFile() {
   if (fd_ >= 0) close(fd_);
 }
 
-namespace {
-constexpr size_t kMostAtOnce = size_t(4) << 20;  // between two looks whether it shall stop
-}
-
 void AtomicFile::write(const void* bytes, size_t size) {
   auto* p = static_cast<const char*>(bytes);
   while (size > 0) {
@@ -137,7 +137,17 @@ void AtomicFile::write(const void* bytes, size_t size) {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_errno("write");
     p += n, written_ += uint64_t(n), size -= size_t(n);
+    push();
   }
+}
+
+// What was written goes to the disk meanwhile, a little at a time: commit's wait for the rest, in which nobody looks,
+// is short. Where that is not possible, commit does all.
+void AtomicFile::push() {
+  if (written_ - pushed_ < kMostAtOnce) return;
+  sync_file_range(fd_, off_t(pushed_), off_t(written_ - pushed_), SYNC_FILE_RANGE_WRITE);
+  if (pushed_ > 0) sync_file_range(fd_, 0, off_t(pushed_), SYNC_FILE_RANGE_WAIT_BEFORE);
+  pushed_ = written_;
 }
 
 void AtomicFile::commit() {

@@ -79,9 +79,10 @@ class AtomicFile {
  private:
   [[noreturn]] void fail_errno(const char* what) const;
   int open_temporary(const std::string& prefix);
+  void push();
   std::string path_, target_, temporary_;
   int fd_ = -1;
-  uint64_t written_ = 0;
+  uint64_t written_ = 0, pushed_ = 0;
 };
 
 // Little endian numbers of 2, 4 or 8 bytes.
