@@ -37,7 +37,7 @@ constexpr int kMostChunks = 0xffff, kMostThreads = 255;
 constexpr auto kLookFor = std::chrono::microseconds(60);
 
 // A chunk of a loop that takes long has about so much work: a thread looks between two whether it shall stop.
-constexpr int64_t kLongChunk = 1 << 26;
+constexpr int64_t kLongChunk = 1 << 25;
 // The same of a loop whose work is not known.
 constexpr int64_t kLooks = 256;
 
@@ -118,14 +118,15 @@ class Pool {
     uint64_t w = word_.load(std::memory_order_acquire);
     while (next_of(w) < chunks_of(w) && index < threads_of(w)) {
       if (!word_.compare_exchange_weak(w, w + 1, std::memory_order_acq_rel)) continue;
-      chunk(next_of(w));
+      chunk(next_of(w), index > 0);
       return true;
     }
     return false;
   }
 
-  void chunk(int i) {
+  void chunk(int i, bool on_worker) {
     in_chunk = true;
+    if (on_worker) loop_is_over = &failed_;
     if (!failed_.load(std::memory_order_relaxed)) {
       try {
         body_(arg_, i);
@@ -190,8 +191,6 @@ Pool& pool() {
 
 }  // namespace
 
-constinit thread_local bool loops_are_stoppable = false;
-
 constinit thread_local int most_threads = 0;
 
 namespace {
@@ -211,13 +210,15 @@ struct HostJob {
   void chunk(int i) {
     if (failed.load(std::memory_order_relaxed)) return;
     const bool within = std::exchange(in_chunk, true);
+    const auto* outer = loop_is_over;
+    if (!loops_are_stoppable) loop_is_over = &failed;  // the calling thread looks for itself
     try {
-      if (!within && loops_are_stoppable) check_stop();  // on the calling thread, which alone knows
+      if (!within) look_in_loop();
       body(arg, i);
     } catch (const std::exception&) {
       fail();
     }
-    in_chunk = within;
+    in_chunk = within, loop_is_over = outer;
   }
 };
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "ops/core/interrupt.h"
+
 namespace lutra {
 
 // Threads that a parallel loop may use now, the calling one included.
@@ -14,10 +16,7 @@ extern constinit thread_local int most_threads;
 // Runs body(arg, i) for each i in [0, chunks), on up to thread_count() threads; returns when all have ended.
 void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg);
 
-extern constinit thread_local bool loops_are_stoppable;
-
-// In a scope that says so, a loop of this thread may end between two of its chunks, by check_stop's error: where
-// nothing that can be seen outside is written.
+// In a scope that says so, loops of this thread are stoppable: between two of their chunks, and where a chunk looks.
 class StoppableLoops {
  public:
   explicit StoppableLoops(bool yes) : saved_(loops_are_stoppable) { loops_are_stoppable = yes; }

@@ -14,6 +14,10 @@ void raise_interrupt() {
 
 constinit thread_local const char* stop_reason = nullptr;
 constinit thread_local int64_t looks_to_pass = 0;
+constinit thread_local bool loops_are_stoppable = false;
+constinit thread_local const std::atomic<bool>* loop_is_over = nullptr;
+
+void end_part() { throw Error(ErrorKind::kInterrupt, "the loop has ended"); }
 
 namespace {
 constinit thread_local const std::atomic<bool>* background_wish = nullptr;

@@ -50,7 +50,11 @@ Tensor positions(const Tensor& repeats, const Value& total) {
   if (repeats->dim() != 1) fail("repeat_interleave: repeats must be a vector, got shape ", to_string(repeats->sizes));
   const Elements elements(repeats);
   int64_t sum = 0;
+  const auto look = [](int64_t i) {
+    if (i % kStretch == 0) check_stop();
+  };
   for (int64_t i = 0; i < elements.size(0); i++) {
+    look(i);
     const int64_t n = elements.at(i * elements.stride(0)).to_int();
     if (n < 0) fail("repeat_interleave: repeats must not be negative, got ", n, " at ", i);
     if (__builtin_add_overflow(sum, n, &sum)) fail("repeat_interleave: the repeats add up to more than 64 bits hold");
@@ -60,8 +64,12 @@ Tensor positions(const Tensor& repeats, const Value& total) {
   }
   Tensor out = make_tensor({sum}, repeats->dtype);
   auto fill = [&](auto* p) {
-    for (int64_t i = 0; i < elements.size(0); i++) {
-      for (int64_t n = elements.at(i * elements.stride(0)).to_int(); n > 0; n--) *p++ = std::decay_t<decltype(*p)>(i);
+    for (int64_t i = 0, at = 0; i < elements.size(0); i++) {
+      look(i);
+      for (int64_t n = elements.at(i * elements.stride(0)).to_int(); n > 0; n--) {
+        look(at);
+        p[at++] = std::decay_t<decltype(*p)>(i);
+      }
     }
   };
   repeats->dtype == DType::kInt64 ? fill(out->data_as<int64_t>()) : fill(out->data_as<int32_t>());
@@ -90,7 +98,7 @@ Tensor all_picks(int64_t n, int64_t r, bool again) {
   auto* row = out->data_as<int64_t>();
   for (int64_t i = 0; i < r && rows > 0; i++) row[i] = again ? 0 : i;
   for (int64_t k = 1; k < rows; k++, row += r) {
-    if (k % 65536 == 0) check_stop();
+    if (k % kStretch == 0) check_stop();
     // The last number that can grow does; those behind it follow it as closely as they may.
     int64_t i = r - 1;
     while (row[i] == (again ? n - 1 : n - r + i)) i--;

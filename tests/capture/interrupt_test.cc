@@ -74,9 +74,23 @@ TEST_CASE("ops of many elements look within", "[capture][interrupt]") {
       {"x:view(2, -1):sort(1)", "assert(lt.tensor({2, 1}):sort()[0]:item() == 1)", 100},
       {"lt.limits({threads = 1})(function() return x[i] end)", "assert(x[i[{{0, 3}}]]:numel() == 3)", 3},
       {"lt.limits({threads = 1})(function() return x:gather(0, i) end)", "x:gather(0, i[{{0, 3}}])", 3},
+      {"x:topk(5)", "assert(lt.tensor({1, 2}):topk(1)[0]:item() == 2)", 100},
+      {"x:topk(1000000)", "assert(lt.tensor({1, 2}):topk(1)[0]:item() == 2)", 150},
+      {"x:view(2, -1):topk(5)", "assert(lt.tensor({1, 2}):topk(1)[0]:item() == 2)", 50},
+      {"x:cumsum(0)", "assert(lt.ones(3):cumsum(0)[2]:item() == 3)", 100},
+      {"x:logcumsumexp(0)", "lt.ones(3):logcumsumexp(0)", 100},
+      {"x:cummax(0)", "lt.ones(3):cummax(0)", 100},
+      {"x:histc(10)", "lt.ones(3):histc(10)", 200},
+      {"x:isin(x)", "assert(lt.ones(1):isin(lt.ones(1)):item())", 1000},
+      {"b:bincount()", "assert(lt.tensor({1, 1}, {dtype = 'int64'}):bincount()[1]:item() == 2)", 300},
+      {"x:scatter_add(0, i[{{0, 1e7}}], x)", "assert(x:scatter(0, i[{{0, 3}}], 1):numel() == 1e7)", 200},
+      {"x:index_add(0, i[{{0, 1e7}}], x)", "x:index_add(0, i[{{0, 3}}], x[{{0, 3}}])", 200},
+      {"b:unique_consecutive()", "assert(lt.ones(3):unique_consecutive():numel() == 1)", 300},
+      {"x:repeat_interleave(b)", "assert(lt.ones(2):repeat_interleave(2):numel() == 4)", 300},
+      {"lt.conv1d(x:view(1, 4, -1), lt.ones(4, 4, 9))", "lt.conv1d(lt.ones(1, 4, 20), lt.ones(4, 4, 9))", 20},
       {"lt.save('lutra-interrupt-test.npy', x)", "assert(not io.open 'lutra-interrupt-test.npy')", 5},
   };
-  LutraState s("lt = require 'lutra' x = lt.rand(1e7) i = lt.arange(2e7) % 1e7");
+  LutraState s("lt = require 'lutra' x = lt.rand(1e7) i = lt.arange(2e7) % 1e7 b = lt.arange(1e7) % 3");
   for (const Row& row : rows) {
     INFO(row.program);
     s.run(row.program);  // what it compiles is no part of what is counted

@@ -13,6 +13,7 @@
 
 #include "ops/core/cpu.h"
 #include "ops/core/error.h"
+#include "ops/core/interrupt.h"
 #include "ops/extern/cpu/kernels.h"
 #include "ops/extern/cpu/scratch.h"
 
@@ -50,6 +51,7 @@ AttentionMask mask_of(const ExternView& v) {
 AttentionProblem problem(const ExternCall& call, const ExternView& q, const ExternView& k, const ExternView& v,
                          const ExternView& mask) {
   AttentionProblem p;
+  p.look = [] { look_in_loop(); };
   p.query = operand(q), p.key = operand(k), p.value = operand(v), p.mask = mask_of(mask);
   p.batch = q.sizes[0], p.heads = q.sizes[1], p.kv_heads = k.sizes[1];
   p.queries = q.sizes[2], p.keys = k.sizes[2], p.dim = q.sizes[3], p.value_dim = v.sizes[3];

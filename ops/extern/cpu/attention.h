@@ -30,6 +30,7 @@ struct AttentionProblem {
   float* logsumexp = nullptr;  // (batch, heads, queries), +inf for a query that sees no key
   AttentionMask mask;
   AttentionOperand grad, dq, dk, dv;  // backward
+  void (*look)() = nullptr;           // between blocks of keys, whether the loop shall end
 };
 
 // A part of the backward of the heads that share one key head: these blocks of queries against these keys.

@@ -249,6 +249,7 @@ void forward(const AttentionProblem& p, int64_t batch, int64_t head, int64_t q, 
   const int64_t end = visible_keys(p, q, n);
   for (int64_t k = 0; k < end; k += kK) {
     const int64_t count = end - k < kK ? end - k : kK;
+    p.look();
     scores_of(p, p.key.at(batch, kv_head, k), count, queries, scores);
     apply_mask(p, batch, head, q, n, k, count, scores);
     soften(count, scores, maximum, total, alpha);
@@ -338,6 +339,7 @@ void backward(const AttentionProblem& p, const AttentionRange& r, float* memory)
       for (int64_t k = r.key_begin; k < end; k += kK) {
         const int64_t count = end - k < kK ? end - k : kK;
         const float *key = p.key.at(r.batch, r.kv_head, k), *value = p.value.at(r.batch, r.kv_head, k);
+        p.look();
         scores_of(p, key, count, b.queries, b.weights);
         apply_mask(p, r.batch, head, q, n, k, count, b.weights);
         multiply_exactly({count, kQ, p.value_dim, value, p.value.strides[2], p.value.strides[3], b.grads, kQ,

@@ -6,6 +6,7 @@
 //    types, rounded once. Padding takes part as zeros.
 // 2. So bits depend on neither layout, nor partition, nor threads, nor instruction set.
 #include "ops/extern/cpu/conv.h"
+#include "ops/core/interrupt.h"
 
 namespace lutra {
 
@@ -15,6 +16,8 @@ namespace {
 constexpr int64_t kWindow = 32768;
 // Pieces that a small batch is cut into.
 constexpr int64_t kPieces = 8;
+// Tiles between two looks whether the loop shall end.
+constexpr int64_t kLookEach = 64;
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
@@ -69,6 +72,7 @@ void run_tiles(const ConvMicro<T>& micro, const Tiles<T>& t, const std::vector<C
       tile.start = first ? t.start + panel.at : nullptr;
       for (int64_t line = 0; line < t.lines; line++) {
         for (int64_t i = 0; i < pieces; i++) {
+          if (i % kLookEach == 0) look_in_loop();
           const int64_t p = t.pixels * i / pieces, end = t.pixels * (i + 1) / pieces;
           tile.a = t.a + line * t.a_line + p * t.a_pixel;
           tile.c = t.c + line * t.c_line + p * t.c_pixel + panel.at;

@@ -5,6 +5,7 @@
 // 1. Elements are the chains of conv.cc and conv_weight.cc. The chunks of a weight's gradient, over the batch and
 //    blocks of lines, are a function of sizes alone.
 // 2. So bits depend on neither layout, nor partition, nor threads, nor instruction set.
+#include "ops/core/interrupt.h"
 #include "ops/core/numerics.h"
 #include "ops/extern/cpu/conv.h"
 
@@ -230,6 +231,7 @@ class Gradient {
       std::fill(sums, sums + size(), T(0));
       for (int64_t u = units * chunk / chunks_; u < units * (chunk + 1) / chunks_; u++) {
         const int64_t begin = u % blocks_ * block_;
+        look_in_loop();
         add_block(u / blocks_, part, begin, std::min(begin + block_, g_.oh), sums);
       }
     });

@@ -2,6 +2,7 @@
 // pixels that a line of them does not fill a tile, and for kernels of one pixel. Elements are the chains of conv.cc.
 #include <cstring>
 
+#include "ops/core/interrupt.h"
 #include "ops/extern/cpu/conv.h"
 
 namespace lutra {
@@ -113,6 +114,7 @@ class Product {
       tile.runs = &run, tile.run_count = 1;
       tile.start = row == 0 ? starts : nullptr;
       for (int64_t i = 0; i < pieces; i++) {
+        if (i % kPieces == 0) look_in_loop();
         const int64_t p = begin + count * i / pieces, last = begin + count * (i + 1) / pieces;
         tile.a = a_ + group * a_group_ + p * a_step_;
         tile.c = c_ + group * c_group_ + p * c_step_ + panel.at;

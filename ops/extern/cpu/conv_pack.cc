@@ -1,11 +1,14 @@
 // Views of images in any layout and float dtype in; images with channels innermost and zeros around them out, and back.
 #include <cstring>
 
+#include "ops/core/interrupt.h"
 #include "ops/extern/cpu/conv.h"
 #include "ops/extern/cpu/elements.h"
 
 namespace lutra {
 namespace {
+
+constexpr int64_t kPixels = 1 << 13;  // between two looks whether the loop shall end
 
 template <class T>
 constexpr DType dtype_of() {
@@ -96,8 +99,11 @@ void pack_image(const ConvMicro<T>& micro, const ConvWindow& x, int64_t step, T*
         continue;
       }
       std::memset(to, 0, size_t(left * step) * sizeof(T));
-      pack_row(micro, data + h * strides[2] + (x.w0 + left) * strides[3], inside, strides[3], x.c,
-               x.c == 1 ? 1 : strides[1], to + left * step, step);
+      for (int64_t at = 0; at < inside; at += kPixels) {
+        look_in_loop();
+        pack_row(micro, data + h * strides[2] + (x.w0 + left + at) * strides[3], std::min(kPixels, inside - at),
+                 strides[3], x.c, x.c == 1 ? 1 : strides[1], to + (left + at) * step, step);
+      }
       const int64_t right = columns - left - inside;
       std::memset(to + (left + inside) * step, 0, size_t(right * step) * sizeof(T));
     }
@@ -121,8 +127,12 @@ void unpack_image(const ConvMicro<T>& micro, const ConvImage<T>& from, const Ext
   with_float_type(v.dtype, [&]<class S>() {
     auto* data = static_cast<S*>(v.data) + n * v.strides[0] + c0 * v.strides[1];
     for (int64_t h = h0; h < h1; h++) {
-      unpack_row(micro, from.data + (h - h0) * from.line, from.pixel, data + h * v.strides[2], v.sizes[3], v.strides[3],
-                 c, v.strides[1]);
+      for (int64_t at = 0; at < v.sizes[3]; at += kPixels) {
+        look_in_loop();
+        unpack_row(micro, from.data + (h - h0) * from.line + at * from.pixel, from.pixel,
+                   data + h * v.strides[2] + at * v.strides[3], std::min(kPixels, v.sizes[3] - at), v.strides[3], c,
+                   v.strides[1]);
+      }
     }
   });
 }

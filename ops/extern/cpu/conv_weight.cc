@@ -4,6 +4,7 @@
 // 1. The batch is cut into chunks, a function of sizes alone. In a chunk each element is one chain over (n, oh, ow);
 //    the chunks are added in order. How rows are shared out does not matter. In float for the half types, rounded once.
 // 2. So bits depend on neither layout, nor threads, nor instruction set.
+#include "ops/core/interrupt.h"
 #include "ops/core/numerics.h"
 #include "ops/extern/cpu/conv.h"
 
@@ -68,6 +69,7 @@ class Gradient {
       return add_flat(units * chunk / chunks_, units * (chunk + 1) / chunks_, group, row, end, sums);
     for (int64_t u = units * chunk / chunks_; u < units * (chunk + 1) / chunks_; u++) {
       const int64_t begin = u % blocks_ * block_;
+      look_in_loop();
       add_block(u / blocks_, group, begin, std::min(begin + block_, g_.oh), row, end, sums);
     }
   }
@@ -81,6 +83,7 @@ class Gradient {
     ConvOuter<T> outer{};
     outer.lines = 1, outer.a_pixel = rows, outer.g_pixel = padded_, outer.c_step = padded_;
     while (unit < last) {
+      look_in_loop();
       outer.pixels = 0;
       for (const int64_t end = std::min(last, unit + most); unit < end; unit++) {
         const int64_t n = unit / blocks_, h0 = unit % blocks_ * block_, h1 = std::min(h0 + block_, g_.oh);

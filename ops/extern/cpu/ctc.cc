@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/core/interrupt.h"
 #include "ops/extern/cpu/elements.h"
 #include "ops/extern/cpu/kernels.h"
 
@@ -93,6 +94,7 @@ struct Lattice {
     for (int64_t s = 0; steps > 0 && s < std::min<int64_t>(2, places); s++)
       alpha[size_t(s)] = log_prob(0, labels[size_t(s)]);
     for (int64_t t = 1; t < steps; t++) {
+      look_in_loop();
       for (int64_t s = 0; s < places; s++) {
         const T before = s > 0 ? at(t - 1, s - 1) : kNever, skipped = skips(s) ? at(t - 1, s - 2) : kNever;
         alpha[size_t(t * places + s)] = add(at(t - 1, s), before, skipped) + log_prob(t, labels[size_t(s)]);
@@ -120,6 +122,7 @@ struct Lattice {
   void backward(const ExternView& to, T* out, T loss, T gradient) const {
     std::vector<T> beta(size_t(places), kNever), next, sums(size_t(view.sizes[2]));
     for (int64_t t = steps; t-- > 0;) {
+      look_in_loop();
       next = beta;
       for (int64_t s = 0; s < places; s++) {
         const T after = s + 1 < places ? next[size_t(s + 1)] : kNever,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ops/core/interrupt.h"
 #include "ops/defs/call.h"
 #include "ops/defs/to_device.h"
 #include "ops/extern/cpu/elements.h"
@@ -125,23 +126,28 @@ Results dynamic_bincount(const Args& args, ParallelFor) {
       if constexpr (std::is_integral_v<T>) values.push_back(int64_t(from[at]));
     });
   });
-  for (int64_t n : values) {
+  const auto each_value = [&](const auto& f) {
+    in_stretches(int64_t(values.size()), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i++) f(values[size_t(i)]);
+    });
+  };
+  each_value([&](int64_t n) {
     if (n < 0) throw Error(ErrorKind::kData, str("bincount: the input must not be negative, got ", n));
     if (n == INT64_MAX) throw Error(ErrorKind::kData, str("bincount: ", n, " is too large"));
     size = std::max(size, n + 1);
-  }
+  });
   if (args[1].is_none()) {
     Tensor out = make_tensor({size}, DType::kInt64);
     auto* counts = out->data_as<int64_t>();
-    std::fill(counts, counts + size, 0);
-    for (int64_t n : values) counts[n]++;
+    in_stretches(size, [&](int64_t begin, int64_t end) { std::fill(counts + begin, counts + end, 0); });
+    each_value([&](int64_t n) { counts[n]++; });
     return {out};
   }
   const ExternView weights = view_of(args[1].tensor());
   Tensor out = make_tensor({size}, weights.dtype == DType::kFloat32 ? weights.dtype : DType::kFloat64);
   const auto sum = [&](auto* sums) {
     using S = std::remove_reference_t<decltype(*sums)>;
-    std::fill(sums, sums + size, S(0));
+    in_stretches(size, [&](int64_t begin, int64_t end) { std::fill(sums + begin, sums + end, S(0)); });
     size_t i = 0;
     with_element_type(weights.dtype, [&]<class T>() {
       const T* w = static_cast<const T*>(weights.data);

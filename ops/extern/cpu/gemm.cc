@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "ops/core/error.h"
+#include "ops/core/interrupt.h"
 #include "ops/core/numerics.h"
 #include "ops/extern/cpu/conv_micro.h"
 #include "ops/extern/cpu/half_rows.h"
@@ -266,6 +267,7 @@ class Piece {
     for (int64_t k = 0; k < std::max<int64_t>(b.rows, 1); k += kRowsAtATime) {
       const int64_t steps = std::min(kRowsAtATime, b.rows - k);
       const Rows<T> a_rows = {a.data + k * a.step, a.row, a.step};
+      look_in_loop();
       for_panels(b.cols, [&](const Panel& p) {
         if (!reads_in_place(p)) return;
         run_tiles(p, a_rows, rows, {b.at<T>(k, p.at), b.row_stride}, steps, {sums + p.at, row},
@@ -326,6 +328,7 @@ class Piece {
       if (reads_in_place(p)) return;
       for_steps(0, a.cols, [&](int64_t k, int64_t steps, ProductStart start) {
         const Matrix b_rows = b.part(k, 0, steps, b.cols);
+        look_in_loop();
         if (packs(p)) pack_panel(b_rows, p, packed);
         run_tiles(p, {a.at<T>(0, k), a.row_stride, 1}, c.rows, columns_of(b_rows, p, packed, p.width), steps,
                   target(p, 0), start);
@@ -346,6 +349,7 @@ class Piece {
       for_steps(begin, end, [&](int64_t k, int64_t steps, ProductStart start) {
         const Matrix b_rows = b.part(k, 0, steps, b.cols);
         const Rows<T> a_rows = rows_of(a.part(row, k, rows, steps));
+        look_in_loop();
         for_tiles(rows, micro_.tile_rows[1], [&](int64_t first, int64_t n) {
           const Rows<T> tile = a_rows.tile(first, n);
           // The first panel's tile fetches the rows of the next tile, which would come from memory too late.
@@ -431,6 +435,7 @@ bool takes_dots(const Matrix& a, const Matrix& b, const Matrix& c) {
 template <class T>
 void run_dots(const ConvMicro<T>& micro, const Matrix& a, const Matrix& b, const Matrix& c) {
   for (int64_t col = 0; col < c.cols; col += micro.width) {
+    look_in_loop();
     micro.dots[c.rows]({a.at<T>(0, 0), a.row_stride, b.at<T>(0, col), b.col_stride,
                         std::min<int64_t>(micro.width, c.cols - col), a.cols, kSteps, c.at<T>(0, col), c.row_stride});
   }

@@ -6,6 +6,7 @@
 
 #include "ops/core/element_types.h"
 #include "ops/core/error.h"
+#include "ops/core/interrupt.h"
 #include "ops/extern/cpu/kernels.h"
 
 namespace lutra {
@@ -57,13 +58,15 @@ void scan_lines(const ExternCall& call, const Shape& s, Acc start, const Op& op)
       auto lines = [&](auto count) {
         Acc acc[kTogether];
         std::fill_n(acc, kTogether, start);
-        for (int64_t i = 0; i < s.n; i++) {
-          const int64_t k = s.reverse ? s.n - 1 - i : i;
-          for (int64_t r = 0; r < count; r++) {
-            acc[r] = op(acc[r], Acc(in[r * s.n + k]));
-            out[r * s.n + k] = T(acc[r]);
+        in_stretches(s.n, [&](int64_t from, int64_t to) {
+          for (int64_t i = from; i < to; i++) {
+            const int64_t k = s.reverse ? s.n - 1 - i : i;
+            for (int64_t r = 0; r < count; r++) {
+              acc[r] = op(acc[r], Acc(in[r * s.n + k]));
+              out[r * s.n + k] = T(acc[r]);
+            }
           }
-        }
+        });
       };
       const int64_t rows = std::min(kTogether, s.outer - g * kTogether);
       rows == kTogether ? lines(std::integral_constant<int64_t, kTogether>()) : lines(rows);
@@ -95,6 +98,7 @@ void scan(const ExternCall& call, Acc start, const Op& op) {
       int64_t j = 0;
       for (; j + kStrip <= lines; j += kStrip) step(j, std::integral_constant<int64_t, kStrip>());
       step(j, lines - j);
+      if (k % kBlock == kBlock - 1) look_in_loop();
     }
   });
 }
@@ -110,12 +114,14 @@ void extreme(const ExternCall& call, const Op& wins) {
     for (int64_t j = at; j < at + lines; j++) {
       T best = in[j];
       int64_t place = 0;
-      for (int64_t k = 0; k < s.n; k++) {
-        const T v = in[j + k * s.inner];
-        if (v != v || (best == best && wins(v, best))) best = v, place = k;
-        out[j + k * s.inner] = best;
-        index[j + k * s.inner] = place;
-      }
+      in_stretches(s.n, [&](int64_t begin, int64_t end) {
+        for (int64_t k = begin; k < end; k++) {
+          const T v = in[j + k * s.inner];
+          if (v != v || (best == best && wins(v, best))) best = v, place = k;
+          out[j + k * s.inner] = best;
+          index[j + k * s.inner] = place;
+        }
+      });
     }
   });
 }

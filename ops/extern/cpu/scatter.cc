@@ -12,6 +12,7 @@
 #include <memory>
 #include <vector>
 
+#include "ops/core/interrupt.h"
 #include "ops/extern/cpu/elements.h"
 #include "ops/extern/cpu/kernels.h"
 #include "ops/extern/cpu/strided.h"
@@ -51,11 +52,15 @@ void each_line(const Walk& w, int split, int64_t begin, int64_t end, F&& f) {
   const int inner = w.dims - 1;
   Line line;
   line.at = at;
-  if (inner >= 0) line.first = lo[inner], line.last = hi[inner];
-  while (true) {
+  const int64_t first = inner < 0 ? 0 : lo[inner], last = inner < 0 ? 1 : hi[inner];
+  for (int64_t unseen = 0;;) {
     line.dst = line.src = 0;
     for (int d = 0; d < inner; d++) line.dst += at[d] * w.dst[d], line.src += at[d] * w.src[d];
-    f(line);
+    in_stretches(last - first, [&](int64_t from, int64_t to) {
+      line.first = first + from, line.last = first + to;
+      f(line);
+    });
+    if ((unseen += last - first) >= kStretch) unseen = 0, look_in_loop();
     int d = inner - 1;
     for (; d >= 0 && ++at[d] == hi[d]; d--) at[d] = lo[d];
     if (d < 0) return;
@@ -81,7 +86,7 @@ template <class F>
 void each_block(const Walk& w, int split, int64_t begin, int64_t end, F&& f) {
   const int inner = w.dims - 1;
   const int64_t dst_step = inner < 0 ? 0 : w.dst[inner], src_step = inner < 0 ? 0 : w.src[inner];
-  int64_t to[kBlock], from[kBlock];
+  int64_t to[kBlock], from[kBlock], unseen = 0;
   each_line(w, split, begin, end, [&](const Line& line) {
     for (int64_t i = line.first; i < line.last; i += kBlock) {
       const int64_t n = std::min(kBlock, line.last - i);
@@ -97,6 +102,7 @@ void each_block(const Walk& w, int split, int64_t begin, int64_t end, F&& f) {
         });
       }
       f(to, from, n);
+      if ((unseen += n * w.slice()) >= kStretch) unseen = 0, look_in_loop();
     }
   });
 }
@@ -188,8 +194,13 @@ void reduce_slice(const Walk& w, const R& reduce, T* to, const T* from, int dim,
                   int64_t end) {
   const int64_t lo = dim == split ? begin : 0, hi = dim == split ? end : w.slice_sizes[dim];
   const int64_t dst = w.slice_dst[dim], src = w.slice_src[dim];
-  if (dim + 1 == w.slice_dims) return reduce_row<T>(reduce, to + lo * dst, from + lo * src, hi - lo, dst, src);
+  if (dim + 1 == w.slice_dims) {
+    return in_stretches(hi - lo, [&](int64_t first, int64_t last) {
+      reduce_row<T>(reduce, to + (lo + first) * dst, from + (lo + first) * src, last - first, dst, src);
+    });
+  }
   for (int64_t i = lo; i < hi; i++) {
+    if (i % kBlock == 0) look_in_loop();
     reduce_slice<T>(w, reduce, to + i * dst, from + i * src, dim + 1, split, begin, end);
   }
 }

@@ -2,6 +2,7 @@
 // many there are in each range, out.
 #include <algorithm>
 
+#include "ops/core/interrupt.h"
 #include "ops/extern/cpu/kernels.h"
 #include "ops/extern/cpu/order.h"
 #include "ops/extern/cpu/strided.h"
@@ -136,13 +137,14 @@ void run_isin(const ExternCall& call) {
   with_element_type(in.dtype, [&]<class T>() {
     using K = order::Key<T>;
     std::vector<K> keys;
+    keys.reserve(size_t(tests.numel()));
     const T* test = static_cast<const T*>(tests.data);
     const auto is_nan = [](T v) { return comparable(v) != comparable(v); };
     each_element(tests, [&](int64_t at) {
       if (!is_nan(test[at])) keys.push_back(order::key(test[at]));
     });
-    std::sort(keys.begin(), keys.end());
-    keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
+    std::sort(keys.begin(), keys.end(), with_looks(std::less<K>()));
+    keys.erase(std::unique(keys.begin(), keys.end(), with_looks(std::equal_to<K>())), keys.end());
     const T* from = static_cast<const T*>(in.data);
     const auto body = [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; i++) {

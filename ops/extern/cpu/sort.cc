@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 
+#include "ops/core/interrupt.h"
 #include "ops/extern/cpu/kernels.h"
 #include "ops/extern/cpu/order.h"
 #include "ops/extern/cpu/strided.h"
@@ -16,7 +17,7 @@ constexpr int64_t kParallelRow = 1 << 16;   // and a row is shared out
 constexpr int64_t kParallelWork = 1 << 14;  // elements of rows worth a thread
 constexpr int kParts = 4;                   // of a row that is shared out
 constexpr int64_t kLongRow = 1 << 22;       // elements from which each row is shared out, one after the other
-constexpr int64_t kStretch = 1 << 20;       // of a part, between two looks whether the program shall stop
+constexpr int64_t kPartStretch = 1 << 20;   // of a part, between two looks whether the program shall stop
 
 // A key and a position, ordered by both: a word where the key leaves room for the position.
 struct Narrow {
@@ -58,15 +59,15 @@ class Radix {
 
   int64_t begin(int part) const { return n_ / parts_ * part + std::min<int64_t>(part, n_ % parts_); }
 
-  // f(part, begin, end) in stretches: parallel_ looks between two of them whether it shall stop.
+  // f(part, begin, end) in stretches, with a look between two of them whether it shall stop.
   template <class F>
   void each_part(const F& f) {
-    if (parts_ == 1) return f(0, begin(0), begin(1));
-    for (int64_t done = 0; done < n_ - n_ / parts_ * (parts_ - 1); done += kStretch) {
+    if (parts_ == 1) return in_stretches(n_, [&](int64_t from, int64_t to) { f(0, from, to); });
+    for (int64_t done = 0; done < n_ - n_ / parts_ * (parts_ - 1); done += kPartStretch) {
       parallel_(parts_, 1, [&](int64_t lo, int64_t hi) {
         for (int64_t p = lo; p < hi; p++) {
           const int64_t end = begin(int(p) + 1), from = std::min(begin(int(p)) + done, end);
-          f(int(p), from, std::min(from + kStretch, end));
+          f(int(p), from, std::min(from + kPartStretch, end));
         }
       });
     }
@@ -120,7 +121,7 @@ struct Row {
         items[size_t(i)] = I::make(descending ? K(~k) : k, uint32_t(i));
       }
     };
-    parallel ? parallel(n, kParallelWork, body) : body(0, n);
+    parallel ? parallel(n, kParallelWork, body) : in_stretches(n, body);
   }
   void sort(int64_t n, ParallelFor parallel) {
     constexpr int kKeyBits = int(8 * sizeof(order::Key<T>));
@@ -133,6 +134,7 @@ struct Row {
       sorted = std::make_unique<Radix<I, 11>>(items.get(), spare.get(), n, kKeyBits, parallel)->run();
     }
   }
+  static auto less() { return with_looks(std::less<I>()); }
   // The first k in order. What cannot be among them is passed over; the rest is thinned out whenever it is twice k.
   void select(const T* from, int64_t n, int64_t stride, bool descending, int64_t k) {
     if (k * 4 >= n) {
@@ -145,18 +147,21 @@ struct Row {
     int64_t kept = 0;
     bool full = false;
     K worst = 0;
-    for (int64_t i = 0; i < n; i++) {
-      const K key = order::key(from[i * stride]), rank = descending ? K(~key) : key;
-      if (full && rank >= worst) continue;  // an equal one that came before is better
-      items[size_t(kept++)] = I::make(rank, uint32_t(i));
-      if (kept < room) continue;
-      std::nth_element(items.get(), items.get() + k - 1, items.get() + kept);
-      worst = K(items[size_t(k - 1)].key());
-      kept = k, full = true;
-    }
+    const auto first_k = [&] { std::nth_element(items.get(), items.get() + k - 1, items.get() + kept, less()); };
+    in_stretches(n, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i++) {
+        const K key = order::key(from[i * stride]), rank = descending ? K(~key) : key;
+        if (full && rank >= worst) continue;  // an equal one that came before is better
+        items[size_t(kept++)] = I::make(rank, uint32_t(i));
+        if (kept < room) continue;
+        first_k();
+        worst = K(items[size_t(k - 1)].key());
+        kept = k, full = true;
+      }
+    });
+    if (kept > k) first_k();
     sorted = items.get();
-    if (kept > k) std::nth_element(sorted, sorted + k - 1, sorted + kept);
-    std::sort(sorted, sorted + k);
+    std::sort(sorted, sorted + k, less());
   }
 };
 
@@ -185,11 +190,13 @@ struct Rows {
 template <class T>
 void put_sorted(const Row<T>& row, const T* from, int64_t stride, T* values, int64_t value_stride, int64_t* indices,
                 int64_t index_stride, int64_t begin, int64_t end) {
-  for (int64_t i = begin; i < end; i++) {
-    const uint32_t at = row.sorted[i].at();
-    values[i * value_stride] = from[int64_t(at) * stride];
-    indices[i * index_stride] = at;
-  }
+  in_stretches(end - begin, [&](int64_t lo, int64_t hi) {
+    for (int64_t i = begin + lo; i < begin + hi; i++) {
+      const uint32_t at = row.sorted[i].at();
+      values[i * value_stride] = from[int64_t(at) * stride];
+      indices[i * index_stride] = at;
+    }
+  });
 }
 
 // kSelect: only the first k of each row.
@@ -239,12 +246,15 @@ void run_topk(const ExternCall& call) {
 std::vector<uint32_t> stable_order(const ExternView& v, ParallelFor parallel) {
   const int64_t n = v.numel();
   LUTRA_CHECK(v.dim <= 1 && n <= int64_t(UINT32_MAX));
-  std::vector<uint32_t> out(size_t(n), 0);
+  std::vector<uint32_t> out;
+  out.reserve(size_t(n));
   with_element_type(v.dtype, [&]<class T>() {
     Row<T> row;
     row.load(static_cast<const T*>(v.data), n, v.dim ? v.strides[0] : 1, false, parallel);
     row.sort(n, parallel);
-    for (int64_t i = 0; i < n; i++) out[size_t(i)] = row.sorted[i].at();
+    in_stretches(n, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i++) out.push_back(row.sorted[i].at());
+    });
   });
   return out;
 }

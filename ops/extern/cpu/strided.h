@@ -1,5 +1,6 @@
-// Walks over strided views in row-major order of their indices.
+// Walks over strided views in row-major order of their indices; they look whether the program shall stop.
 #pragma once
+#include "ops/core/interrupt.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
@@ -12,9 +13,12 @@ void each_pair(const ExternView& a, const ExternView& b, F&& f) {
   const int inner = a.dim - 1;
   if (inner < 0) return f(int64_t(0), int64_t(0));
   const int64_t n = a.sizes[inner], sa = a.strides[inner], sb = b.strides[inner];
-  int64_t oa = 0, ob = 0;
+  int64_t oa = 0, ob = 0, unseen = 0;
   while (true) {
-    for (int64_t i = 0; i < n; i++) f(oa + i * sa, ob + i * sb);
+    in_stretches(n, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i++) f(oa + i * sa, ob + i * sb);
+    });
+    if ((unseen += n) >= kStretch) unseen = 0, look_in_loop();
     int d = inner - 1;
     for (; d >= 0; d--) {
       oa += a.strides[d], ob += b.strides[d];

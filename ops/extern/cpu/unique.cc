@@ -15,7 +15,7 @@ namespace {
 
 // Of element i of a long loop: whether it shall stop.
 void look(int64_t i) {
-  if (i % 65536 == 0) check_stop();
+  if (i % kStretch == 0) look_in_loop();
 }
 
 // Where runs of equal things begin in an order of n.
@@ -82,8 +82,9 @@ Results unique_elements(const Tensor& t, bool sort, Wanted wanted, ParallelFor p
     row.data = flat.data(), row.dtype = v.dtype, row.dim = 1, row.sizes[0] = n, row.strides[0] = 1;
     const std::vector<uint32_t> order = sort ? stable_order(row, parallel) : in_place_order(n);
     if (sort) {
-      std::vector<T> sorted(flat.size());
-      for (size_t i = 0; i < flat.size(); i++) look(int64_t(i)), sorted[i] = flat[order[i]];
+      std::vector<T> sorted;
+      sorted.reserve(flat.size());
+      for (size_t i = 0; i < flat.size(); i++) look(int64_t(i)), sorted.push_back(flat[order[i]]);
       flat.swap(sorted);
     }
     const Runs runs(n, [&](int64_t i) { return same_element(flat[size_t(i)], flat[size_t(i - 1)]); });
@@ -112,6 +113,7 @@ Results unique_slices(const Tensor& t, int64_t dim, bool sort, Wanted wanted) {
     std::vector<uint32_t> order = in_place_order(n);
     const auto compare = [&](uint32_t a, uint32_t b) {
       for (int64_t k = 0; k < width; k++) {
+        look(k);
         const auto x = order::key(rows[size_t(a * width + k)]), y = order::key(rows[size_t(b * width + k)]);
         if (x != y) return x < y;
       }
@@ -121,6 +123,7 @@ Results unique_slices(const Tensor& t, int64_t dim, bool sort, Wanted wanted) {
     const Runs runs(n, [&](int64_t i) {
       const int64_t a = order[size_t(i)], b = order[size_t(i - 1)];
       for (int64_t k = 0; k < width; k++) {
+        look(k);
         if (!same_element(rows[size_t(a * width + k)], rows[size_t(b * width + k)])) return false;
       }
       return true;
