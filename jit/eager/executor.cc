@@ -15,6 +15,7 @@
 #include "jit/runtime/pool.h"
 #include "jit/runtime/profile.h"
 #include "ops/core/interrupt.h"
+#include "ops/core/late_error.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/control.h"
 #include "ops/extern/dynamic.h"
@@ -110,6 +111,21 @@ class EagerExecutor : public Executor {
 
   // The caller has made sure that no argument overlaps args[0] but by being the same elements.
   void run_inplace(OpId id, const Args& given, const ResultSpecs& specs) override {
+    if (given[0].as<Tensor>()->numel().hint < kLongWrite) return write_inplace(id, given, specs);
+    try {
+      const StoppableLoops loops(true);
+      write_inplace(id, given, specs);
+    } catch (const Error& e) {
+      if (e.kind != ErrorKind::kInterrupt) throw;
+      throw LateError(Error(e.kind, str(e.what(), "; ", name(id), " had begun to write")));
+    }
+  }
+
+ private:
+  // Elements from which a tensor is not written to the end where the program shall stop.
+  static constexpr int64_t kLongWrite = 1 << 22;
+
+  void write_inplace(OpId id, const Args& given, const ResultSpecs& specs) {
     const OpInfo& op = info(id);
     const Tensor& self = given[0].as<Tensor>();
     Args moved;
@@ -120,7 +136,6 @@ class EagerExecutor : public Executor {
     pointwise(info(OpId::copy_), copy, self);
   }
 
- private:
   // Code for a join is as long as its list.
   static constexpr size_t kMostJoined = 64;
 

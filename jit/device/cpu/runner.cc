@@ -10,7 +10,7 @@
 namespace lutra {
 namespace {
 
-constexpr int kMaxChunks = 128;      // of a kernel
+constexpr int kMaxChunks = 512;      // of a kernel
 constexpr size_t kLocalWords = 256;  // of a block copied to a worker's stack
 
 // How a kernel's loop is cut.
@@ -61,8 +61,19 @@ class CpuRunner final : public Runner {
     if (!has) touch_pages(memory, bytes);
     return memory;
   }
-  void launch_kernels(RunContext& c, const LaunchStep& first, const Generator& generator, bool&) const override {
-    first.beside ? launch_beside(c, first, generator) : launch_kernel(c, first, generator);
+  // What takes long is ended where the program shall stop, even where it writes what can be seen.
+  void launch_kernels(RunContext& c, const LaunchStep& first, const Generator& generator, bool& wrote) const override {
+    const StoppableLoops loops(loops_are_stoppable || is_long(c, first));
+    try {
+      first.beside ? launch_beside(c, first, generator) : launch_kernel(c, first, generator);
+    } catch (const Error& e) {
+      wrote = wrote || (first.writes && e.kind == ErrorKind::kInterrupt);
+      throw;
+    }
+  }
+  static bool is_long(const RunContext& c, const LaunchStep& step) {
+    const auto value = [&](int32_t slot) { return slot >= 0 ? c.values[size_t(slot)].i : 1; };
+    return total_work(value(step.extent), value(step.work)) >= int64_t(1) << 25;
   }
   bool make_part(const RunContext& c, const LaunchStep& step, const Generator& generator, Part& part) const {
     if (!fill(c, step, generator, part)) return false;
