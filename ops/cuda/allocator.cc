@@ -5,11 +5,13 @@
 // of
 //    their kind, by size, then address.
 // 3. The driver is called and Lua's garbage collected only while the mutex is not held.
+// 4. A block that becomes free takes no memory of the host: it brings its place among the free ones.
 #include "ops/cuda/allocator.h"
 
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
 #include <set>
 #include <unordered_set>
 #include <vector>
@@ -27,6 +29,12 @@ constexpr size_t kMiddle = 10 * kMB, kMiddleSegment = 20 * kMB;
 constexpr size_t kSegmentStep = 2 * kMB;
 
 struct Heap;
+struct Block;
+
+struct BySize {
+  bool operator()(const Block* a, const Block* b) const;
+};
+using FreeBlocks = std::set<Block*, BySize>;
 
 struct Block {
   Heap* heap;
@@ -35,17 +43,23 @@ struct Block {
   bool small, used;
   Block *before = nullptr, *after = nullptr;  // of its segment
   int64_t charged = 0;                        // while it is used: bytes on the account of a state
+  FreeBlocks::node_type place;                // among the free ones, while it is not there
 };
 
-struct BySize {
-  bool operator()(const Block* a, const Block* b) const {
-    return a->bytes != b->bytes ? a->bytes < b->bytes : a->at < b->at;
-  }
-};
+bool BySize::operator()(const Block* a, const Block* b) const {
+  return a->bytes != b->bytes ? a->bytes < b->bytes : a->at < b->at;
+}
+
+std::unique_ptr<Block> new_block(Heap& h, DevicePtr at, size_t bytes, bool small) {
+  auto b = std::make_unique<Block>(Block{&h, at, bytes, small, false});
+  FreeBlocks one = {b.get()};
+  b->place = one.extract(one.begin());
+  return b;
+}
 
 struct Heap {
   std::mutex mutex;
-  std::set<Block*, BySize> free[2];     // large, small
+  FreeBlocks free[2];                   // large, small
   std::unordered_set<Block*> segments;  // the first block of each: it outlives its neighbours
   size_t used = 0;                      // blocks
   MemoryStats stats;
@@ -82,14 +96,16 @@ Block* take_free(Heap& h, size_t bytes, bool small) {
   auto it = h.free[small].lower_bound(&wanted);
   if (it == h.free[small].end()) return nullptr;
   Block* b = *it;
-  h.free[small].erase(it);
   const size_t rest = b->bytes - bytes;
-  if (small ? rest >= kAlignment : rest > kMostSmall) {
-    Block* tail = new Block{&h, b->at + bytes, rest, small, false, b, b->after};
+  std::unique_ptr<Block> left_over;
+  if (small ? rest >= kAlignment : rest > kMostSmall) left_over = new_block(h, b->at + bytes, rest, small);
+  b->place = h.free[small].extract(it);
+  if (Block* tail = left_over.release()) {
+    tail->before = b, tail->after = b->after;
     if (b->after) b->after->before = tail;
     b->after = tail;
     b->bytes = bytes;
-    h.free[small].insert(tail);
+    h.free[small].insert(std::move(tail->place));
   }
   b->used = true;
   h.used++;
@@ -118,25 +134,29 @@ void give_back(Block* b) {
   if (b->after && !b->after->used) merge_after(h, b);
   if (b->before && !b->before->used) {
     Block* first = b->before;
-    h.free[first->small].erase(first);
+    first->place = h.free[first->small].extract(first);
     // merge_after takes b out of the free ones, where it is not yet: erasing it does nothing.
     merge_after(h, first);
     b = first;
   }
-  h.free[b->small].insert(b);
+  h.free[b->small].insert(std::move(b->place));
 }
 
 // A fresh segment of the driver's, whole and free. False where the GPU has no such memory.
 bool grow(Heap& h, size_t bytes, bool small) {
   const size_t whole = small ? kSmallSegment : bytes < kMiddle ? kMiddleSegment : rounded(bytes, kSegmentStep);
-  DevicePtr at = 0;
-  const Result result = driver()->memory_allocate(&at, whole);
+  std::unique_ptr<Block> made = new_block(h, 0, whole, small);
+  {
+    std::lock_guard lock(h.mutex);
+    h.segments.insert(made.get());
+  }
+  const Result result = driver()->memory_allocate(&made->at, whole);
+  std::lock_guard lock(h.mutex);
+  if (result != kSuccess) h.segments.erase(made.get());
   if (result == kOutOfMemory) return false;
   check(result, "memory_allocate()");
-  std::lock_guard lock(h.mutex);
-  Block* b = new Block{&h, at, whole, small, false};
-  h.free[small].insert(b);
-  h.segments.insert(b);
+  h.free[small].insert(std::move(made->place));
+  made.release();
   h.stats.segments++;
   h.stats.reserved += int64_t(whole);
   h.stats.max_reserved = std::max(h.stats.max_reserved, h.stats.reserved);
@@ -149,6 +169,7 @@ void release_segments(Heap& h) {
   std::vector<DevicePtr> whole;
   {
     std::lock_guard lock(h.mutex);
+    whole.reserve(h.segments.size());
     for (auto& blocks : h.free) {
       for (auto it = blocks.begin(); it != blocks.end();) {
         Block* b = *it;

@@ -20,9 +20,23 @@ constexpr Result kInvalidValue = 1, kNotFound = 500;
 Result fake_enter(const char* symbol);
 // A driver may be called on any thread. One call at a time: a launch may call back.
 std::recursive_mutex& fake_mutex();
-#define ALONE const std::lock_guard alone(fake_mutex())
-#define ENTER(symbol)                          \
-  const std::lock_guard entered(fake_mutex()); \
+// A program that makes allocations fail leaves those in here alone.
+extern "C" __attribute__((weak)) void fake_cuda_within(int change);
+class FakeCall {
+ public:
+  FakeCall() {
+    if (fake_cuda_within) fake_cuda_within(1);
+  }
+  ~FakeCall() {
+    if (fake_cuda_within) fake_cuda_within(-1);
+  }
+
+ private:
+  const std::lock_guard<std::recursive_mutex> alone_{fake_mutex()};
+};
+#define ALONE const FakeCall alone
+#define ENTER(symbol)     \
+  const FakeCall entered; \
   if (const Result given = fake_enter(symbol); given != kSuccess) return given
 
 // Kept as a node where a stream is captured.
