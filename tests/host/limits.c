@@ -206,6 +206,29 @@ static void* with_own_state(void* arg) {
   return arg;
 }
 
+/* The profiler goes from state to state while others reach their limits: its signal ends no process. */
+static void* opens_and_closes(void* arg) {
+  const double end = now() + *(double*)arg;
+  while (now() < end) {
+    lutra_State* own = lutra_open(NULL);
+    lutra_Limits l;
+    memset(&l, 0, sizeof l);
+    l.size = sizeof l, l.seconds = 0.0005;
+    lutra_set_limits(own, &l);
+    check(lutra_do_string(own, "while true do end", "=own") == LUTRA_ERROR_LIMIT, "a limit of a short life");
+    lutra_close(own);
+  }
+  return NULL;
+}
+
+static void short_lives(void) {
+  pthread_t threads[16];
+  double seconds = 0.1 * rounds;
+  int i;
+  for (i = 0; i < 16; i++) pthread_create(&threads[i], NULL, opens_and_closes, &seconds);
+  for (i = 0; i < 16; i++) pthread_join(threads[i], NULL);
+}
+
 int main(void) {
   /* 50 ms are what is meant; tests run beside others, and under sanitizers. */
   const double latest = 5;
@@ -226,5 +249,6 @@ int main(void) {
   for (i = 0; i < 2; i++) pthread_join(threads[i], NULL);
   lutra_close(S);
   check(lutra_interrupt(S) == LUTRA_ERROR_STATE, "a closed state");
+  short_lives();
   return failures;
 }

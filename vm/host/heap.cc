@@ -75,7 +75,7 @@ struct HeapScope::Heap {
     if (raising || lua_gethook(L) == raise_in_lua) return;
     hook = lua_gethook(L), mask = lua_gethookmask(L), count = lua_gethookcount(L);
     lua_sethook(L, raise_in_lua, LUA_MASKCOUNT, 1);
-    leave_traces();
+    leave_traces(L);
   }
   void restore_hook() {
     if (lua_gethook(L) == raise_in_lua) lua_sethook(L, hook, mask, count);

@@ -62,18 +62,29 @@ std::atomic<const void*> line_mode_owner{nullptr};
 
 void tick(void*, lua_State*, int, int) {}
 
+const void* identity_of(lua_State* L) { return lua_topointer(L, LUA_REGISTRYINDEX); }
+
+// Only of the state that owns the mode. A signal that comes after the profiler was stopped ends no process.
+void start_profiler(lua_State* L) {
+  static const bool harmless = [] {
+    struct sigaction now;
+    if (sigaction(SIGPROF, nullptr, &now) != 0 || now.sa_flags & SA_SIGINFO || now.sa_handler != SIG_DFL) return false;
+    now.sa_handler = [](int) {};
+    return sigaction(SIGPROF, &now, nullptr) == 0;
+  }();
+  (void)harmless;
+  luaJIT_profile_start(L, "li1000000000", tick, nullptr);
+}
+
 }  // namespace
 
 class LeavableTraces {
  public:
   explicit LeavableTraces(lua_State* L) : L_(L) {
     const void* expected = nullptr;
-    owner_ = line_mode_owner.compare_exchange_strong(expected, lua_topointer(L, LUA_REGISTRYINDEX));
-    if (owner_) {
-      luaJIT_profile_start(L, "li1000000000", tick, nullptr);
-      return;
-    }
-    if (expected == lua_topointer(L, LUA_REGISTRYINDEX)) return;
+    owner_ = line_mode_owner.compare_exchange_strong(expected, identity_of(L));
+    if (owner_) start_profiler(L);
+    if (owner_ || expected == identity_of(L)) return;
     stopped_ = is_on(L);
     if (stopped_) luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_OFF);
   }
@@ -102,7 +113,9 @@ class LeavableTraces {
   bool owner_ = false, stopped_ = false;
 };
 
-void leave_traces() {
+// Of another state than the owner the profiler would work on what another thread runs, or may just have stopped.
+void leave_traces(lua_State* L) {
+  if (line_mode_owner != identity_of(L)) return;
   struct sigaction profiler;
   if (sigaction(SIGPROF, nullptr, &profiler) != 0) return;
   if (!(profiler.sa_flags & SA_SIGINFO) && (profiler.sa_handler == SIG_DFL || profiler.sa_handler == SIG_IGN)) return;
@@ -226,7 +239,7 @@ void Watch::on_time(int) {
   w->is_new_round = 1;
   stop_reason = limit->message.c_str();
   lua_sethook(w->L, raise_in_lua, LUA_MASKCOUNT, 1);
-  leave_traces();
+  leave_traces(w->L);
 }
 
 void on_signal(int number) { Watch::on_time(number); }
@@ -384,20 +397,20 @@ void wake(pid_t thread) { syscall(SYS_tgkill, getpid(), thread, signal_number())
 
 bool share_line_mode(lua_State* L) {
   const void* expected = nullptr;
-  if (!line_mode_owner.compare_exchange_strong(expected, lua_topointer(L, LUA_REGISTRYINDEX))) return false;
-  luaJIT_profile_start(L, "li1000000000", tick, nullptr);
+  if (!line_mode_owner.compare_exchange_strong(expected, identity_of(L))) return false;
+  start_profiler(L);
   return true;
 }
 
 void leave_line_mode(lua_State* L) {
-  if (line_mode_owner != lua_topointer(L, LUA_REGISTRYINDEX)) return;
+  if (line_mode_owner != identity_of(L)) return;
   luaJIT_profile_stop(L);
   line_mode_owner = nullptr;
 }
 
 void keep_line_mode(lua_State* L) {
-  line_mode_owner = lua_topointer(L, LUA_REGISTRYINDEX);
-  luaJIT_profile_start(L, "li1000000000", tick, nullptr);
+  line_mode_owner = identity_of(L);
+  start_profiler(L);
 }
 
 int make_limits(lua_State* L) {

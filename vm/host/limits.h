@@ -41,8 +41,8 @@ class RunLimit {
   std::unique_ptr<HeapScope> heap_;
   std::unique_ptr<ThreadsScope> threads_;
 };
-// Machine code of this thread's Lua state is left at its next line, where it looks at that.
-void leave_traces();
+// Machine code of this thread's Lua state is left at its next line, where it looks at that. Also in a signal's handler.
+void leave_traces(lua_State* L);
 // Makes a thread look at its wishes. From any thread, and in a signal's handler.
 void wake(pid_t thread);
 
