@@ -28,7 +28,26 @@ static void wait_for(double seconds) {
   nanosleep(&t, NULL);
 }
 
+/* host.begin() says that the program runs: an interrupt before that does nothing. Starts what `alarm_at` asks for. */
+static volatile int runs;
+static struct itimerval alarm_at;
+static int begin(lutra_State* state, void* arg, const lutra_Value* in, int n, lutra_Value* out, int* m) {
+  (void)state, (void)arg, (void)in, (void)n, (void)out;
+  *m = 0;
+  runs = 1;
+  if (alarm_at.it_value.tv_usec) setitimer(ITIMER_REAL, &alarm_at, NULL);
+  return LUTRA_OK;
+}
+
+static int run_begun(const char* program) {
+  char text[1000];
+  strcpy(text, "host.begin() ");
+  strcat(text, program);
+  return lutra_do_string(S, text, "=loop");
+}
+
 static void* interrupt_soon(void* arg) {
+  while (!runs) wait_for(0.0005);
   wait_for(*(double*)arg);
   asked = now();
   check(lutra_interrupt(S) == LUTRA_OK, "interrupt");
@@ -95,8 +114,9 @@ static void interrupts(double latest) {
       pthread_t thread;
       double after = between(0.001, 0.07);
       int code;
+      runs = 0;
       pthread_create(&thread, NULL, interrupt_soon, &after);
-      code = lutra_do_string(S, loops[i], "=loop");
+      code = run_begun(loops[i]);
       ended(code, "interrupted!", loops[i], latest);
       pthread_join(thread, NULL);
       goes_on(loops[i]);
@@ -177,15 +197,13 @@ static void on_alarm(int number) {
 }
 
 static void from_a_handler(double latest) {
-  struct itimerval soon;
   struct sigaction action;
   memset(&action, 0, sizeof action);
-  memset(&soon, 0, sizeof soon);
   action.sa_handler = on_alarm;
   sigaction(SIGALRM, &action, NULL);
-  soon.it_value.tv_usec = 30000;
-  setitimer(ITIMER_REAL, &soon, NULL);
-  ended(lutra_do_string(S, "while true do end", "=loop"), "interrupted!", "a signal's handler", latest);
+  alarm_at.it_value.tv_usec = 30000;
+  ended(run_begun("while true do end"), "interrupted!", "a signal's handler", latest);
+  alarm_at.it_value.tv_usec = 0;
   goes_on("a signal's handler");
 }
 
@@ -239,6 +257,7 @@ int main(void) {
   S = lutra_open(NULL);
   if (!S) return fputs(lutra_error(NULL), stderr), 1;
   check(lutra_register(S, "host.again", again, NULL) == LUTRA_OK, "register");
+  check(lutra_register(S, "host.begin", begin, NULL) == LUTRA_OK, "register");
   check(lutra_interrupt(S) == LUTRA_OK, "nothing runs");
   goes_on("an interrupt of nothing");
   interrupts(latest);
