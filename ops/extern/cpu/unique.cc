@@ -25,6 +25,7 @@ struct Runs {
 
   template <class Equal>
   Runs(int64_t n, const Equal& equal_to_previous) : n(n) {
+    first.reserve(size_t(n));  // growing would copy all at once, without a look
     for (int64_t i = 0; i < n; i++) {
       look(i);
       if (i == 0 || !equal_to_previous(i)) first.push_back(i);
@@ -90,7 +91,7 @@ Results unique_elements(const Tensor& t, bool sort, Wanted wanted, ParallelFor p
     const Runs runs(n, [&](int64_t i) { return same_element(flat[size_t(i)], flat[size_t(i - 1)]); });
     Tensor values = make_tensor({runs.count()}, v.dtype);
     T* to = values->data_as<T>();
-    for (int64_t first : runs.first) *to++ = flat[size_t(first)];
+    for (int64_t r = 0; r < runs.count(); r++) look(r), to[r] = flat[size_t(runs.first[size_t(r)])];
     results = results_of(values, runs, order, t->sizes, wanted);
   });
   return results;
