@@ -222,6 +222,25 @@ test("one text that would take longer than the time that is left", function()
   truthy(not ok and message:find("limits: 0.2 seconds are over", 1, true), message)
 end)
 
+test("modes are those of the call's begin where a limit ends it", function()
+  local function change()
+    lt.set_grad_enabled(false)
+    lt.set_autocast_enabled("cpu", true)
+  end
+  for _, limits in ipairs {{seconds = 0.05}, {bytes = lt.memory().state + 1e6}} do
+    fails("limits: ", lt.limits(limits), function()
+      change()
+      local list = {}
+      while true do list[#list + 1] = lt.ones(1e4) end
+    end)
+    truthy(lt.is_grad_enabled() and not lt.is_autocast_enabled("cpu"))
+  end
+  lt.limits({seconds = 9})(change)
+  truthy(not lt.is_grad_enabled() and lt.is_autocast_enabled("cpu"))
+  lt.set_grad_enabled(true)
+  lt.set_autocast_enabled("cpu", false)
+end)
+
 test("options", function()
   fails("unknown option 'second' (known: seconds, bytes, threads)", lt.limits, {second = 1})
   fails("option 'bytes' must be a whole number above 0, got 1.5", lt.limits, {bytes = 1.5})

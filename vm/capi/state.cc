@@ -232,6 +232,7 @@ int StateScope::protected_call(int nargs, int nresults, int handler) const {
   S_->runner.store(gettid());
   const int status = lua_pcall(L, nargs, nresults, handler);
   S_->runner.store(0);
+  if (status == 0 && limit) limit->returned();
   if (status == 0 || !limit) return status;
   const char* error = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : nullptr;
   const std::string told = limit->told(status, error);

@@ -29,6 +29,7 @@
 #include "ops/core/closest.h"
 #include "ops/core/error.h"
 #include "ops/core/interrupt.h"
+#include "ops/defs/autocast.h"
 #include "vm/host/callable.h"
 #include "vm/host/heap.h"
 #include "vm/host/runtime.h"
@@ -312,7 +313,8 @@ class ThreadsScope {
   int saved_;
 };
 
-RunLimit::RunLimit(lua_State* L, const CallLimits& limits, const std::atomic<bool>* wish) {
+RunLimit::RunLimit(lua_State* L, const CallLimits& limits, const std::atomic<bool>* wish)
+    : grad_(modes().grad), autocast_(autocast_mode()) {
   if (wish) wish_ = std::make_unique<LimitScope>(L, 0, wish);
   if (limits.seconds > 0) time_ = std::make_unique<LimitScope>(L, limits.seconds, nullptr);
   if (limits.bytes > 0) traces_ = std::make_unique<LeavableTraces>(L);
@@ -321,7 +323,15 @@ RunLimit::RunLimit(lua_State* L, const CallLimits& limits, const std::atomic<boo
   }
   if (limits.threads > 0) threads_ = std::make_unique<ThreadsScope>(limits.threads);
 }
+bool RunLimit::over() const {
+  return (wish_ && wish_->over()) || (time_ && time_->over()) || (heap_ && heap_->refused_bytes());
+}
+
 RunLimit::~RunLimit() {
+  if (!returned_ && over()) {
+    modes().grad = grad_;
+    if (!(autocast_mode() == autocast_)) set_autocast_mode(autocast_);
+  }
   heap_.reset();
   traces_.reset();
   time_.reset();
@@ -359,13 +369,14 @@ int run_limited(lua_State* L) {
   int status = 0;
   std::string why;
   {
-    const RunLimit scope(L, limits, nullptr);
+    RunLimit scope(L, limits, nullptr);
     if (!limits.bytes) {
       lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
     } else {
       status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
       if (status) why = scope.told(status, lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : nullptr);
     }
+    if (status == 0) scope.returned();
   }
   if (status == 0) return lua_gettop(L);
   if (!why.empty()) {

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "ops/defs/modes.h"
+
 struct lua_State;
 
 namespace lutra {
@@ -34,8 +36,15 @@ class RunLimit {
   RunLimit(const RunLimit&) = delete;
   // Where a limit of this scope has ended a call of that status and error: how it says so, else empty.
   std::string told(int status, const char* error) const;
+  // The call came to its own end.
+  void returned() { returned_ = true; }
 
  private:
+  bool over() const;
+  // A limit may end what would put a mode back: what the call found is there again after it.
+  const bool grad_;
+  const AutocastMode autocast_;
+  bool returned_ = false;
   std::unique_ptr<LimitScope> wish_, time_;
   std::unique_ptr<LeavableTraces> traces_;
   std::unique_ptr<HeapScope> heap_;
