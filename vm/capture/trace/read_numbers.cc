@@ -49,13 +49,22 @@ struct Operands {
   }
 };
 
+// Where the graph ends at item() all the same: before the first op there is none that would end, and in a loop the end
+// lets all steps run one piece of code, where a graph that goes on would hold each of them.
+bool ends_graph(const Trace& t) {
+  if (t.options.fullgraph) return false;
+  const auto in_loop = [](const Frame* f) {
+    const auto& loops = f->code->loops();
+    return std::any_of(loops.begin(), loops.end(), [f](const auto& l) { return l.head <= f->pc && f->pc <= l.end; });
+  };
+  return t.graph->nodes.empty() || std::any_of(t.frames.begin(), t.frames.end(), in_loop);
+}
+
 }  // namespace
 
 Vars run_item(Trace& t, Var*, const Vars& args) {
   const Var* v = args.size() == 1 ? t.force(args[0]) : nullptr;
-  // Before the first op there is no graph that would end here.
-  const bool starts = t.graph->nodes.empty() && !t.options.fullgraph;
-  if (!v || v->kind != VarKind::kTensor || starts || !t.regions.empty()) t.stop(Break::reads_elements, {"item"});
+  if (!v || v->kind != VarKind::kTensor || ends_graph(t) || !t.regions.empty()) t.stop(Break::reads_elements, {"item"});
   const Tensor& x = v->tensor;
   if (is_stored(x->dtype) || (!is_float(x->dtype) && !is_int(x->dtype))) t.stop(Break::reads_elements, {"item"});
   if (x->numel() != 1) t.stop(Break::raises, {"item"});
