@@ -1,6 +1,8 @@
 // The history of a segment's inputs: nodes that stand for what lies before the segment.
 #include "vm/capture/trace/border.h"
 
+#include <utility>
+
 #include "ops/grad/saved_tensor.h"
 #include "ops/grad/tape.h"
 
@@ -36,8 +38,8 @@ struct BorderNode : GradNode {
 
 }  // namespace
 
-BorderScope::BorderScope(Trace& t) : trace(t) { scope = this; }
-BorderScope::~BorderScope() { scope = nullptr; }
+BorderScope::BorderScope(Trace& t) : trace(t), outer_(std::exchange(scope, this)) {}
+BorderScope::~BorderScope() { scope = outer_; }
 
 Edge border(const Tensor& fake, const Tensor& real) {
   fake->requires_grad = real->requires_grad;

@@ -19,6 +19,9 @@ struct BorderScope {
   BorderScope(const BorderScope&) = delete;
   Trace& trace;
   bool goes_beyond = false;
+
+ private:
+  BorderScope* const outer_;
 };
 
 // Gives the fake of an input the autograd state that the real tensor has; where its gradient goes to.
