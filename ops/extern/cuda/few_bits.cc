@@ -19,7 +19,7 @@ namespace {
 const ExternSource kSource = {"few_bits", R"cuda(
 #define ALIGNED (VARIANT < 64)
 #define NT (VARIANT % 8)
-#define RT (VARIANT / 8)
+#define RT (VARIANT / 8 % 8)
 #define WARPS 8
 struct Product {
   i64 rows, n, k;
