@@ -64,6 +64,7 @@ FlatPlan::FlatPlan(const Plan& plan, const Codes& codes, std::vector<Tensor> bro
   name_runs();
   for (size_t i = 0; i < steps.size(); i += size_t(steps[i].beside) + 1) {
     for (size_t k = i; k <= i + size_t(steps[i].beside); k++) steps[i].writes |= writes_inputs(steps[k].launch);
+    steps[i].in_place = steps[i].writes && scatters_in_place(steps[i].launch);
   }
   add_outputs();
 }
@@ -213,6 +214,11 @@ bool FlatPlan::writes_inputs(int32_t launch) const {
     if (k.kernel.params[i].written && is_input(k.buffers[i])) return true;
   }
   return false;
+}
+
+bool FlatPlan::scatters_in_place(int32_t launch) const {
+  const auto* e = std::get_if<ExternLaunch>(&plan.launches[size_t(launch)]);
+  return e && !e->in.empty() && e->out.size() == 1 && e->in[0].buffer == e->out[0].buffer;
 }
 
 std::string FlatPlan::listings() const {

@@ -4,10 +4,10 @@
 // Invariants, of a chain of scatters that begins at an input, of which each is read by the next alone, and whose last
 // is what the input becomes:
 // 1. Memory: the chain's values lie where the input does and as it does, and are no outputs. What else reads the input
-//    is made before the chain writes, and stays so: it is not inlined.
+//    is made before the chain writes, and stays so: it is not inlined. No link writes what lies in that memory.
 // 2. A run that fails is made again from its start by the original bytecode. So what may fail before the chain in the
-//    program comes before it in the plan, and the chain gives the same when it is made twice; or nothing after it may
-//    fail or ask for memory.
+//    program comes before it in the plan. Behind it something may fail or ask for memory only where the chain gives the
+//    same when it is made twice, by calls of libraries: the runner does not take those for begun results.
 #include <algorithm>
 
 #include "jit/schedule/compute_units.h"
@@ -48,7 +48,7 @@ std::vector<int32_t> ComputeUnits::chain_into(int32_t copy, int32_t input) const
     const int32_t u = unit_of(s.id);
     const ComputeUnit& unit = units_[size_t(u)];
     if (!scatters(unit) || unit.inlined || !lies_as(unit.value, target) || returned(s.id)) return {};
-    // Behind the last one anybody may read it.
+    // Only what the last link gives may have other readers.
     for (int32_t v = 0; reader != copy && v < size(); v++) {
       if (v != reader && std::count(units_[size_t(v)].reads.begin(), units_[size_t(v)].reads.end(), u)) return {};
     }
@@ -64,22 +64,25 @@ bool ComputeUnits::may_write(const std::vector<int32_t>& chain, int32_t copy, in
   const int32_t first = chain.back();
   bool repeats = true, fails_later = false;
   const auto is_written = [&](int32_t i) { return same_memory(i, input); };
-  for (int32_t u : chain) repeats &= only_sets(units_[size_t(u)].node->op, units_[size_t(u)].node->args);
+  for (int32_t u : chain) {
+    const ComputeUnit& link = units_[size_t(u)];
+    repeats &= link.low.kind == Lowered::kExtern && only_sets(link.node->op, link.node->args);
+    ComputeUnit rest;
+    for (size_t k = 1; k < link.low.reads.size(); k++) trace(link.low.reads[k], rest);
+    const auto is_link = [&](int32_t v) { return std::count(chain.begin(), chain.end(), v) > 0; };
+    if (std::any_of(rest.inputs.begin(), rest.inputs.end(), is_written) ||
+        std::any_of(rest.reads.begin(), rest.reads.end(), is_link))
+      return false;
+  }
   for (int32_t v = 0; v < size(); v++) {
     const ComputeUnit& unit = units_[size_t(v)];
     if (v == copy || unit.inlined) continue;
-    const bool links = std::count(chain.begin(), chain.end(), v);
-    fails_later |= v > first && (unit.checks || (unit.low.kind == Lowered::kExtern && !links));
+    fails_later |= v > first && (unit.checks || unit.low.kind == Lowered::kExtern);
     if (v != first && std::any_of(unit.inputs.begin(), unit.inputs.end(), is_written)) {
       if (v > first) return false;
       early.push_back(v);
     }
   }
-  // What the first one writes with may be of the input.
-  const ComputeUnit& head = units_[size_t(first)];
-  ComputeUnit rest;
-  for (size_t k = 1; k < head.low.reads.size(); k++) trace(head.low.reads[k], rest);
-  if (std::any_of(rest.inputs.begin(), rest.inputs.end(), is_written)) return false;
   return (repeats && early.empty()) || !fails_later;
 }
 

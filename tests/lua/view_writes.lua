@@ -26,6 +26,7 @@ local function both(name, f, make, no_gradient)
       -- A leaf that requires grad is not written itself, but what is computed from it.
       local f = grad and function(x) return f(x + 0) end or f
       local r, x = run(f, grad, make or input)
+      lt.reset()
       local compiled = lt.compile(f)
       for _ = 1, 2 do
         local cr, cx = run(compiled, grad, make or input)
@@ -208,6 +209,23 @@ both("scattered", function(x)
   x:scatter_(1, lt.tensor({{0, 5}, {1, 1}}, {dtype = "int64"}), other(1)[{{}, {0, 2}}])
   return x - 1
 end)
+local function rows(...) return lt.tensor({...}, {dtype = "int64"}) end
+both("rows of itself at two links", function(x)
+  x:index_copy_(0, rows(0), other(1)[{{0, 1}}])
+  x:index_copy_(0, rows(1, 2, 3), x:narrow(0, 0, 3):clone())
+  return x * 1
+end)
+both("the link before writes the next", function(x)
+  local y = x:index_copy(0, rows(0), other(1)[{{0, 1}}])
+  x:copy_(y:index_copy(0, rows(2), y[{{0, 1}}]))
+  return x * 1
+end)
+both("rows that move up", function(x)
+  x[0] = other(1)[0]
+  x[0] = x[1]
+  x[1] = x[2]
+  return x * 1
+end)
 both("rows of a transposed input", function(x)
   x:index_copy_(1, at, other(1):view(-1)[{{0, 8}}]:view(4, 2))
   return x * 2
@@ -233,6 +251,43 @@ test("writes before and after what fails", function()
       equal(cfine, fine)
       if fine then same(cr, r, "the result") else equal(cr, r) end
       same(y, x, "the input")
+    end
+  end
+end)
+
+test("an error behind a write in place is caught where eager code catches it", function()
+  local bodies = {
+    function(x, y, first, second)
+      local fine = pcall(function()
+        x:index_copy_(0, first, other(1))
+        return y:index_select(0, second)
+      end)
+      y:add_(fine and 1 or 5)
+    end,
+    function(x, y, first, second)
+      pcall(function()
+        x[0] = y
+        x[0] = x[1]
+        x[1] = x[2]
+        return y:index_select(0, second)
+      end)
+    end,
+    function(x, _, first, second)
+      pcall(function()
+        x:index_add_(0, first, other(1))
+        x:index_add_(0, second, other(2))
+      end)
+    end,
+  }
+  for i, body in ipairs(bodies) do
+    lt.reset()
+    local compiled = lt.compile(body)
+    for _, second in ipairs {rows(1, 0), rows(1, 9)} do
+      local x, y, cx, cy = input(), lt.ones(6), input(), lt.ones(6)
+      body(x, y, at, second)
+      compiled(cx, cy, at, second)
+      same(cx, x, "input of body " .. i)
+      same(cy, y, "the other input of body " .. i)
     end
   end
 end)
