@@ -111,29 +111,32 @@ class EagerExecutor : public Executor {
 
   // The caller has made sure that no argument overlaps args[0] but by being the same elements.
   void run_inplace(OpId id, const Args& given, const ResultSpecs& specs) override {
-    if (given[0].as<Tensor>()->numel().hint < kLongWrite) return write_inplace(id, given, specs);
-    try {
-      const StoppableLoops loops(true);
-      write_inplace(id, given, specs);
-    } catch (const Error& e) {
-      if (e.kind != ErrorKind::kInterrupt) throw;
-      throw LateError(Error(e.kind, str(e.what(), "; ", name(id), " had begun to write")));
+    const OpInfo& op = info(id);
+    const Tensor& self = given[0].as<Tensor>();
+    Args moved;
+    const Args& args = on_device(given, self->device(), moved);
+    if (id == OpId::copy_ || is_pointwise(op, args)) return write(op, self, [&] { pointwise(op, args, self); });
+    if ((is_extern(id) || has_candidate(id, args)) && !reads_self(args)) {
+      return write(op, self, [&] { library(op, args, {self}); });
     }
+    const Args copy = {self, run(id, args, specs)[0]};
+    write(op, self, [&] { pointwise(info(OpId::copy_), copy, self); });
   }
 
  private:
   // Elements from which a tensor is not written to the end where the program shall stop.
   static constexpr int64_t kLongWrite = 1 << 22;
 
-  void write_inplace(OpId id, const Args& given, const ResultSpecs& specs) {
-    const OpInfo& op = info(id);
-    const Tensor& self = given[0].as<Tensor>();
-    Args moved;
-    const Args& args = on_device(given, self->device(), moved);
-    if (id == OpId::copy_ || is_pointwise(op, args)) return pointwise(op, args, self);
-    if ((is_extern(id) || has_candidate(id, args)) && !reads_self(args)) return library(op, args, {self});
-    const Args copy = {self, run(id, args, specs)[0]};
-    pointwise(info(OpId::copy_), copy, self);
+  template <class F>
+  static void write(const OpInfo& op, const Tensor& self, const F& f) {
+    if (self->numel().hint < kLongWrite) return f();
+    try {
+      const StoppableLoops loops(true);
+      f();
+    } catch (const Error& e) {
+      if (e.kind != ErrorKind::kInterrupt) throw;
+      throw LateError(Error(e.kind, str(e.what(), "; ", op.name, " had begun to write")));
+    }
   }
 
   // Code for a join is as long as its list.

@@ -127,20 +127,20 @@ void Runner::make_outputs(RunContext& c) const {
 }
 
 void Runner::launch_all(RunContext& c) const {
-  bool wrote = false;
+  bool wrote = false, in_place = false;
   try {
-    launch_steps(c, wrote);
+    launch_steps(c, wrote, in_place);
   } catch (const Error& e) {
-    // Nobody may run it again from the start.
+    // Nobody may run it again from the start. Where it was stopped, nobody does.
     const auto [file, line] = flat_.first_place();
-    if (wrote)
+    if (wrote || (in_place && e.kind == ErrorKind::kInterrupt))
       throw LateError(Error(e.kind, str(e.what(), "; ", file ? str("the segment at ", file, ":", line) : "it",
                                         " had begun to write its results")));
     throw;
   }
 }
 
-void Runner::launch_steps(RunContext& c, bool& wrote) const {
+void Runner::launch_steps(RunContext& c, bool& wrote, bool& in_place) const {
   Generator& generator = default_generator();
   const bool watched = launches_watched();
   std::optional<LaunchTimer> timer;
@@ -149,13 +149,14 @@ void Runner::launch_steps(RunContext& c, bool& wrote) const {
   StoppableLoops loops(unseen);
   for (const LaunchStep* step = steps_.data(); step != flat_.end(); step = FlatPlan::after(step)) {
     check_stop();
-    loops.set(unseen || !step->writes);
+    loops.set(unseen || !step->writes || step->in_place);
     if (watched) timer.emplace(flat_.backend);
     if (step->kernel) {
       launch_kernels(c, *step, generator, wrote);
     } else {
+      in_place = in_place || step->in_place;
       launch_library(c, *step);
-      wrote = wrote || step->writes;
+      wrote = wrote || (step->writes && !step->in_place);
     }
     if (watched) flat_.backend.wait(plan_.device);
     if (watched) note_launch(flat_, c.values.data(), step, timer->stop());
@@ -273,6 +274,18 @@ std::vector<Value> Runner::make_results(const RunContext& c, const std::vector<T
   return results;
 }
 
+// Begun writes are writes.
+template <class F>
+void Runner::count_writes(const std::vector<Tensor>& inputs, const F& launch) const {
+  try {
+    launch();
+  } catch (const LateError&) {
+    bump_versions(inputs);
+    throw;
+  }
+  bump_versions(inputs);
+}
+
 std::vector<Value> Runner::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                                const std::vector<Donor>& donors) {
   LUTRA_CHECK(inputs.size() >= size_t(flat_.input_count), "run with ", inputs.size(), " inputs");
@@ -284,8 +297,7 @@ std::vector<Value> Runner::run(const std::vector<Tensor>& inputs, const std::vec
   choose(c, inputs, donors);
   make_outputs(c);
   std::vector<Value> results = make_results(c, inputs);
-  launch(c);
-  bump_versions(inputs);
+  count_writes(inputs, [&] { launch(c); });
   return results;
 }
 
@@ -299,8 +311,7 @@ void Runner::run_into(const std::vector<Tensor>& inputs, const std::vector<doubl
   for (const Tensor& t : outputs) c.outputs.push_back(t ? t->data() : nullptr);
   set_buffers(c, c.inputs.data(), scalars.data(), c.outputs.data());
   make_outputs(c);
-  launch_all(c);
-  bump_versions(inputs);
+  count_writes(inputs, [&] { launch_all(c); });
 }
 
 void Runner::run_views(const InputView* inputs, const double* scalars, void* const* outputs) {

@@ -117,8 +117,11 @@ class Runner {
   void make_outputs(RunContext& c) const;
   Tensor make_output(const RunContext& c, const BufferView& view, const std::vector<Tensor>& inputs) const;
   std::vector<Value> make_results(const RunContext& c, const std::vector<Tensor>& inputs) const;
-  void launch_steps(RunContext& c, bool& wrote) const;
+  // wrote: results are begun; in_place: an input's, which another run would write the same.
+  void launch_steps(RunContext& c, bool& wrote, bool& in_place) const;
   void bump_versions(const std::vector<Tensor>& inputs) const;
+  template <class F>
+  void count_writes(const std::vector<Tensor>& inputs, const F& launch) const;
 
   std::atomic<RunContext*> spare_{nullptr};
 };

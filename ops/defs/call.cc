@@ -348,7 +348,12 @@ Tensor call_inplace_below_tape(OpId id, Args& args) {
     mode->call_inplace(id, args);
   } else {
     if (CallWatch* watch = modes().watch.get()) watch->writes(self);
-    run_bottom_inplace(id, args);
+    try {
+      run_bottom_inplace(id, args);
+    } catch (const LateError&) {  // a begun write is a write
+      if (self->storage->version == version) self->storage->version++;
+      throw;
+    }
   }
   if (self->storage->version == version) self->storage->version++;
   return self;

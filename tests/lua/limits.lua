@@ -241,6 +241,23 @@ test("modes are those of the call's begin where a limit ends it", function()
   lt.set_autocast_enabled("cpu", false)
 end)
 
+test("a write that is ended halfway is a write", function()
+  local w = lt.tensor(2, {requires_grad = true})
+  local function ended(f, ...)
+    local ok, message = pcall(lt.limits {seconds = 0.02, threads = 1}, f, ...)
+    return not ok and message
+  end
+  local x = lt.full({2e7}, 2)
+  local y = x * w
+  local message = ended(function() for _ = 1, 1e6 do x:lgamma_() end end)
+  truthy(message and message:find("limits: 0.02 seconds are over", 1, true), message)
+  local ok, problem = pcall(y.backward, y:sum())
+  truthy(not ok and problem:find("modified by an inplace operation", 1, true), tostring(problem))
+  local source = lt.full({2e7}, 2)
+  message = ended(function() for _ = 1, 1e6 do source:lgamma() end end)
+  truthy(message and not message:find("had begun to write", 1, true), message)
+end)
+
 test("options", function()
   fails("unknown option 'second' (known: seconds, bytes, threads)", lt.limits, {second = 1})
   fails("option 'bytes' must be a whole number above 0, got 1.5", lt.limits, {bytes = 1.5})

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "jit/background/background.h"
 #include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/pool.h"
 
@@ -47,7 +48,9 @@ void touch_pages(void* memory, size_t bytes) {
     const size_t end = std::min(bytes, (size_t(i) + 1) * kLargePage);
     for (size_t at = size_t(i) * kLargePage; at < end; at += kPage) static_cast<volatile char*>(begin)[at] = 0;
   };
-  run_chunks(int((bytes + kLargePage - 1) / kLargePage), touch, &fresh);
+  const int pages = int((bytes + kLargePage - 1) / kLargePage);
+  if (!in_background()) return run_chunks(pages, touch, &fresh);
+  for (int i = 0; i < pages; i++) touch(&fresh, i);  // the threads are the program's
 }
 
 class CpuRunner final : public Runner {
@@ -63,11 +66,12 @@ class CpuRunner final : public Runner {
   }
   // What takes long is ended where the program shall stop, even where it writes what can be seen.
   void launch_kernels(RunContext& c, const LaunchStep& first, const Generator& generator, bool& wrote) const override {
-    const StoppableLoops loops(loops_are_stoppable || is_long(c, first));
+    const bool unseen = loops_are_stoppable;
+    const StoppableLoops loops(unseen || is_long(c, first));
     try {
       first.beside ? launch_beside(c, first, generator) : launch_kernel(c, first, generator);
     } catch (const Error& e) {
-      wrote = wrote || (first.writes && e.kind == ErrorKind::kInterrupt);
+      wrote = wrote || (first.writes && !unseen && e.kind == ErrorKind::kInterrupt);
       throw;
     }
   }
