@@ -2,6 +2,7 @@
 #include "jit/runtime/kernel_cache.h"
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include "jit/runtime/profile.h"
 #include "ops/core/digest.h"
 #include "ops/core/error.h"
+#include "ops/core/interrupt.h"
 
 namespace lutra {
 namespace {
@@ -54,7 +56,10 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const Ke
   std::unique_lock lock(c.mutex);
   while (!c.kernels.count(key) && c.compiling.count(key)) {
     if (!waits) return nullptr;
-    c.compiled.wait(lock);
+    c.compiled.wait_for(lock, std::chrono::milliseconds(10));
+    lock.unlock();
+    check_stop();
+    lock.lock();
   }
   if (const auto it = c.kernels.find(key); it != c.kernels.end()) {
     const std::shared_ptr<CachedKernel> found = it->second;
