@@ -15,6 +15,7 @@
 #include "ops/defs/autocast.h"
 #include "ops/defs/modes.h"
 #include "ops/grad/saved_tensor.h"
+#include "ops/meta/rules.h"
 
 namespace lutra {
 
@@ -114,12 +115,27 @@ bool Engine::is_wanted(const Edge& edge) const {
   return needed_.count(edge.node.get()) > 0;
 }
 
+namespace {
+
+// What a hook makes of a gradient.
+Tensor hooked(const GradHook& hook, const Tensor& gradient) {
+  const Tensor given = hook.run(gradient);
+  if (!given) return gradient;
+  if (!same_sizes(given->sizes, gradient->sizes)) {
+    fail("register_hook: a hook of a gradient of shape ", to_string(gradient->sizes), " gave one of shape ",
+         to_string(given->sizes));
+  }
+  return given;
+}
+
+}  // namespace
+
 void Engine::run_hooks(const GradNode& node, std::vector<Tensor>& grads) {
   auto hooks = node.hooks;  // a hook may remove itself
   for (auto& [result, hook] : hooks) {
     if (result >= grads.size() || !grads[result]) continue;
     if (!*hook.live) continue;
-    if (Tensor replaced = hook.run(grads[result])) grads[result] = replaced;
+    grads[result] = hooked(hook, grads[result]);
   }
   for (const Retained& r : node.retained) {
     AutogradMeta* meta = *r.meta;
@@ -260,7 +276,7 @@ void Engine::run_leaf() {
   Tensor leaf = leaf_of(p.node.get());
   for (const GradHook& hook : std::vector(autograd_meta(leaf).hooks)) {
     if (!*hook.live) continue;
-    if (Tensor replaced = hook.run(p.grads[0])) p.grads[0] = replaced;
+    p.grads[0] = hooked(hook, p.grads[0]);
   }
   if (collecting_) take_targets(p.node.get(), p.grads);
   if (!collecting_) accumulate(leaf, std::move(p.grads[0]));

@@ -199,4 +199,36 @@ test("where a backward outside would run the hook, the graph ends", function()
   end)
 end)
 
+test("a gradient that goes on beyond the frame passes a hook", function()
+  local function told(wrap)
+    local leaf = lt.ones({3}, {requires_grad = true})
+    local f = wrap(function(w)
+      local y = w * 2
+      y:register_hook(function(g) return g * 3 end)
+      local z = (y * y):sum()
+      z:backward()
+    end)
+    for _ = 1, 3 do f(leaf:clone()) end
+    return text(leaf.grad)
+  end
+  equal(told(function(f) return f end), "{72 72 72}")
+  equal(told(lt.compile), "{72 72 72}")
+end)
+
+test("a hook that gives another shape is an error", function()
+  local function f(w)
+    local y = w * 2
+    local handle = y:register_hook(function(g) return g:sum() end)
+    local ok, message = pcall(function() (y * y):sum():backward() end)
+    handle:remove()
+    return ok, tostring(message):match("register_hook: .*")
+  end
+  local want = "register_hook: a hook of a gradient of shape {3} gave one of shape {}"
+  for _, run in ipairs {f, lt.compile(f)} do
+    local ok, message = run(lt.tensor({1, 2, 3}, {requires_grad = true}))
+    equal(ok, false)
+    equal(message, want)
+  end
+end)
+
 h.finish()
