@@ -68,7 +68,7 @@ LUTRA_VJP(i0e, "0:a0 0:r0") {
 // I1' = I0 - I1 / x, which is 1/2 at 0.
 LUTRA_VJP(i1, "0:a0") {
   const bool scaled = ctx.op == OpId::i1e;
-  const Tensor x = wide(ctx.arg(0)), zero = eq(x, Scalar(0.0)), safe = where(zero, Scalar(1.0), x);
+  const Tensor x = wide(ctx.arg(0)), zero = le(abs(x), Scalar(1e-30)), safe = where(zero, Scalar(1.0), x);
   const Tensor size = op1(scaled ? OpId::i0e : OpId::i0, {safe}), r = op1(ctx.op, {safe});
   const Tensor slope = size - r * (scaled ? sign(safe) + 1.0 / safe : 1.0 / safe);
   ctx.give(0, wide(ctx.grads[0]) * where(zero, Scalar(0.5), slope));
