@@ -196,6 +196,13 @@ test("what was before the first op is Lua's", function()
   equal(broken, 1)
 end)
 
+test("the largest of numbers that were read and others", function()
+  one_graph(function(x)
+    local s = (x * 2):sum():item()
+    return math.max(1, 2, s), math.min(0, -1, s), math.max(s, 1, 2), math.max(2, s, 1)
+  end, x)
+end)
+
 test("the steps of a loop that reads numbers share their code", function()
   local function steps(x, n)
     local total, list = 0, {}

@@ -104,8 +104,10 @@ Vars run_extreme(Trace& t, Var* self, const Vars& args) {
   SymEnv& env = *t.graph->env;
   const bool most = !strcmp(self->builtin->name, "math.max");
   if (read) {
+    const Device device =
+        (*std::find_if(args.begin(), args.end(), [](const Var* v) { return v->tensor; }))->tensor->device();
     Var* best = args[0];
-    for (size_t i = 1; i < args.size(); i++) best = read_extreme(t, most, best, args[i]);
+    for (size_t i = 1; i < args.size(); i++) best = read_extreme(t, most, best, args[i], device);
     return {best};
   }
   const auto whole = [&](const Scalar& s) -> int32_t {

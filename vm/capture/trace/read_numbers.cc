@@ -35,11 +35,12 @@ bool fits_number(const Graph& graph, const Tensor& x) {
 struct Operands {
   GradModeScope without_history{false};
   Tensor a, b;
-  Operands(Trace& t, Var* x, Var* y) {
+  Operands(Trace& t, Var* x, Var* y, Device device) {
     t.recorder.set_location(t.file(), t.line());
-    const Device device = (is_read(x) ? x : y)->tensor->device();
     a = on(t, x, device), b = on(t, y, device);
   }
+  // One of them was read.
+  Operands(Trace& t, Var* x, Var* y) : Operands(t, x, y, (is_read(x) ? x : y)->tensor->device()) {}
 
  private:
   static Tensor on(Trace& t, Var* v, Device device) {
@@ -102,8 +103,8 @@ Var* read_rounded(Trace& t, std::string_view name, Var* v) {
   return read_number(t, op1(find_op(std::string(op)), {Operands(t, v, v).a}));
 }
 
-Var* read_extreme(Trace& t, bool most, Var* x, Var* y) {
-  const Operands of(t, x, y);
+Var* read_extreme(Trace& t, bool most, Var* x, Var* y, Device device) {
+  const Operands of(t, x, y, device);
   return read_number(t, where(most ? gt(of.a, of.b) : lt(of.a, of.b), of.a, of.b));
 }
 

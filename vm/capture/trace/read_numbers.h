@@ -15,7 +15,7 @@ Var* read_arithmetic(Trace& t, bc::Op op, Var* a, Var* b);
 // math.sqrt, math.floor, math.ceil, math.abs of a number that was read, by the function's name.
 Var* read_rounded(Trace& t, std::string_view name, Var* v);
 // math.max or math.min of two numbers, of which one at least was read.
-Var* read_extreme(Trace& t, bool most, Var* a, Var* b);
+Var* read_extreme(Trace& t, bool most, Var* a, Var* b, Device device);
 // The arguments of a call of an op: a number that was read as a tensor of the dtype of the other operand, where that
 // makes no difference.
 void pass_read_numbers(Trace& t, const Binding& b, Vars& args);
