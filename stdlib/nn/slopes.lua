@@ -20,7 +20,7 @@ function PReLU:forward(input) return prelu(input, self.weight) end
 function PReLU:extra_repr() return "num_parameters=" .. self.num_parameters end
 
 -- A slope drawn while training.
-local rrelu = lt.rrelu
+local rrelu = use("nn.functional").rrelu
 local RReLU = Module:extend("RReLU")
 RReLU._options = {"lower", "upper", "inplace"}
 
