@@ -2,8 +2,7 @@
 // Invariants (of a heap, under its mutex):
 // 1. A segment is a list of blocks without gaps, by address; no two neighbours are both free.
 // 2. Blocks of small segments (2 MB) serve requests up to 1 MB, those of large ones the rest; free ones are in `free`
-// of
-//    their kind, by size, then address.
+//    of their kind, by size, then address.
 // 3. The driver is called and Lua's garbage collected only while the mutex is not held.
 // 4. A block that becomes free takes no memory of the host: it brings its place among the free ones.
 #include "ops/cuda/allocator.h"

@@ -5,8 +5,7 @@
 // 2. What LuaJIT cannot see is a graph that leads to the tensor, or a tensor that has no userdata: then the state holds
 //    the function.
 // 3. A hook of a result belongs to the result's node, which may outlive the tensor and goes with what backward frees.
-// The
-//    tensor's own hooks have a watcher, which is told of its userdata and of graphs.
+//    The tensor's own hooks have a watcher, which is told of its userdata and of graphs.
 #include <lua.hpp>
 
 #include "ops/grad/tape.h"
