@@ -105,10 +105,6 @@ void finish(Compilation& c, Compiled& compiled, Clock::time_point start) {
   if (options.wanted && is_wanted(options, "perf")) options.log("perf", times_text(compiled));
 }
 
-}  // namespace
-
-namespace {
-
 // What a run of a captured graph is like.
 struct RunLike {
   std::vector<Tensor> inputs;

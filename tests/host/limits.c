@@ -43,7 +43,9 @@ static int run_begun(const char* program) {
   char text[1000];
   strcpy(text, "host.begin() ");
   strcat(text, program);
-  return lutra_do_string(S, text, "=loop");
+  const int code = lutra_do_string(S, text, "=loop");
+  runs = 1;  // also where it failed before it began: nobody waits for it
+  return code;
 }
 
 static void* interrupt_soon(void* arg) {

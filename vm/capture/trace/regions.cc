@@ -189,7 +189,7 @@ RecordedFunction& function(Trace& t, const Vars& args, size_t i) {
   return t.functions.at(size_t(t.constant(arg(t, args, i))));
 }
 
-// What call() gives, as a list. A call that the op refuses is ordinary Lua. sides: behind what it says.
+// What call() gives, as a list. A call that the op refuses is ordinary Lua. sides: appended to its error.
 template <class F>
 Vars results_of(Trace& t, const F& call, const std::string& sides = "") {
   set_location(t, t.recorder);
