@@ -420,21 +420,23 @@ struct CondNode final : ControlNode {
   }
 };
 
-// Further results of a cond: what either branch's backward reads of a run.
+// Further results of a cond: what either branch's backward reads of a run. Branches share the place of one that takes
+// no gradient. Otherwise each has its own: what only one backward reads would send its gradient through both.
 class Kept {
  public:
   explicit Kept(size_t results) : results_(results) {}
   // Where the results of a branch's forward go to.
   std::vector<size_t> place(const TracedFunction& f) {
     std::vector<size_t> out;
-    std::vector<bool> taken(types_.size());
+    std::vector<bool> taken = own_;
     const std::vector<TensorType> given = f.forward()->results();
     for (size_t k = 0; k < given.size(); k++) {
       size_t at = 0;
-      const auto fits = [&](size_t i) { return !taken[i] && is_alike(types_[i], given[k]); };
+      const bool own = f.gives_gradient(k);
+      const auto fits = [&](size_t i) { return !own && !taken[i] && is_alike(types_[i], given[k]); };
       if (k >= results_) {
         while (at < types_.size() && !fits(at)) at++;
-        if (at == types_.size()) types_.push_back(given[k]), taken.push_back(false);
+        if (at == types_.size()) types_.push_back(given[k]), own_.push_back(own), taken.push_back(own);
         taken[at] = true;
       }
       out.push_back(k < results_ ? k : results_ + at);
@@ -463,6 +465,7 @@ class Kept {
   }
   const size_t results_;
   std::vector<TensorType> types_;
+  std::vector<bool> own_;  // by type: it is one branch's
 };
 
 }  // namespace

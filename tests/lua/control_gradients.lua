@@ -236,6 +236,38 @@ test("hooks, kept gradients, gradients of gradients", function()
   end
 end)
 
+-- Of each branch a value is kept that has the size of the other's; only one of them is read by the first backward.
+test("a gradient of a gradient does not go through what only the other branch's backward has read", function()
+  local function second(f, x, w, i)
+    local first = lt.grad(f(x, w, i):square():sum(), x, {create_graph = true})
+    return first, lt.grad(first:square():sum(), x)
+  end
+  local function overflows(x, _, i)
+    return (lt.cond(i:gt(0), function(x)
+      local y = x:softmax(-1)
+      return y, y
+    end, function(x) return x * x, x:exp() end, x))
+  end
+  local function selects(x, w, i)
+    return (lt.cond(i:gt(0), function(x)
+      local y = x:softmax(-1)
+      return y, y
+    end, function(x) return x * 1, lt.where(x:gt(0.5), x, x):mm(w) end, x))
+  end
+  local large, x = lt.full({4, 4}, 1000, {requires_grad = true}), lt.randn({4, 4}, {requires_grad = true})
+  for way, f in ipairs {overflows, selects} do
+    local x = way == 1 and large or x
+    for i = 0, 1 do
+      local flag = lt.tensor(i)
+      local a, b = second(f, x, w, flag)
+      local c, d = lt.compile(second)(f, x, w, flag)
+      truthy(same_bits(a, c) and same_bits(b, d), ("whole, way %d, %d"):format(way, i))
+      c, d = second(lt.compile(f), x, w, flag)
+      truthy(same_bits(a, c) and b:allclose(d, {rtol = 1e-5, atol = 1e-6}), ("outside, way %d, %d"):format(way, i))
+    end
+  end
+end)
+
 -- One graph serves all lengths; so does its backward, and that one's.
 test("gradients of gradients of sequences of many lengths", function()
   local function f(w, h, xs)
