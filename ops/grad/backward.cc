@@ -234,6 +234,7 @@ void Engine::apply(Pending& p) {
                      [this](const Edge& e) { return is_wanted(e); },
                      {},
                      [this](const Edge& e) {
+                       if (tape_watch()) tape_watch()->added(e.node.get());
                        Pending* at = pending(e);
                        return at ? &at->grads[e.result] : nullptr;
                      }};

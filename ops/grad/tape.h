@@ -145,7 +145,7 @@ struct TapeWatch {
   virtual void spent(const GradNode* node) = 0;               // it runs, and a release would drop what it saved
   virtual void read(const Tensor& fake, const char* op) = 0;  // elements that op's node saved
   virtual void arrived(const GradNode* leaf) = 0;             // a first gradient
-  virtual void added(const GradNode* node) = 0;               // a gradient came where there was one
+  virtual void added(const GradNode* node) = 0;               // one came where there was one, or would
   // Of a node: it gives no gradients, the others go on.
   virtual bool skip(const GradNode* node, const Error& error) = 0;
   // Makes a FakeTensor's versions, present and expected, those of the tensor that it stands for.

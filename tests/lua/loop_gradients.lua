@@ -279,4 +279,35 @@ test("a kept gradient by what a loop only reads", function()
   truthy(g.requires_grad and same_bits(g, f(lt.ones(3))))
 end)
 
+-- The backward of later code has given a sum: what each step, or the branch, gives is added to that, one by one.
+test("a gradient goes on through compiled control flow from what eager code behind it has given", function()
+  local xs = lt.randn(7, 4)
+  local kinds = {
+    function(x)
+      local _, c = lt.while_loop(function(i) return i:lt(5) end, function(i, c) return i + 1, c:mm(w) end, lt.tensor(0),
+        x)
+      return c
+    end,
+    function(x) return (lt.scan(function(c, y) return c:mm(w) * 0.5 + y, nil end, x, x:expand(20, 3, 4))) end,
+    function(x)
+      return lt.cond(x:sum():gt(-100), function(x) return x:mm(w):tanh():mm(w) end, function(x) return x * 1 end, x)
+    end,
+  }
+  for _, dtype in ipairs {"float32", "bfloat16"} do
+    local w0, x0 = w, lt.randn({3, 4})
+    w = w0:detach():to(dtype):requires_grad_()
+    for kind, f in ipairs(kinds) do
+      local function gradient(f)
+        w.grad = nil
+        local loss = f(x0:to(dtype)):square():sum()
+        loss = loss + xs:to(dtype):mm(w):square():sum()
+        loss:backward()
+        return w.grad
+      end
+      truthy(same_bits(gradient(lt.compile(f)), gradient(f)), dtype .. ", kind " .. kind)
+    end
+    w = w0
+  end
+end)
+
 h.finish()
