@@ -41,10 +41,11 @@ static int begin(lutra_State* state, void* arg, const lutra_Value* in, int n, lu
 
 static int run_begun(const char* program) {
   char text[1000];
+  int code;
   strcpy(text, "host.begin() ");
   strcat(text, program);
-  const int code = lutra_do_string(S, text, "=loop");
-  runs = 1;  // also where it failed before it began: nobody waits for it
+  code = lutra_do_string(S, text, "=loop");
+  runs = 1; /* also where it failed before it began: nobody waits for it */
   return code;
 }
 
