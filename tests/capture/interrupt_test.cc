@@ -72,8 +72,8 @@ TEST_CASE("ops of many elements look within", "[capture][interrupt]") {
       {"lt.randperm(2e6)", "lt.randperm(5)", 40},
       {"x:sort()", "assert(lt.tensor({2, 1}):sort()[0]:item() == 1)", 100},
       {"x:view(2, -1):sort(1)", "assert(lt.tensor({2, 1}):sort()[0]:item() == 1)", 100},
-      {"lt.limits({threads = 1})(function() return x[i] end)", "assert(x[i[{{0, 3}}]]:numel() == 3)", 3},
-      {"lt.limits({threads = 1})(function() return x:gather(0, i) end)", "x:gather(0, i[{{0, 3}}])", 3},
+      {"return x[i]", "assert(x[i[{{0, 3}}]]:numel() == 3)", 3},
+      {"return x:gather(0, i)", "x:gather(0, i[{{0, 3}}])", 3},
       {"x:topk(5)", "assert(lt.tensor({1, 2}):topk(1)[0]:item() == 2)", 100},
       {"x:topk(1000000)", "assert(lt.tensor({1, 2}):topk(1)[0]:item() == 2)", 150},
       {"x:view(2, -1):topk(5)", "assert(lt.tensor({1, 2}):topk(1)[0]:item() == 2)", 50},
@@ -94,12 +94,14 @@ TEST_CASE("ops of many elements look within", "[capture][interrupt]") {
   LutraState s("lt = require 'lutra' x = lt.rand(1e7) i = lt.arange(2e7) % 1e7 b = lt.arange(1e7) % 3");
   for (const Row& row : rows) {
     INFO(row.program);
-    s.run(row.program);  // what it compiles is no part of what is counted
-    CHECK_FALSE(is_stopped(s.L, kNever, row.program));
+    // Another thread's looks would not be counted.
+    const std::string program = std::string("lt.limits({threads = 1})(function() ") + row.program + " end)";
+    s.run(program.c_str());  // what it compiles is no part of what is counted
+    CHECK_FALSE(is_stopped(s.L, kNever, program.c_str()));
     const int64_t looks = kNever - looks_to_pass;
     CHECK(looks >= row.least);
     s.run("os.remove 'lutra-interrupt-test.npy'");
-    CHECK(is_stopped(s.L, looks / 2, row.program));
+    CHECK(is_stopped(s.L, looks / 2, program.c_str()));
     s.run(row.again);
   }
 }
