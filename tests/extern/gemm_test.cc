@@ -136,6 +136,37 @@ TEST_CASE("extern: products are sums of chains of fused multiply-adds", "[extern
   }
 }
 
+TEST_CASE("extern: blocks of steps that are added in several rounds make the same product", "[extern]") {
+  std::mt19937 random(5);
+  std::normal_distribution<double> normal;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    INFO(info(dtype).name);
+    Matrices a(dtype, {450, 6000}, {1, 0}, 1), b(dtype, {6000, 500}, {0, 1}, 1), alone(dtype, {450, 500}, {0, 1}, 1);
+    Matrices shared = alone;
+    shared.view.data = shared.memory.data();
+    a.fill([&] { return normal(random); });
+    b.fill([&] { return normal(random); });
+    const ExternView in[] = {a.view, b.view};
+    ExternCall call;
+    call.op = OpId::mm;
+    call.in = in;
+    call.isa = cpu::has_avx2() ? ExternIsa::kAvx2 : ExternIsa::kBase;
+    call.out = {&alone.view, 1};
+    run_gemm(call);
+    static int64_t rounds = 0;
+    rounds = 0;
+    call.parallel = [](int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body) {
+      rounds++;
+      in_pieces(n, grain, body);
+    };
+    call.threads = 32;
+    call.out = {&shared.view, 1};
+    run_gemm(call);
+    CHECK(rounds > 1);
+    CHECK(shared.memory == alone.memory);
+  }
+}
+
 #if defined(__x86_64__)
 // Whether some operand was denormal since the last call: processors may take a hundred times as long for it.
 bool had_denormals() {

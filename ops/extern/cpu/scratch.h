@@ -14,6 +14,7 @@ enum class Scratch {
   kMatmulB,
   kMatmulOut,
   kMatmulSums,
+  kMatmulParts,
   kConvImage,
   kConvMap,
   kConvWeight,

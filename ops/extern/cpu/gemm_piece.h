@@ -1,0 +1,438 @@
+// Matrices, and the product of two of them on one thread by tiles of registers (conv_micro.h). gemm.cc cuts a call into
+// such pieces, and says what holds of them all.
+#pragma once
+#include <algorithm>
+#include <cmath>
+
+#include "ops/core/error.h"
+#include "ops/core/interrupt.h"
+#include "ops/core/numerics.h"
+#include "ops/extern/cpu/conv_micro.h"
+#include "ops/extern/cpu/half_rows.h"
+#include "ops/extern/cpu/kernels.h"
+#include "ops/extern/cpu/scratch.h"
+
+namespace lutra::gemm {
+
+inline constexpr int64_t kSteps = numerics::kProductSteps;
+// Rows of `a` that are packed at once; rows of a packed block are a little longer than its steps, as those of a power
+// of two would lie in one set of the first cache.
+inline constexpr int64_t kRows = 112, kGap = 16;
+// What stays in the second cache: rows of `a`, or packed columns of `b` with as many steps. Columns of `b` that are
+// read along its rows.
+inline constexpr int64_t kNearA = 512 << 10, kPackedBytes = 640 << 10, kPackedSteps = 4 * kSteps, kCols = 512;
+// Rows whose results are kept while they are not whole.
+inline constexpr int64_t kKeptRows = 9 * kRows;
+// Rows up to which `b` is read so few times that packing it costs more than it gains. It is read along its rows then, a
+// few at a time, as memory likes it.
+inline constexpr int64_t kFewRows = 28, kRowsAtATime = 16;
+// The most rows of a product that are worth reading `b` where it lies, and the most bytes from one of its rows to the
+// next that the first cache's prefetcher follows: packing is a pass over `b`, and a tile reads as fast.
+inline constexpr int64_t kNearRows = 384, kNearBytes = 1536;
+// Elements of the widest vector.
+inline constexpr int64_t kMostWidth = 16;
+// Rows of `a` at a power of two from each other that the first cache holds side by side.
+inline constexpr int64_t kAliasedRows = 8;
+
+struct Matrix {
+  char* data;
+  DType type;
+  int64_t size;  // of an element
+  int64_t rows, cols, row_stride, col_stride;
+
+  void* place(int64_t row, int64_t col) const { return data + (row * row_stride + col * col_stride) * size; }
+  template <class T>
+  T* at(int64_t row, int64_t col) const {
+    return static_cast<T*>(place(row, col));
+  }
+  // Whether its elements are T's; otherwise they are halves.
+  template <class T>
+  bool holds() const {
+    return size == sizeof(T);
+  }
+  Matrix part(int64_t row, int64_t col, int64_t n_rows, int64_t n_cols) const {
+    return {at<char>(row, col), type, size, n_rows, n_cols, row_stride, col_stride};
+  }
+  Matrix transposed() const { return {data, type, size, cols, rows, col_stride, row_stride}; }
+  // Strides of dimensions of one element mean nothing: the ones that fit best.
+  bool rows_lie() const { return col_stride == 1 || cols == 1; }
+  bool cols_lie() const { return row_stride == 1 || rows == 1; }
+};
+
+inline Matrix matrix_of(const ExternView& v, int64_t batch_index) {
+  const int d = v.dim - 2;
+  const int64_t offset = d == 1 ? batch_index * v.strides[0] : 0;
+  const auto size = int64_t(size_of(v.dtype));
+  return {static_cast<char*>(v.data) + offset * size,
+          v.dtype,
+          size,
+          v.sizes[d],
+          v.sizes[d + 1],
+          v.strides[d],
+          v.strides[d + 1]};
+}
+
+// n elements of m from (row, col) on, one after the other down its columns or along its rows, to memory of T's.
+template <class T>
+void read_line(const Matrix& m, int64_t row, int64_t col, int64_t stride, T* to, int64_t n) {
+  if (m.holds<T>()) {
+    const T* from = m.at<T>(row, col);
+    for (int64_t i = 0; i < n; i++) to[i] = from[i * stride];
+  } else if constexpr (sizeof(T) == sizeof(float)) {
+    widen_row(m.type, m.at<uint16_t>(row, col), stride, to, n);
+  }
+}
+
+template <class T>
+void write_line(const T* from, const Matrix& m, int64_t row, int64_t col, int64_t stride, int64_t n) {
+  if (m.holds<T>()) {
+    T* to = m.at<T>(row, col);
+    for (int64_t i = 0; i < n; i++) to[i * stride] = from[i];
+  } else if constexpr (sizeof(T) == sizeof(float)) {
+    narrow_row(m.type, from, m.at<uint16_t>(row, col), stride, n);
+  }
+}
+
+// to[row * step + col] = m[row][col], whichever way m lies. The last vector of a row is written as a whole.
+template <class T>
+void copy_in(const ConvMicro<T>& micro, const Matrix& m, T* to, int64_t step) {
+  if (m.rows_lie() && m.holds<T>()) {
+    const auto copy = m.cols <= 2 * micro.width ? micro.pack : micro.copy;
+    return copy(m.at<T>(0, 0), m.row_stride, to, step, m.rows, m.cols);
+  }
+  if (m.rows_lie() || !m.cols_lie()) {
+    for (int64_t r = 0; r < m.rows; r++) read_line(m, r, 0, m.col_stride, to + r * step, m.cols);
+    return;
+  }
+  constexpr int64_t kStrip = 256;
+  T strip[kMostWidth * kStrip];
+  for (int64_t c = 0; c < m.cols; c += micro.width) {
+    const int64_t cols = std::min<int64_t>(micro.width, m.cols - c);
+    for (int64_t r = 0; r < m.rows; r += kStrip) {
+      const int64_t rows = std::min(kStrip, m.rows - r);
+      T* target = to + r * step + c;
+      if (m.holds<T>()) {
+        micro.transpose(m.at<T>(r, c), m.col_stride, target, step, cols, rows);
+        continue;
+      }
+      for (int64_t i = 0; i < cols; i++) read_line(m, r, c + i, 1, strip + i * kStrip, rows);
+      micro.transpose(strip, kStrip, target, step, cols, rows);
+    }
+  }
+}
+
+// The way back.
+template <class T>
+void copy_out(const ConvMicro<T>& micro, const T* from, int64_t step, const Matrix& m) {
+  if (m.rows_lie() && m.holds<T>()) return micro.copy(from, step, m.at<T>(0, 0), m.row_stride, m.rows, m.cols);
+  if (m.rows_lie() || !m.cols_lie()) {
+    for (int64_t r = 0; r < m.rows; r++) write_line(from + r * step, m, r, 0, m.col_stride, m.cols);
+    return;
+  }
+  constexpr int64_t kStrip = 64;
+  T strip[kStrip * kMostWidth];
+  for (int64_t r = 0; r < m.rows; r += micro.width) {
+    const int64_t rows = std::min<int64_t>(micro.width, m.rows - r);
+    for (int64_t c = 0; c < m.cols; c += kStrip) {
+      const int64_t cols = std::min(kStrip, m.cols - c);
+      micro.transpose(from + r * step + c, step, strip, micro.width, rows, cols);
+      if (m.holds<T>()) {
+        micro.copy(strip, micro.width, m.at<T>(r, c), m.col_stride, cols, rows);
+        continue;
+      }
+      for (int64_t i = 0; i < cols; i++) write_line(strip + i * micro.width, m, r, c + i, 1, rows);
+    }
+  }
+}
+
+// Elements that tiles read: a[i][j] at data[i * row + j * step]; step 0: tiles lie one behind the other, step by step.
+template <class T>
+struct Rows {
+  const T* data;
+  int64_t row, step;
+  Rows tile(int64_t first, int64_t n) const {
+    return step ? Rows{data + first * row, row, step} : Rows{data + first * row, 1, n};
+  }
+};
+
+// Whether all rows of m lie in the same set of the first cache.
+inline bool is_aliased(const Matrix& m) { return m.rows > 1 && m.row_stride * m.size % 4096 < 64; }
+// Whether tiles read m's rows where they lie, again and again.
+template <class T>
+bool reads_rows(const Matrix& m) {
+  return m.holds<T>() && m.rows_lie() && !is_aliased(m);
+}
+
+// Where piece i of p begins: a multiple of `unit`, so that only the last has ragged edges.
+inline int64_t cut(int64_t n, int64_t unit, int64_t pieces, int64_t i) {
+  return std::min(n, (n + unit - 1) / unit * i / pieces * unit);
+}
+
+// One piece of a product, all on this thread.
+template <class T>
+class Piece {
+ public:
+  Piece(const ConvMicro<T>& micro, const Matrix& a, const Matrix& b, const Matrix& c)
+      : micro_(micro),
+        a_(a),
+        b_(b),
+        c_(c),
+        most_rows_(is_aliased(a) ? kAliasedRows : ConvMicro<T>::kMostRows),
+        direct_a_(reads_rows<T>(a) || (a.holds<T>() && a.rows_lie() && c.cols <= 2 * micro.width)),
+        packed_steps_(direct_a_ ? kPackedSteps : kSteps),
+        direct_b_(b.holds<T>() && b.rows_lie() && c.rows <= kFewRows),
+        near_b_(!direct_b_ && b.holds<T>() && b.rows_lie() && c.rows <= kNearRows &&
+                b.row_stride * int64_t(sizeof(T)) <= kNearBytes),
+        direct_c_(c.holds<T>() && c.rows_lie()),
+        panels_first_(direct_a_ && (c.rows <= kRows || c.rows * a.cols * int64_t(sizeof(T)) <= kNearA)) {}
+
+  void run() const {
+    // Memory likes long rows, where it is read along them.
+    const int64_t wide = 2 * micro_.width, steps = std::clamp<int64_t>(a_.cols, kSteps, packed_steps_);
+    const int64_t packed = std::max(wide, kPackedBytes / int64_t(sizeof(T)) / steps);
+    const int64_t most_cols = direct_b_ ? kCols * (kFewRows / c_.rows) : panels_first_ ? 4 * kCols : packed;
+    const bool keeps = !direct_c_ || c_.cols % wide;
+    const int64_t r = keeps ? (c_.rows + kKeptRows - 1) / kKeptRows : 1, q = (c_.cols + most_cols - 1) / most_cols;
+    for (int64_t i = 0; i < r * q; i++) {
+      const int64_t row = cut(c_.rows, 1, r, i / q), rows = cut(c_.rows, 1, r, i / q + 1) - row;
+      const int64_t col = cut(c_.cols, wide, q, i % q), cols = cut(c_.cols, wide, q, i % q + 1) - col;
+      if (cols) block(a_.part(row, 0, rows, a_.cols), b_.part(0, col, b_.rows, cols), c_.part(row, col, rows, cols));
+    }
+  }
+
+ private:
+  // Columns of a block's result that one tile takes: one or two vectors, of which the last may not be full.
+  struct Panel {
+    int log;
+    int64_t at, columns, width;
+    bool full() const { return columns == width; }
+  };
+  Panel panel(int64_t at, int64_t cols) const {
+    const int log = cols - at > micro_.width ? 1 : 0;
+    const int64_t width = int64_t(micro_.width) << log;
+    return {log, at, std::min(width, cols - at), width};
+  }
+  template <class F>
+  void for_panels(int64_t cols, const F& f) const {
+    for (int64_t at = 0; at < cols; at += 2 * micro_.width) f(panel(at, cols));
+  }
+  bool in_place(const Panel& p) const { return direct_c_ && p.full(); }
+
+  bool reads_in_place(const Panel& p) const { return direct_b_ && p.full(); }
+  // Packed, unless tiles can read the panel as it is.
+  bool packs(const Panel& p) const { return !(direct_b_ || near_b_) || !p.full(); }
+  struct Target {
+    T* data;
+    int64_t row;
+  };
+  struct Columns {
+    const T* data;
+    int64_t step;
+  };
+
+  void run_tiles(const Panel& p, const Rows<T>& a, int64_t rows, const Columns& b, int64_t steps, const Target& c,
+                 ProductStart start, const T* const* ahead = nullptr) const {
+    for_tiles(rows, std::min<int64_t>(micro_.tile_rows[p.log], direct_a_ ? most_rows_ : rows),
+              [&](int64_t first, int64_t n) {
+                const Rows<T> t = a.tile(first, n);
+                const bool fetches = ahead && n == rows && p.log == 1 && micro_.product_ahead[n];
+                const auto product = fetches ? micro_.product_ahead[n] : micro_.product[p.log][n];
+                product({t.data, t.row, t.step, b.data, b.step, steps, c.data + first * c.row, c.row, start, ahead});
+              });
+  }
+
+  // f(first row, rows) of tiles as equal as can be.
+  template <class F>
+  static void for_tiles(int64_t rows, int64_t most, const F& f) {
+    if (rows <= most) return f(int64_t(0), rows);
+    const int64_t tiles = (rows + most - 1) / most, least = rows / tiles, longer = rows % tiles;
+    for (int64_t i = 0, first = 0; i < tiles; i++) {
+      const int64_t n = least + (i < longer ? 1 : 0);
+      f(first, n);
+      first += n;
+    }
+  }
+
+  // Panels that read b where it lies: a few of its rows at a time across all of them, into sums of the block.
+  template <class F>
+  void stream(const Rows<T>& a, const Matrix& b, int64_t rows, ProductStart start, const F& target) const {
+    const int64_t row = b.cols + kGap;
+    T* sums = scratch<T>(Scratch::kMatmulSums, rows * row, "matmul");
+    for (int64_t k = 0; k < std::max<int64_t>(b.rows, 1); k += kRowsAtATime) {
+      const int64_t steps = std::min(kRowsAtATime, b.rows - k);
+      const Rows<T> a_rows = {a.data + k * a.step, a.row, a.step};
+      look_in_loop();
+      for_panels(b.cols, [&](const Panel& p) {
+        if (!reads_in_place(p)) return;
+        run_tiles(p, a_rows, rows, {b.at<T>(k, p.at), b.row_stride}, steps, {sums + p.at, row},
+                  k > 0 ? ProductStart::kGoOn : ProductStart::kZero);
+      });
+    }
+    for_panels(b.cols, [&](const Panel& p) {
+      if (!reads_in_place(p)) return;
+      const Target c = target(p, 0);
+      for (int64_t r = 0; r < rows; r++) {
+        const T* from = sums + r * row + p.at;
+        T* to = c.data + r * c.row;
+        if (start == ProductStart::kZero)
+          std::copy_n(from, p.width, to);
+        else
+          for (int64_t i = 0; i < p.width; i++) to[i] += from[i];
+      }
+    });
+  }
+
+  void block(const Matrix& a, const Matrix& b, const Matrix& c) const {
+    // Results that cannot go to their place at once are kept until they are whole: all, or those of the last panel.
+    const int64_t wide = 2 * micro_.width, padded = (c.cols + wide - 1) / wide * wide;
+    const int64_t kept_row = direct_c_ ? wide : padded + kGap;
+    const bool ragged = !panel((c.cols - 1) / wide * wide, c.cols).full(), keeps = !direct_c_ || ragged;
+    T* kept = keeps ? scratch<T>(Scratch::kMatmulOut, c.rows * kept_row, "matmul") : nullptr;
+    const auto target = [&](const Panel& p, int64_t row) {
+      return in_place(p) ? Target{c.at<T>(row, p.at), c.row_stride}
+                         : Target{kept + row * kept_row + (direct_c_ ? 0 : p.at), kept_row};
+    };
+    if (direct_b_) {
+      for_steps(0, a.cols, [&](int64_t k, int64_t steps, ProductStart start) {
+        stream(rows_of(a.part(0, k, c.rows, steps)), b.part(k, 0, steps, b.cols), c.rows, start, target);
+      });
+    }
+    if (direct_b_ && !ragged) return finish(kept, kept_row, c);
+    if (panels_first_) {
+      by_panel(a, b, c, target);
+    } else {
+      for (int64_t k = 0; k < std::max<int64_t>(a.cols, 1); k += packed_steps_) by_rows(a, b, c, k, target);
+    }
+    finish(kept, kept_row, c);
+  }
+
+  // f(first step, steps, how the block of steps starts) of those in [begin, end), once even where there is none: zeros.
+  template <class F>
+  static void for_steps(int64_t begin, int64_t end, const F& f) {
+    int64_t k = begin;
+    do f(k, std::min(kSteps, end - k), k > 0 ? ProductStart::kAdd : ProductStart::kZero);
+    while ((k += kSteps) < end);
+  }
+
+  // `a` stays in the second cache: a panel goes through all steps before the next one does, and stays in the first.
+  template <class F>
+  void by_panel(const Matrix& a, const Matrix& b, const Matrix& c, const F& target) const {
+    T* packed = scratch<T>(Scratch::kMatmulB, kSteps * 2 * micro_.width, "matmul");
+    for_panels(c.cols, [&](const Panel& p) {
+      if (reads_in_place(p)) return;
+      for_steps(0, a.cols, [&](int64_t k, int64_t steps, ProductStart start) {
+        const Matrix b_rows = b.part(k, 0, steps, b.cols);
+        look_in_loop();
+        if (packs(p)) pack_panel(b_rows, p, packed);
+        run_tiles(p, {a.at<T>(0, k), a.row_stride, 1}, c.rows, columns_of(b_rows, p, packed, p.width), steps,
+                  target(p, 0), start);
+      });
+    });
+  }
+
+  // The steps from `begin` on whose columns are packed at once and stay in the second cache. Rows go through all of
+  // them before the next ones do, and a block of steps of a tile's rows stays in the first.
+  template <class F>
+  void by_rows(const Matrix& a, const Matrix& b, const Matrix& c, int64_t begin, const F& target) const {
+    const int64_t wide = 2 * micro_.width, all = std::min(packed_steps_, a.cols - begin), end = begin + all;
+    T* packed = scratch<T>(Scratch::kMatmulB, all * ((c.cols + wide - 1) / wide * wide), "matmul");
+    for_panels(c.cols, [&](const Panel& p) {
+      if (packs(p)) pack_panel(b.part(begin, 0, all, b.cols), p, packed + p.at * all);
+    });
+    for_tiles(c.rows, direct_a_ ? micro_.tile_rows[1] : kRows, [&](int64_t row, int64_t rows) {
+      for_steps(begin, end, [&](int64_t k, int64_t steps, ProductStart start) {
+        const Matrix b_rows = b.part(k, 0, steps, b.cols);
+        const Rows<T> a_rows = rows_of(a.part(row, k, rows, steps));
+        look_in_loop();
+        for_tiles(rows, micro_.tile_rows[1], [&](int64_t first, int64_t n) {
+          const Rows<T> tile = a_rows.tile(first, n);
+          // The first panel's tile fetches the rows of the next tile, which would come from memory too late.
+          const int64_t left = direct_a_ ? c.rows - row - first - n : 0;
+          const T* ahead[ProductTile<T>::kAhead];
+          for (int64_t i = 0; left && i < ProductTile<T>::kAhead; i++) {
+            ahead[i] = tile.data + (n + std::min(i, left - 1)) * tile.row;
+          }
+          for_panels(c.cols, [&](const Panel& p) {
+            if (reads_in_place(p)) return;
+            const T* panel = packed + p.at * all + (k - begin) * p.width;
+            run_tiles(p, tile, n, columns_of(b_rows, p, panel, p.width), steps, target(p, row + first), start,
+                      left && p.at == 0 ? ahead : nullptr);
+          });
+        });
+      });
+    });
+  }
+
+  // Kept results to their place.
+  void finish(const T* kept, int64_t kept_row, const Matrix& c) const {
+    if (!kept) return;
+    if (!direct_c_) return copy_out(micro_, kept, kept_row, c);
+    const int64_t wide = 2 * micro_.width, at = (c.cols - 1) / wide * wide;
+    copy_out(micro_, kept, kept_row, c.part(0, at, c.rows, c.cols - at));
+  }
+
+  // A block of rows of `a` as tiles read it. What lies along its columns is packed tile by tile.
+  Rows<T> rows_of(const Matrix& a) const {
+    if (direct_a_) return {a.at<T>(0, 0), a.row_stride, 1};
+    const int64_t step = kSteps + kGap;
+    T* to = scratch<T>(Scratch::kMatmulA, kRows * step, "matmul");
+    if (a.rows_lie() || !a.cols_lie()) {
+      copy_in(micro_, a, to, step);
+      return {to, step, 1};
+    }
+    if (direct_b_) {  // whose tiles begin anew every few steps
+      const int64_t row = kFewRows + kGap;
+      copy_in(micro_, a.transposed(), to, row);
+      return {to, 1, row};
+    }
+    // Tiles share lines of memory: a few steps at a time.
+    const int64_t row = a.cols + kGap;
+    for (int64_t k = 0; k < a.cols; k += kRowsAtATime) {
+      const int64_t steps = std::min(kRowsAtATime, a.cols - k);
+      for_tiles(a.rows, micro_.tile_rows[1], [&](int64_t first, int64_t n) {
+        copy_in(micro_, a.part(first, k, n, steps).transposed(), to + first * row + k * n, n);
+      });
+    }
+    return {to, row, 0};
+  }
+
+  // A block of steps of a panel as tiles read it.
+  Columns columns_of(const Matrix& b, const Panel& p, const T* packed, int64_t step) const {
+    return packs(p) ? Columns{packed, step} : Columns{b.at<T>(0, p.at), b.row_stride};
+  }
+
+  // A panel of columns, row after row. What fills up the last vector goes into no result, but is multiplied: zeros, as
+  // what lay there may be denormal, and some processors take a hundred cycles for such a product.
+  void pack_panel(const Matrix& b, const Panel& p, T* to) const {
+    if (!p.full()) {
+      const int64_t last = p.columns / micro_.width * micro_.width;
+      for (int64_t r = 0; r < b.rows; r++) std::fill_n(to + r * p.width + last, p.width - last, T(0));
+    }
+    copy_in(micro_, b.part(0, p.at, b.rows, p.columns), to, p.width);
+  }
+
+  const ConvMicro<T>& micro_;
+  const Matrix a_, b_, c_;
+  const int64_t most_rows_;  // of a tile that reads `a` where it lies
+  const bool direct_a_;
+  const int64_t packed_steps_;  // of `b` at once; those of an `a` that is packed, too, would not stay in the cache
+  const bool direct_b_, near_b_, direct_c_, panels_first_;
+};
+
+// Whether a few rows meet columns that lie along their steps: tiles then read those as they lie, once.
+template <class T>
+bool takes_dots(const Matrix& a, const Matrix& b, const Matrix& c) {
+  return c.rows <= ConvMicro<T>::kDotsRows && a.cols > 0 && a.holds<T>() && a.rows_lie() && b.holds<T>() &&
+         b.cols_lie() && (!b.rows_lie() || b.cols == 1) && c.holds<T>() && c.rows_lie();
+}
+
+template <class T>
+void run_dots(const ConvMicro<T>& micro, const Matrix& a, const Matrix& b, const Matrix& c) {
+  for (int64_t col = 0; col < c.cols; col += micro.width) {
+    look_in_loop();
+    micro.dots[c.rows]({a.at<T>(0, 0), a.row_stride, b.at<T>(0, col), b.col_stride,
+                        std::min<int64_t>(micro.width, c.cols - col), a.cols, kSteps, c.at<T>(0, col), c.row_stride});
+  }
+}
+
+}  // namespace lutra::gemm
