@@ -156,8 +156,8 @@ class Product {
     const int64_t places = at_once + (at_once < grid.blocks ? 1 : 0);
     T* sums = scratch<T>(Scratch::kMatmulParts, elements * places, "matmul");
     const auto sums_of = [&](int64_t at, int64_t batch_index, const Part& p) {
-      T* data = sums + at * elements + (batch_index * whole.rows + p.row) * whole.cols + p.col;
-      return Matrix{reinterpret_cast<char*>(data), whole.type, sizeof(T), p.rows, p.cols, whole.cols, 1};
+      void* data = sums + at * elements + (batch_index * whole.rows + p.row) * whole.cols + p.col;
+      return Matrix{static_cast<char*>(data), whole.type, sizeof(T), p.rows, p.cols, whole.cols, 1};
     };
     const auto left = std::make_unique<std::atomic<int64_t>[]>(size_t(all));
     for (int64_t first = 0; first < grid.blocks; first += at_once) {
