@@ -1,5 +1,5 @@
 // Tensors as userdata. Invariants:
-// 1. A live tensor has at most one userdata in a state: the weak-valued table Runtime::tensors maps TensorImpl* to it.
+// 1. A live tensor has at most one userdata in a state: the weak-valued table Runtime::tensors maps push_key to it.
 //    LuaJIT clears a weak value before its finalizer runs, so a dying userdata is never handed out again; the next push
 //    makes a fresh one.
 // 2. A userdata holds a reference, so the address that is its key stays taken while it is in the table.
@@ -10,6 +10,8 @@
 #include "vm/bind/functions.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <lua.hpp>
 #include <new>
 
@@ -28,6 +30,13 @@ struct TensorBox {
 };
 
 void push_tensors(lua_State* L) { lua_rawgeti(L, LUA_REGISTRYINDEX, runtime(L).tensors); }
+
+// The key of a tensor. LuaJIT's hash takes the low bits of an address as they are, and tensors lie 512 bytes apart: a
+// thousand of them would share a dozen chains. So higher bits are mixed into lower ones; no two addresses give one key.
+void push_key(lua_State* L, const TensorImpl* t) {
+  const auto at = std::bit_cast<uintptr_t>(t) / alignof(std::max_align_t);
+  lua_pushlightuserdata(L, std::bit_cast<void*>(at ^ at >> 5));
+}
 
 int collect_tensor(lua_State* L) {
   auto* box = static_cast<TensorBox*>(lua_touserdata(L, 1));
@@ -137,7 +146,7 @@ void open_tensor_userdata(lua_State* L) {
 void push_known_tensor(lua_State* L, const TensorImpl* t) {
   if (!find_runtime(L)) return lua_pushnil(L);  // a finalizer, while the state closes
   push_tensors(L);
-  lua_pushlightuserdata(L, const_cast<TensorImpl*>(t));
+  push_key(L, t);
   lua_rawget(L, -2);
   lua_remove(L, -2);
 }
@@ -151,7 +160,7 @@ void push_tensor(lua_State* L, const Tensor& t) {
   push_tensors(L);
   // Without a userdata in any state there is none to look for.
   if (t->host) {
-    lua_pushlightuserdata(L, t.get());
+    push_key(L, t.get());
     lua_rawget(L, -2);
     if (lua_type(L, -1) == LUA_TUSERDATA) {
       lua_remove(L, -2);
@@ -166,7 +175,7 @@ void push_tensor(lua_State* L, const Tensor& t) {
   lua_setmetatable(L, -2);
   // A second userdata (in another state, or after one that is about to be finalized): always look from now on.
   t->host = t->host ? const_cast<char*>(&kMagic) : static_cast<void*>(box);
-  lua_pushlightuserdata(L, t.get());
+  push_key(L, t.get());
   lua_pushvalue(L, -2);
   lua_rawset(L, -4);
   lua_remove(L, -2);
