@@ -28,6 +28,8 @@ const char kShim[] = R"cpp(
 #define LUTRA_EMULATED 1
 #define __device__
 #define __forceinline__ inline
+#define __noinline__
+#define __grid_constant__
 #define __global__
 #define __shared__ static
 #define __restrict__

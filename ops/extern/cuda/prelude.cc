@@ -14,6 +14,7 @@ typedef unsigned u32;
 typedef long long i64;
 typedef unsigned long long u64;
 #define DEV __device__ __forceinline__
+#define CALLED static __device__ __noinline__
 #define KERNEL extern "C" __global__ void
 #define BOUNDS(...) __launch_bounds__(__VA_ARGS__)
 #ifndef LUTRA_EMULATED

@@ -22,7 +22,8 @@ constexpr int64_t kSerial = 32;    // positions of a line that one thread walks 
 constexpr int64_t kByWarp = 4096;  // those that a warp walks through
 
 // VARIANT: the mode, and 8 where sources are multiplied first.
-const ExternSource kSource = {"scatter", R"cuda(
+// What its kernels share: each is compiled alone, as all of them take a second.
+const char kWalkText[] = R"cuda(
 #define MODE (VARIANT & 7)
 #define SCALED (VARIANT & 8)
 #define AHEAD 8
@@ -120,8 +121,8 @@ DEV bool resolve(const Walk& w, i64 p, i64& dst, i64& src, Fault* fault, i64 sit
   }
   return true;
 }
-DEV i64 source_of(const Walk& w, i64 p) {
-  if (w.dims <= 1) return p * w.src[0];
+// The ways with several dims are calls: in place, they would be most of what there is to compile.
+CALLED i64 source_in_dims(const Walk& w, i64 p) {
   i64 src = 0;
   for (int d = w.dims - 1; d >= 0; d--) {
     const i64 q = d ? p / w.sizes[d] : 0;
@@ -130,20 +131,28 @@ DEV i64 source_of(const Walk& w, i64 p) {
   }
   return src;
 }
-DEV void in_slice(const Walk& w, i64 e, i64& dst, i64& src) {
-  if (w.slice_dims == 1) {
-    dst += e * w.slice_dst[0], src += e * w.slice_src[0];
-    return;
-  }
+DEV i64 source_of(const Walk& w, i64 p) { return w.dims <= 1 ? p * w.src[0] : source_in_dims(w, p); }
+CALLED i64 slice_in_dims(const Walk& w, i64 e, const i64* strides) {
+  i64 at = 0;
   for (int d = w.slice_dims - 1; d >= 0; d--) {
-    const i64 q = d ? e / w.slice_sizes[d] : 0, c = e - q * w.slice_sizes[d];
-    dst += c * w.slice_dst[d], src += c * w.slice_src[d];
+    const i64 q = d ? e / w.slice_sizes[d] : 0;
+    at += (e - q * w.slice_sizes[d]) * strides[d];
     e = q;
   }
+  return at;
 }
+DEV void in_slice(const Walk& w, i64 e, i64& dst, i64& src) {
+  if (w.slice_dims == 1)
+    dst += e * w.slice_dst[0], src += e * w.slice_src[0];
+  else
+    dst += slice_in_dims(w, e, w.slice_dst), src += slice_in_dims(w, e, w.slice_src);
+}
+)cuda";
 
+const ExternSource kSerialSource = {"scatter_serial",
+                                    R"cuda(
 // A thread walks through `length` positions, `step` apart, of a line and one element of their slices.
-KERNEL scatter_serial(Walk w, i64 lines, i64 length, i64 step, T0* to, const T0* from, Finish f, Fault* fault,
+KERNEL scatter_serial(const __grid_constant__ Walk w, i64 lines, i64 length, i64 step, T0* to, const T0* from, Finish f, Fault* fault,
                       i64 site) {
   const i64 i = thread_number();
   if (i >= lines * w.slice) return;
@@ -159,6 +168,11 @@ KERNEL scatter_serial(Walk w, i64 lines, i64 length, i64 step, T0* to, const T0*
     target = R::go(target, from[src + slice_src], f.alpha);
   }
 }
+)cuda",
+                                    {kWalkText}};
+
+const ExternSource kWarpSource = {"scatter_warp",
+                                  R"cuda(
 // Any element as bits, which a warp can exchange.
 DEV u64 packed(T0 v) {
   u64 r = 0;
@@ -201,6 +215,11 @@ KERNEL BOUNDS(128) scatter_warp(Walk w, i64 lines, i64 length, i64 step, T0* to,
     in = next_in, dst = next_dst, v = next_v;
   }
 }
+)cuda",
+                                  {kWalkText}};
+
+const ExternSource kSortedSource = {"scatter_sorted",
+                                    R"cuda(
 // Number k of a line: the dim that is walked has `step` positions beneath it.
 DEV i64 position_of(i64 line, i64 k, i64 length, i64 step) {
   return step == 1 ? line * length + k : line / step * step * length + line % step + k * step;
@@ -214,7 +233,7 @@ KERNEL scatter_keys(Walk w, i64 length, i64 step, u64* keys, Fault* fault, i64 s
   keys[i] = resolve(w, position_of(line, i - line * length, length, step), dst, src, fault, site) ? (u64)dst : ~0ull;
 }
 // The first of the sorted positions of a place takes them all; where only the last counts, that one.
-KERNEL scatter_sorted(Walk w, i64 length, i64 step, const u64* keys, const u32* at, T0* to, const T0* from,
+KERNEL scatter_sorted(const __grid_constant__ Walk w, i64 length, i64 step, const u64* keys, const u32* at, T0* to, const T0* from,
                       Finish f) {
   const i64 i = thread_number();
   if (i >= w.positions * w.slice) return;
@@ -264,6 +283,10 @@ KERNEL scatter_sorted(Walk w, i64 length, i64 step, const u64* keys, const u32* 
   const i64 n = end - s + (f.include_self ? 1 : 0);
   to[dst] = f.mean && n > 1 ? R::mean(value, n) : value;
 }
+)cuda",
+                                    {kWalkText}};
+
+const ExternSource kConstantSource = {"constant", R"cuda(
 KERNEL make_constant(T0* to, double v) { *to = element_of<T0>(v); }
 )cuda"};
 
@@ -423,18 +446,18 @@ void scatter(Launcher& l, const ScatterWalk& walk, const void* source, const Sca
   const bool plain = s.finish.include_self && !s.finish.mean && !s.finish.by_count;
   const int64_t lines = w.positions / length;
   if (plain && length <= kSerial) {
-    return l.each({kSource, "scatter_serial", {out.dtype}, variant}, lines * w.slice, w, lines, length, step, out.data,
-                  source, s.finish, fault, site);
+    return l.each({kSerialSource, "scatter_serial", {out.dtype}, variant}, lines * w.slice, w, lines, length, step,
+                  out.data, source, s.finish, fault, site);
   }
   if (plain && w.slice == 1 && length <= std::min(kByWarp, 64 * lines)) {
-    return l.run({kSource, "scatter_warp", {out.dtype}, variant}, {(lines + 3) / 4}, 128, w, lines, length, step,
+    return l.run({kWarpSource, "scatter_warp", {out.dtype}, variant}, {(lines + 3) / 4}, 128, w, lines, length, step,
                  out.data, source, s.finish, fault, site);
   }
   if (w.positions > INT32_MAX) fail(name(l.call.op), ": an index of ", w.positions, " positions is too large");
   auto* keys = l.scratch<uint64_t>(w.positions);
-  l.each({kSource, "scatter_keys", {out.dtype}, variant}, w.positions, w, length, step, keys, fault, site);
+  l.each({kSortedSource, "scatter_keys", {out.dtype}, variant}, w.positions, w, length, step, keys, fault, site);
   const SortedRows sorted = sort_rows(l, keys, lines, length, bits_of_places(out));
-  l.each({kSource, "scatter_sorted", {out.dtype}, variant}, w.positions * w.slice, w, length, step, sorted.keys,
+  l.each({kSortedSource, "scatter_sorted", {out.dtype}, variant}, w.positions * w.slice, w, length, step, sorted.keys,
          sorted.positions, out.data, source, s.finish);
 }
 
@@ -448,7 +471,7 @@ void scatter_into(Launcher& l, const ScatterWalk& w, const void* source, const S
 // A number in the place of a source.
 void* constant(Launcher& l, double v, DType dtype) {
   void* p = l.scratch_bytes(8);
-  l.run({kSource, "make_constant", {dtype}}, {1}, 1, p, v);
+  l.run({kConstantSource, "make_constant", {dtype}}, {1}, 1, p, v);
   return p;
 }
 

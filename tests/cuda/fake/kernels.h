@@ -8,6 +8,7 @@
 #define LUTRA_EMULATED 1
 #define __device__
 #define __forceinline__ inline
+#define __noinline__
 #define __restrict__
 #define DYNAMIC_SHARED(name) alignas(16) static float name[1 << 16]
 
