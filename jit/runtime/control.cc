@@ -1,6 +1,7 @@
 // A launch that runs functions: branches and loops. What is carried from one run of a body to the next alternates
 // between two pieces of memory; the caller's own is only read.
 #include <algorithm>
+#include <deque>
 #include <optional>
 #include <stdexcept>
 
@@ -13,24 +14,36 @@
 namespace lutra {
 namespace {
 
-// A tensor in memory that somebody else owns.
+// A tensor in memory that somebody else owns. A step of a loop has new ones: its sizes and strides are the run's.
 struct Operand {
   char* data = nullptr;
   DType dtype = DType::kFloat32;
-  Sizes sizes, strides;
+  const Sizes *sizes = nullptr, *strides = nullptr;
+  size_t bytes = 0;  // from data on
 };
 using Operands = std::vector<Operand>;
 
-int64_t span_of(const Operand& t) {
+int64_t span_of(const Sizes& sizes, const Sizes& strides) {
   int64_t last = 0;
-  for (size_t d = 0; d < t.sizes.size(); d++) {
-    if (t.sizes[d].hint == 0) return 0;
-    last += (t.sizes[d].hint - 1) * t.strides[d].hint;
+  for (size_t d = 0; d < sizes.size(); d++) {
+    if (sizes[d].hint == 0) return 0;
+    last += (sizes[d].hint - 1) * strides[d].hint;
   }
   return last + 1;
 }
 
-size_t bytes_of(const Operand& t) { return size_t(span_of(t)) * size_of(t.dtype); }
+// The slices of a tensor along a dimension.
+struct Sliced {
+  Operand first;
+  int64_t by = 0;  // bytes from one to the next
+  int64_t count = 0;
+  Operand at(int64_t i) const {
+    Operand t = first;
+    t.data += i * by;
+    return t;
+  }
+};
+using Stacks = std::vector<Sliced>;
 
 // Memory of its own for tensors of these types.
 struct Memory {
@@ -38,7 +51,7 @@ struct Memory {
   std::vector<Ref<Storage>> storages;
   Memory(const Operands& like, Device device) : tensors(like) {
     for (Operand& t : tensors) {
-      storages.push_back(allocate(bytes_of(t), device));
+      storages.push_back(allocate(t.bytes, device));
       t.data = static_cast<char*>(storages.back()->data);
     }
   }
@@ -65,25 +78,46 @@ class ControlRun {
   }
 
  private:
-  static Operand operand(const ExternView& v) {
-    Operand t{static_cast<char*>(v.data), v.dtype, {}, {}};
-    for (int32_t d = 0; d < v.dim; d++) t.sizes.push_back(v.sizes[d]), t.strides.push_back(v.strides[d]);
-    return t;
+  Operand operand(void* data, DType dtype, const Sizes& sizes, const Sizes& strides) {
+    shapes_.push_back(sizes), shapes_.push_back(strides);
+    const Sizes &own_sizes = *(shapes_.end() - 2), &own_strides = shapes_.back();
+    const size_t bytes = size_t(span_of(sizes, strides)) * size_of(dtype);
+    return {static_cast<char*>(data), dtype, &own_sizes, &own_strides, bytes};
+  }
+  Operand operand(const ExternView& v) {
+    Sizes sizes, strides;
+    for (int32_t d = 0; d < v.dim; d++) sizes.push_back(v.sizes[d]), strides.push_back(v.strides[d]);
+    return operand(v.data, v.dtype, sizes, strides);
   }
   static Operands part(const Operands& all, size_t from, size_t n) {
     return {all.begin() + long(from), all.begin() + long(from + n)};
   }
+  Sliced sliced(const Operand& t, size_t dim) {
+    Sizes sizes = *t.sizes, strides = *t.strides;
+    sizes.erase(dim), strides.erase(dim);
+    const int64_t by = (*t.strides)[dim].hint * int64_t(size_of(t.dtype));
+    return {operand(t.data, t.dtype, sizes, strides), by, (*t.sizes)[dim].hint};
+  }
+  Stacks sliced(const Operands& stacks) {
+    Stacks out;
+    for (const Operand& t : stacks) out.push_back(sliced(t, 0));
+    return out;
+  }
+  static void append(Operands& to, const Operands& from) { to.insert(to.end(), from.begin(), from.end()); }
+  static void append(Operands& to, const Stacks& from, int64_t i) {
+    for (const Sliced& s : from) to.push_back(s.at(i));
+  }
+
   Executable& function(size_t k) const { return *functions_[size_t(launch_.functions[k])]; }
 
-  void call(Executable& f, std::initializer_list<const Operands*> arguments, const Operands& results) const {
-    std::vector<InputView> views;
-    std::vector<void*> outputs;
+  void call(Executable& f, std::initializer_list<const Operands*> arguments, const Operands& results) {
+    views_.clear(), outputs_.clear();
     for (const Operands* list : arguments) {
-      for (const Operand& t : *list) views.push_back({t.data, t.sizes.begin(), t.strides.begin(), bytes_of(t)});
+      for (const Operand& t : *list) views_.push_back({t.data, t.sizes->begin(), t.strides->begin(), t.bytes});
     }
-    for (const Operand& t : results) outputs.push_back(t.data);
+    for (const Operand& t : results) outputs_.push_back(t.data);
     check_stop();
-    f.run_views(views.data(), nullptr, outputs.data());
+    f.run_views(views_.data(), nullptr, outputs_.data());
   }
 
   double element_of(const Operand& t) const {
@@ -95,14 +129,13 @@ class ControlRun {
 
   void copy(const Operands& from, const Operands& to) const {
     for (size_t i = 0; i < from.size(); i++) {
-      const size_t bytes = bytes_of(from[i]);
-      decider_ ? decider_->copy(to[i].data, from[i].data, bytes)
-               : copy_bytes(to[i].data, device_, from[i].data, device_, bytes);
+      decider_ ? decider_->copy(to[i].data, from[i].data, from[i].bytes)
+               : copy_bytes(to[i].data, device_, from[i].data, device_, from[i].bytes);
     }
   }
 
   // ints: how many of in are f's, how many g's.
-  void cond(const ExternCall& c, const Operands& in, const Operands& out) const {
+  void cond(const ExternCall& c, const Operands& in, const Operands& out) {
     const size_t n = size_t(c.ints[0]);
     const Operands f = part(in, 1, n), g = part(in, 1 + n, size_t(c.ints[1]));
     if (decider_) {
@@ -114,51 +147,59 @@ class ControlRun {
 
   // ints: how many are carried, how many only test reads, how many only body; of how many steps what body keeps is
   // stacked, behind what is carried.
-  void while_loop(const ExternCall& c, const Operands& in, const Operands& out) const {
+  void while_loop(const ExternCall& c, const Operands& in, const Operands& out) {
     const size_t carried = size_t(c.ints[0]), tests = size_t(c.ints[1]);
     const Operands test_reads = part(in, carried, tests);
     const Operands body_reads = part(in, carried + tests, size_t(c.ints[2]));
-    const Memory flag({{nullptr, function(0).plan().outputs[0].view.dtype, {}, {}}}, device_);
-    const Operands last = part(out, 0, carried), stacks = part(out, carried, out.size() - carried);
+    const Memory flag({operand(nullptr, function(0).plan().outputs[0].view.dtype, {}, {})}, device_);
+    const Operands last = part(out, 0, carried);
     const Memory other(last, device_);
     Operands now = part(in, 0, carried);
     if (decider_) {
-      if (!stacks.empty()) throw std::runtime_error("what steps of a loop keep has a place for each step");
+      if (out.size() > carried) throw std::runtime_error("what steps of a loop keep has a place for each step");
       return loop_there(now, test_reads, body_reads, flag.tensors, other.tensors, last);
     }
     const int64_t kept = c.ints[3];
-    for (const Operand& t : stacks) LUTRA_CHECK(t.sizes[0].hint == kept, "a loop that stacks another number");
+    const Stacks stacks = sliced(part(out, carried, out.size() - carried));
+    for (const Sliced& s : stacks) LUTRA_CHECK(s.count == kept, "a loop that stacks another number");
     std::optional<Memory> beyond;  // of what steps keep that have no place
+    Operands results;
     int64_t steps = 0;
     for (;; steps++) {
       call(function(0), {&now, &test_reads}, flag.tensors);
       if (!holds(flag.tensors[0])) break;
-      if (steps == kept && !stacks.empty()) beyond.emplace(slices(stacks, 0), device_);
-      const Operands& next = steps % 2 ? other.tensors : last;
-      call(function(1), {&now, &body_reads}, joined(next, beyond ? beyond->tensors : slices(stacks, steps)));
-      now = next;
+      results = steps % 2 ? other.tensors : last;
+      if (steps < kept || stacks.empty()) {
+        append(results, stacks, steps);
+      } else {
+        if (!beyond) beyond.emplace(slices(stacks), device_);
+        append(results, beyond->tensors);
+      }
+      call(function(1), {&now, &body_reads}, results);
+      now.assign(results.begin(), results.begin() + ptrdiff_t(carried));
     }
     if (steps % 2 == 0) copy(now, last);
     if (gives_) clear(stacks, steps);
   }
 
-  // Zeros for steps that were not made.
-  void clear(const Operands& stacks, int64_t steps) const {
-    for (Operand t : stacks) {
-      if (steps >= t.sizes[0].hint) continue;
-      move(t, 0, steps), t.sizes[0] = t.sizes[0] - steps;
-      const std::vector<char> zeros(bytes_of(t));
-      copy_bytes(t.data, device_, zeros.data(), Device(), zeros.size());
-    }
+  static Operands slices(const Stacks& stacks) {
+    Operands out;
+    append(out, stacks, 0);
+    return out;
   }
-  static Operands joined(Operands a, const Operands& b) {
-    a.insert(a.end(), b.begin(), b.end());
-    return a;
+
+  // Zeros for steps that were not made.
+  void clear(const Stacks& stacks, int64_t steps) const {
+    for (const Sliced& s : stacks) {
+      if (steps >= s.count) continue;
+      const std::vector<char> zeros(size_t(s.count - steps) * s.first.bytes);
+      copy_bytes(s.at(steps).data, device_, zeros.data(), Device(), zeros.size());
+    }
   }
 
   // The same memory in each step: out has what is carried.
   void loop_there(const Operands& init, const Operands& test_reads, const Operands& body_reads, const Operands& flag,
-                  const Operands& next, const Operands& out) const {
+                  const Operands& next, const Operands& out) {
     copy(init, out);
     call(function(0), {&out, &test_reads}, flag);
     decider_->repeat(flag[0].data, flag[0].dtype, [&] {
@@ -169,45 +210,40 @@ class ControlRun {
   }
 
   // What a body keeps of n steps: its results from `from` on, which are contiguous, stacked.
-  static Operands stacked(const Plan& body, size_t from, int64_t n) {
+  Operands stacked(const Plan& body, size_t from, int64_t n) {
     Operands stacks;
     for (size_t k = from; k < body.outputs.size(); k++) {
       const BufferView& v = body.outputs[k].view;
-      Operand t{nullptr, info(v.dtype).carrier, {}, {}};
-      for (const bool strides : {false, true}) {
-        for (ExprId e : strides ? v.strides : v.sizes) {
+      Sizes sizes, strides;
+      for (const bool is_stride : {false, true}) {
+        for (ExprId e : is_stride ? v.strides : v.sizes) {
           LUTRA_CHECK(body.exprs[size_t(e)].op == SymOp::kConstInt, "a function without fixed sizes");
-          (strides ? t.strides : t.sizes).push_back(SymInt(body.exprs[size_t(e)].i));
+          (is_stride ? strides : sizes).push_back(SymInt(body.exprs[size_t(e)].i));
         }
       }
-      const int64_t each = span_of(t);
-      t.sizes.insert(0, SymInt(n)), t.strides.insert(0, SymInt(each));
-      stacks.push_back(t);
+      const int64_t each = span_of(sizes, strides);
+      sizes.insert(0, SymInt(n)), strides.insert(0, SymInt(each));
+      stacks.push_back(operand(nullptr, info(v.dtype).carrier, sizes, strides));
     }
     return stacks;
   }
-  static Operands slices(const Operands& stacks, int64_t i) {
-    Operands out = stacks;
-    for (Operand& t : out) move(t, 0, i), t.sizes.erase(0), t.strides.erase(0);
-    return out;
-  }
   // The steps of a loop once more; what the body keeps.
-  Memory again(const Operands& init, const Operands& reads, int64_t n) const {
-    const Memory saved(stacked(function(0).plan(), init.size(), n), device_);
+  Memory again(const Operands& init, const Operands& reads, int64_t n) {
+    Memory saved(stacked(function(0).plan(), init.size(), n), device_);
     const Memory even(init, device_), odd(init, device_);
-    Operands now = init;
+    const Stacks stacks = sliced(saved.tensors);
+    Operands now = init, results;
     for (int64_t i = 0; i < n; i++) {
-      const Operands& next = i % 2 ? odd.tensors : even.tensors;
-      Operands results = next;
-      for (const Operand& t : slices(saved.tensors, i)) results.push_back(t);
+      results = i % 2 ? odd.tensors : even.tensors;
+      append(results, stacks, i);
       call(function(0), {&now, &reads}, results);
-      now = next;
+      now.assign(results.begin(), results.begin() + ptrdiff_t(init.size()));
     }
     return saved;
   }
 
   // ints: how many are carried, are read by body, are sums, are read by back, are stacks of the loop's.
-  void while_loop_back(const ExternCall& c, const Operands& in, const Operands& out) const {
+  void while_loop_back(const ExternCall& c, const Operands& in, const Operands& out) {
     const size_t carried = size_t(c.ints[0]), reads = size_t(c.ints[1]), sums = size_t(c.ints[2]);
     const auto n = int64_t(element_of(in[0]));
     const Operands init = part(in, 1, carried), body_reads = part(in, 1 + carried, reads);
@@ -216,49 +252,41 @@ class ControlRun {
     if (n == 0) return copy(first, out);
     Operands saved = part(in, in.size() - size_t(c.ints[4]), size_t(c.ints[4]));
     std::optional<Memory> made;
-    if (saved.empty() || n > saved[0].sizes[0].hint) saved = made.emplace(again(init, body_reads, n)).tensors;
+    if (saved.empty() || n > (*saved[0].sizes)[0].hint) saved = made.emplace(again(init, body_reads, n)).tensors;
     const Memory even(out, device_), odd(out, device_);
-    Operands now = first;
+    const Stacks stacks = sliced(saved);
+    Operands now = first, kept;
     for (int64_t i = n; i-- > 0;) {
-      const Operands kept = slices(saved, i);
+      kept.clear();
+      append(kept, stacks, i);
       const Operands& next = i == 0 ? out : i % 2 ? odd.tensors : even.tensors;
       call(function(1), {&now, &kept, &back_reads}, next);
       now = next;
     }
   }
   // ints: how many are carried, how many are sliced, along which dims, whether in reverse, how many are only read.
-  void scan(const ExternCall& c, const Operands& in, const Operands& out) const {
+  void scan(const ExternCall& c, const Operands& in, const Operands& out) {
     const size_t carried = size_t(c.ints[0]), slices = size_t(c.ints[1]);
-    const auto dim = [&](size_t k) { return size_t(c.ints[2 + k]); };
     const bool reverse = c.ints[2 + slices];
-    const Operands xs = part(in, carried, slices), reads = part(in, carried + slices, size_t(c.ints[3 + slices]));
+    const Operands reads = part(in, carried + slices, size_t(c.ints[3 + slices]));
+    Stacks xs;
+    for (size_t k = 0; k < slices; k++) xs.push_back(sliced(in[carried + k], size_t(c.ints[2 + k])));
+    const Stacks stacks = sliced(part(out, carried, out.size() - carried));
     const Operands last = part(out, 0, carried);
     const Memory even(last, device_), odd(last, device_);
-    Operands now = part(in, 0, carried);
-    const int64_t n = xs[0].sizes[dim(0)].hint;
-    for (size_t k = 0; k < slices; k++)
-      LUTRA_CHECK(xs[k].sizes[dim(k)].hint == n, "a scan of slices of different number");
-    for (size_t k = carried; k < out.size(); k++)
-      LUTRA_CHECK(out[k].sizes[0].hint == n, "a scan that stacks another number");
+    const int64_t n = xs[0].count;
+    for (const Sliced& s : xs) LUTRA_CHECK(s.count == n, "a scan of slices of different number");
+    for (const Sliced& s : stacks) LUTRA_CHECK(s.count == n, "a scan that stacks another number");
+    Operands now = part(in, 0, carried), x, results;
     for (int64_t step = 0; step < n; step++) {
       const int64_t i = reverse ? n - 1 - step : step;
-      Operands x = xs;
-      for (size_t k = 0; k < slices; k++) {
-        move(x[k], dim(k), i);
-        x[k].sizes.erase(dim(k)), x[k].strides.erase(dim(k));
-      }
-      const Operands& carry = step == n - 1 ? last : step % 2 ? odd.tensors : even.tensors;
-      Operands results = carry;
-      for (size_t k = carried; k < out.size(); k++) {
-        results.push_back(out[k]);
-        move(results.back(), 0, i);
-      }
+      x.clear();
+      append(x, xs, i);
+      results = step == n - 1 ? last : step % 2 ? odd.tensors : even.tensors;
+      append(results, stacks, i);
       call(function(0), {&now, &x, &reads}, results);
-      now = carry;
+      now.assign(results.begin(), results.begin() + ptrdiff_t(carried));
     }
-  }
-  static void move(Operand& t, size_t dim, int64_t by) {
-    t.data += by * t.strides[dim].hint * int64_t(size_of(t.dtype));
   }
 
   const ExternLaunch& launch_;
@@ -266,6 +294,9 @@ class ControlRun {
   const Device device_;
   Decider* const decider_;  // null: the host decides
   const bool gives_;        // whether its results may be seen outside of the run
+  std::deque<Sizes> shapes_;
+  std::vector<InputView> views_;  // of the call under way
+  std::vector<void*> outputs_;
 };
 
 }  // namespace
