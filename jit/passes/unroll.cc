@@ -2,12 +2,16 @@
 // is known becomes what it runs. What decides is known where it is computed from constants alone: then it is computed
 // here, by eager ops; what may fail is not, since its error belongs to the run. The backward of such a loop becomes its
 // steps, too; those that it makes again are the forward's (cse).
+// Of a branch that is not known, both sides are computed where that takes no longer than to choose one: the ops around
+// fuse with them.
 #include <algorithm>
 
 #include "jit/graph/function.h"
 #include "jit/passes/passes.h"
+#include "ops/decompose/emit.h"
 #include "ops/defs/autocast.h"
 #include "ops/defs/control.h"
+#include "ops/defs/cost.h"
 #include "ops/defs/each_tensor.h"
 #include "ops/defs/element.h"
 
@@ -19,6 +23,7 @@ using Tensors = std::vector<Tensor>;
 constexpr size_t kMostNodes = 128;  // that a loop may become with all loops within; a backward makes as many again
 constexpr int64_t kMostElements = 16;
 constexpr int kMostDepth = 64;
+constexpr int64_t kMostBothSides = 1 << 16;  // additions that both sides of a branch may take together
 
 // Values that depend on no input.
 class Known {
@@ -71,6 +76,24 @@ class Known {
   std::unordered_map<const TensorImpl*, Tensor> values_;
 };
 
+// What all of f takes, in additions; kMostBothSides + 1: too much, or what is more than loops over elements.
+int64_t work_of(const Graph& f) {
+  int64_t work = 0;
+  for (const auto& n : f.nodes) {
+    const OpInfo& row = info(n->op);
+    const bool is_cond = control_of(n->op) == Control::kCond;
+    const bool plain = row.has(kPointwise) || row.has(kView) || row.has(kCreation);
+    const bool other = row.has(kRandom) || row.has(kMutates) || may_fail(*n) || n->inplace;
+    if (!is_cond && (!plain || other)) return kMostBothSides + 1;
+    for (const Value& v : n->args) {
+      if (v.is<FunctionRef>()) work += work_of(graph_of(v.as<FunctionRef>()));
+    }
+    for (const Tensor& t : n->results) work += row.has(kView) ? 0 : t->numel().hint * element_cost(n->op);
+    if (work > kMostBothSides) return kMostBothSides + 1;
+  }
+  return work;
+}
+
 class Unroller {
  public:
   // left: nodes that the outermost loop around may still record, those that it drops counted; null where there is none.
@@ -83,7 +106,7 @@ class Unroller {
     const size_t before = b_.graph->nodes.size();
     const auto unrolled = [&] {
       switch (control_of(n.op)) {
-        case Control::kCond: return cond(args, results);
+        case Control::kCond: return cond(args, results) || both_sides(n, args, results);
         case Control::kWhileLoop: return while_loop(args, results);
         case Control::kWhileLoopBack: return while_loop_back(args, results);
         case Control::kScan:
@@ -140,6 +163,17 @@ class Unroller {
     Tensors out;
     if (!call(graph(args, first ? 1 : 2), list(args, first ? 3 : 4), out)) return false;
     results = out;
+    return true;
+  }
+
+  bool both_sides(const Node& n, const Args& args, Results& results) {
+    if (work_of(graph(args, 1)) + work_of(graph(args, 2)) > kMostBothSides) return false;
+    Tensors f, g;
+    if (!call(graph(args, 1), list(args, 3), f) || !call(graph(args, 2), list(args, 4), g)) return false;
+    const ModeScope mode(&b_.recorder);
+    const Tensor first = to_dtype(reshape(args[0].tensor(), {}), DType::kBool);
+    results.clear();
+    for (size_t i = 0; i < f.size(); i++) results.push_back(laid_as(where(first, f[i], g[i]), n.results[i]));
     return true;
   }
 
