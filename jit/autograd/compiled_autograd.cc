@@ -8,6 +8,7 @@
 #include "ops/core/tensor_type.h"
 #include "ops/defs/autocast.h"
 #include "ops/defs/each_tensor.h"
+#include "ops/defs/element.h"
 #include "ops/grad/saved_tensor.h"
 
 namespace lutra {
@@ -171,10 +172,23 @@ struct CompiledNode : GradNode {
     for (done = 0; done < piece.spends.size(); done++) {
       if (!spent.empty() && spent[piece.spends[done]]) fail_second_backward();
       for (; read != piece.reads.end() && read->spent == done + 1; ++read) {
+        if (!read->error.empty()) {
+          if (is_read(*read)) fail(read->error);
+          continue;
+        }
         const uint32_t now = values[size_t(read->place)]->storage->version, then = versions[size_t(read->place)];
-        if (now != then) fail_modified(read->value, read->op, now, then);
+        if (now != then && is_read(*read)) fail_modified(read->value, read->op, now, then);
       }
     }
+  }
+
+  // Whether the branch that reads it was taken.
+  bool is_read(const BackwardRead& read) const {
+    if (!read.flag) return true;
+    if (stands_in) throw NeedsData("a value was written that a branch of its forward reads");
+    const Tensor flag =
+        read.flag_place >= 0 ? values[size_t(read.flag_place)] : repeat_values()[size_t(read.flag_repeated)].tensor();
+    return (Elements(flag).at(0).to_double() != 0) == read.holds;
   }
 
   BackwardRequest request(const JointCall& call) const {

@@ -327,8 +327,9 @@ struct CondNode final : ControlNode {
   };
   Branch branches[2];
   SavedTensor pred;
-  std::vector<SavedTensor> reads;  // of both
-  std::vector<SavedTensor> made;   // the op's results
+  std::vector<SavedTensor> reads;   // of both
+  std::vector<SavedTensor> made;    // the op's results
+  std::vector<TensorImpl*> values;  // reads, then made; the graph owns them
 
   const char* name() const override { return "cond"; }
   bool saves() const override {
@@ -338,6 +339,17 @@ struct CondNode final : ControlNode {
     pred.release();
     for (auto* list : {&reads, &made}) {
       for (SavedTensor& t : *list) t.release();
+    }
+  }
+
+  // Of what was written since a run may read anything, as long as it does not take the branch.
+  Tensor value(size_t i) const {
+    try {
+      return unpack(i < reads.size() ? reads[i] : made[i - reads.size()]);
+    } catch (const Error& e) {
+      const Tensor written{Ref<TensorImpl>(values[i])};
+      if (e.kind != ErrorKind::kUser || !read_by_branch(written, name(), e.what())) throw;
+      return written;
     }
   }
 
@@ -363,8 +375,8 @@ struct CondNode final : ControlNode {
     for (const Argument& a : b.arguments) {
       if (a.kind == Argument::kGradient) arguments.push_back(out.input(grads[branch.place[a.index]]));
       if (a.kind == Argument::kSoFar) arguments.push_back(out.input(sums[branch.at[a.index]]));
-      if (a.kind == Argument::kResult) arguments.push_back(out.input(unpack(made[branch.place[a.index]])));
-      if (a.kind == Argument::kParameter) arguments.push_back(out.input(unpack(reads[branch.at[a.index]])));
+      if (a.kind == Argument::kResult) arguments.push_back(out.input(value(reads.size() + branch.place[a.index])));
+      if (a.kind == Argument::kParameter) arguments.push_back(out.input(value(branch.at[a.index])));
     }
     GraphRecorder recorder(*out.graph);
     ModeScope mode(&recorder);
@@ -407,7 +419,10 @@ struct CondNode final : ControlNode {
     const bool taped = call.create_graph && !tape_watch();
     GradModeScope grad_mode(taped);
     Recorded f, g;
-    record(f, branches[0], call, grads, sums), record(g, branches[1], call, grads, sums);
+    for (const bool first : {true, false}) {
+      const BranchReads reads_of_branch(flag, first);
+      record(first ? f : g, branches[first ? 0 : 1], call, grads, sums);
+    }
     make_alike(f, g, sums);
     const auto there = [](const Tensor& t) { return bool(t); };
     const bool any = std::any_of(f.gradients.begin(), f.gradients.end(), there);
@@ -489,8 +504,10 @@ Results call_cond(const Tensor& pred, const RecordedFunction& f, const RecordedF
   }
   link(*node, reads);
   Results results;
+  Tensor flag;
   {
     GradModeScope no_grad(false);
+    flag = own_copy(pred);  // eager keeps no more than which branch it took
     const auto whole = [&](int b) -> ControlFunction {
       const RecordedFunction& r = *calls[b];
       const FunctionRef& forward = r.traced ? r.traced->forward() : r.plain.function;
@@ -499,10 +516,11 @@ Results call_cond(const Tensor& pred, const RecordedFunction& f, const RecordedF
     results = call_cond(pred, whole(0), whole(1));
   }
   node->refuse = refuse;
-  node->pred = SavedTensor::elements_of(pred);
+  node->pred = SavedTensor::elements_of(flag);
   const auto is_read = [&](size_t i) { return node->branches[0].reads(i) || node->branches[1].reads(i); };
   node->reads = saved(reads, is_read);
   node->made = saved({results.begin(), results.end()}, [given](size_t k) { return k >= given; });
+  for (const Tensor& t : joined(reads, {results.begin(), results.end()})) node->values.push_back(t.get());
   for (size_t k = 0; k < results.size(); k++) {
     const auto gives = [k](const CondNode::Branch& b) {
       for (size_t i = 0; b.function && i < b.place.size(); i++) {

@@ -2,13 +2,18 @@
 #include "jit/autograd/trace_backward.h"
 
 #include <algorithm>
+#include <set>
+#include <tuple>
 #include <unordered_set>
+#include <utility>
 
 #include "jit/autograd/extract.h"
 #include "ops/defs/each_tensor.h"
 
 namespace lutra {
 namespace {
+
+thread_local BranchReads* branch_reads = nullptr;
 
 // What the engine does, by piece.
 struct Follower : TapeWatch {
@@ -44,9 +49,10 @@ struct Follower : TapeWatch {
     const auto number = uint32_t(forward.spendable.size());
     pieces.back().spends.push_back(forward.spendable.emplace(node, number).first->second);
   }
-  void read(const Tensor& value, const char* op) override {
-    BackwardPiece& piece = pieces.back();
-    piece.reads.push_back({value, op, piece.spends.size()});
+  void read(const Tensor& value, const char* op) override { note({value, op, pieces.back().spends.size()}); }
+  void note(BackwardRead read) {
+    if (branch_reads) read.flag = branch_reads->flag, read.holds = branch_reads->holds;
+    pieces.back().reads.push_back(std::move(read));
   }
   void added(const GradNode* node) override { met.insert(node); }
   bool skip(const GradNode* node, const Error& e) override {
@@ -62,6 +68,7 @@ struct Cut {
 
 // One run of the engine; the traced graph is as before when it is destroyed.
 struct Tracer {
+  BranchReads* const branch = std::exchange(branch_reads, nullptr);  // around it
   TracedForward& forward;
   const BackwardRequest& request;
   Graph& graph = *forward.graph;
@@ -77,6 +84,7 @@ struct Tracer {
       : forward(forward), request(request), follower(forward, request, tolerant) {}
   ~Tracer() {
     for (size_t i = hooked.size(); i-- > 0;) hooked[i]->hooks.pop_back();
+    branch_reads = branch;
   }
 
   Tensor input(const char* name, const Tensor& like, const Sizes& strides) {
@@ -296,17 +304,33 @@ struct Assembler {
     }
   }
 
-  // The first reader of each value that somebody else may write.
+  // The first reader of each value that somebody else may write, and the first of each branch before it.
   std::vector<BackwardRead> reads_of(const BackwardPiece& followed) const {
     std::vector<BackwardRead> reads;
-    std::unordered_set<const Storage*> seen;
+    std::set<std::tuple<const Storage*, const TensorImpl*, bool>> seen;
     for (BackwardRead read : followed.reads) {
-      auto at = kept.find(read.value->storage.get());
-      if (at == kept.end() || !seen.insert(at->first).second) continue;
-      read.place = at->second;
+      const Storage* const storage = read.value->storage.get();
+      const auto at = kept.find(storage);
+      if (at == kept.end() && read.error.empty()) continue;
+      if (read.flag) find_flag(read);
+      if (seen.count({storage, nullptr, false}) || !seen.insert({storage, read.flag.get(), read.holds}).second)
+        continue;
+      if (at != kept.end()) read.place = at->second;
       reads.push_back(read);
     }
     return reads;
+  }
+  // What nobody keeps does not tell whether the branch was taken.
+  void find_flag(BackwardRead& read) const {
+    const auto at = place.find(read.flag.get());
+    if (at != place.end()) read.flag_place = at->second;
+    int repeated = 0;
+    for (size_t i = 0; at == place.end() && i < t.forward.saved.size(); i++) {
+      if (t.forward.kept_place(i) >= 0) continue;
+      if (t.forward.saved[i].same(read.flag)) read.flag_repeated = repeated;
+      repeated++;
+    }
+    if (read.flag_place < 0 && read.flag_repeated < 0) read.flag = Tensor(), read.holds = false;
   }
 
   TracedBackward run() {
@@ -341,6 +365,19 @@ struct Assembler {
 };
 
 }  // namespace
+
+BranchReads::BranchReads(const Tensor& flag, bool holds)
+    : flag(flag), holds(holds), above(std::exchange(branch_reads, this)) {}
+BranchReads::~BranchReads() { branch_reads = above; }
+
+bool read_by_branch(const Tensor& written, const char* op, const std::string& error) {
+  auto* const follower = dynamic_cast<Follower*>(tape_watch());
+  if (!follower || !branch_reads) return false;
+  BackwardRead read{written, op, follower->pieces.back().spends.size()};
+  read.error = error;
+  follower->note(std::move(read));
+  return true;
+}
 
 std::string BackwardRequest::key() const {
   std::string key = create_graph ? "again " : "";

@@ -78,7 +78,24 @@ struct BackwardRead {
   const char* op;
   size_t spent = 0;  // of the piece's spends: those up to the node that reads
   int place = -1;
+  // Of a branch: the element that decides, and whether it is taken where that is not 0. Null: it is always read.
+  Tensor flag{};
+  bool holds = false;
+  std::string error{};                      // of a value that the forward itself has written since
+  int flag_place = -1, flag_repeated = -1;  // the latter among the saved values that a run does not keep
 };
+
+// While a branch's backward is recorded: eager reads of it what the branch that was taken reads.
+struct BranchReads {
+  BranchReads(const Tensor& flag, bool holds);
+  ~BranchReads();
+  BranchReads(const BranchReads&) = delete;
+  const Tensor flag;
+  const bool holds;
+  BranchReads* const above;
+};
+// A branch reads what was written since. False where none is recorded: it is an error at once.
+bool read_by_branch(const Tensor& written, const char* op, const std::string& error);
 
 struct BackwardPiece {
   std::unique_ptr<Graph> graph;   // null where it gives nothing

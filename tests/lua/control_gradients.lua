@@ -401,4 +401,52 @@ test("a branch whose own gradient is of a result that is not differentiated", fu
   end
 end)
 
+test("writes to what a branch has saved are an error where it was taken, as in eager code", function()
+  local kinds = {  -- f(g, x, u) calls g, writes, gives a loss
+    ["an input, outside"] = function(g, x, u)
+      local y = g(x, u)
+      u:add_(1)
+      return y:sum()
+    end,
+    ["a result, outside"] = function(g, x, u)
+      local y, k = g(x, u)
+      k:add_(1)
+      return y:sum()
+    end,
+    ["what decided, outside"] = function(g, x, u, flag)
+      local y = g(x, u)
+      flag:neg_():add_(1)
+      return y:sum()
+    end,
+    ["an input, within"] = function(g, x, u) return (g(x, u, "input"):sum()) end,
+    ["a result, within"] = function(g, x, u) return (g(x, u, "result"):sum()) end,
+  }
+  for _, small in ipairs {true, false} do
+    local function other(y, k) return small and y * k * y or (y * k):softmax(-1) * y end
+    for name, kind in pairs(kinds) do
+      for _, first in ipairs {1, 0} do
+        local function program(compile)
+          local x, u = lt.ones({3}, {requires_grad = true}), lt.full({3}, 2)
+          local flag = lt.tensor({first})
+          local g = compile(function(x, u, write)
+            local y, k = x * 2, u * 3
+            local z = lt.cond(flag, function() return y:sin() end, function() return other(y, k) * other(y, u) end)
+            if write then (write == "input" and u or k):add_(1) end
+            return z, k
+          end)
+          for _ = 1, 2 do kind(g, x, u, flag):backward() end
+          return x.grad
+        end
+        local what = ("%s, %s, %s"):format(name, small, first)
+        local want, eager = pcall(program, function(f) return f end)
+        local got, compiled = pcall(program, lt.compile)
+        h.equal(got, want, what .. ": " .. tostring(compiled))
+        truthy(want or tostring(compiled):find("modified by an inplace operation", 1, true), tostring(compiled))
+        truthy(want == (first == 1 or name == "what decided, outside"), what)
+        if want then truthy(same_bits(eager, compiled), what) end
+      end
+    end
+  end
+end)
+
 h.finish()
