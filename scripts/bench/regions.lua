@@ -17,12 +17,15 @@ local function sample(f, calls)
 end
 
 -- region() and unrolled() are step functions of the same loss; what they give must agree, gradients (`leaves`) too.
-local function both(name, calls, leaves, region, unrolled)
+-- before(), if given, is called before the first call of each side.
+local function both(name, calls, leaves, region, unrolled, before)
   if not common.is_wanted(name) then return end
   local sides, compile, least = {region, unrolled}, {}, {math.huge, math.huge}
   for i, step in ipairs(sides) do
     sides[i] = lt.compile(step, {fullgraph = true})
+    local after = before and before()
     compile[i] = sample(sides[i], 1)
+    if after then after() end
     sample(sides[i], calls)
   end
   local gradients, loss = {}, sides[1]()
@@ -68,11 +71,11 @@ do
   end))
 end
 
--- Steps that a constant tells, or a number of an outer variable, and steps that only the data tell.
-local steps, most = 6, lt.tensor(6)
+-- Steps that a constant tells, a number or the element of a tensor of an outer variable, and one that has varied.
+local steps, most, varied = 6, lt.tensor(6), lt.tensor(6)
 for name, goes_on in pairs {
   newton = function(i) return i:lt(6) end, newton_number = function(i) return i:lt(steps) end,
-  newton_data = function(i) return i:lt(most) end,
+  newton_data = function(i) return i:lt(most) end, newton_varied = function(i) return i:lt(varied) end,
 } do
   lt.manual_seed(0)
   local a = (lt.rand({256, 256}) + 1):requires_grad_()
@@ -85,7 +88,10 @@ for name, goes_on in pairs {
     local x = a * 1
     for _ = 1, 6 do x = improve(x) end
     return x:sum()
-  end))
+  end), name == "newton_varied" and function()
+    varied:fill_(5)
+    return function() varied:fill_(6) end
+  end)
 end
 
 do

@@ -540,4 +540,34 @@ test("a whole number that bounds a loop is a constant until it varies", function
   truthy(tostring(lt.profile(g)(x)):find("while_loop", 1, true))
 end)
 
+test("the element of a tensor of the caller's that bounds a loop is a constant until it varies", function()
+  local function body(i, x) return i + 1, (x + 2 / x) * 0.5 end
+  local function f(x, m)
+    local _, y = lt.while_loop(function(i) return i:lt(m) end, body, lt.tensor(0), x)
+    return y
+  end
+  local x, m, g = lt.full({4}, 3), lt.tensor(6), lt.compile(f, {fullgraph = true})
+  local function check(m, graphs)
+    truthy(g(x, m):equal(f(x, m)))
+    equal(lt._report(g).graph_count, graphs)
+  end
+  check(m, 1)
+  check(lt.tensor(6), 1)
+  truthy(tostring(lt.guards(g)):find("m:item(): 6", 1, true))
+  m:fill_(9)
+  check(m, 2)
+  for _, steps in ipairs {2, 0, 200, 3.5, 6} do check(lt.tensor(steps), 2) end
+  check(lt.tensor({3}), 3) -- another shape
+
+  lt.reset()
+  g = lt.compile(f, {fullgraph = true})
+  for _, steps in ipairs {200, 2, 300} do check(lt.tensor(steps), 1) end -- too many to unroll
+
+  local writes = lt.compile(function(x, m) return f(x, m:add_(1)) end)
+  local a, b = lt.tensor(2), lt.tensor(2)
+  for _ = 1, 3 do truthy(writes(x, a):equal(f(x, b:add_(1)))) end
+  local steps, views = lt.arange(8), lt.compile(f)
+  for k = 0, 7 do truthy(views(x, steps[k]):equal(f(x, steps[k]))) end
+end)
+
 h.finish()

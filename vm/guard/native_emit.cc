@@ -136,7 +136,10 @@ class GuardEmitter {
         value(kArg1, s.b);
         return a_.call(reinterpret_cast<void*>(&get_field));
       case GuardOp::kLengthLoad: object(kArg0, s.a); return a_.call(reinterpret_cast<void*>(&get_length));
-      case GuardOp::kOffsetLoad: value(kArg0, s.a); return a_.call(reinterpret_cast<void*>(&get_offset));
+      case GuardOp::kElementLoad:
+      case GuardOp::kOffsetLoad:
+        value(kArg0, s.a);
+        return a_.call(reinterpret_cast<void*>(s.op == GuardOp::kOffsetLoad ? &get_offset : &get_element));
       case GuardOp::kRandomLoad:
         object(kArg0, s.a);
         a_.set(kArg1, uint64_t(s.index));

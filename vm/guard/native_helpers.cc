@@ -23,6 +23,12 @@ uint64_t get_offset(uint64_t value) noexcept {
   return mirror::make_number(double((*tensor_in_userdata(u->payload(), u->len))->offset.hint)).u64;
 }
 
+uint64_t get_element(uint64_t value) noexcept {
+  const Udata* u = static_cast<const Udata*>(mirror::gc_pointer(TValue{value}));
+  const std::optional<double> element = only_element(*tensor_in_userdata(u->payload(), u->len));
+  return element ? mirror::make_number(*element).u64 : mirror::kNilValue;
+}
+
 uint64_t get_random(const Func* f, int64_t index) noexcept {
   const auto* first = reinterpret_cast<const TValue*>(&f->upvalues[1]);
   const auto* u = static_cast<const Udata*>(mirror::gc_pointer(*first));

@@ -30,6 +30,7 @@ uint64_t get_field(const mirror::Tab* t, uint64_t key) noexcept;
 uint64_t get_length(const mirror::Tab* t) noexcept;
 uint64_t double_bits(uint64_t value) noexcept;  // of a number
 uint64_t get_offset(uint64_t value) noexcept;
+uint64_t get_element(uint64_t value) noexcept;
 uint64_t get_random(const mirror::Func* f, int64_t index) noexcept;  // of a math.random
 void load_grad(GuardRun* run, int64_t from, int64_t to) noexcept;
 int64_t equal_values(uint64_t a, uint64_t b) noexcept;

@@ -5,6 +5,7 @@
 // 2. Loads are raw: no metamethod runs, nothing is allocated, so a check has no effect that Lua could see.
 // 3. Objects are compared with slots of a weak table: a collected object is a miss, even if its address is used again.
 #pragma once
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -107,6 +108,9 @@ constexpr int kNoRoom = -3;
 
 // Whether no writer of the group is another member; ids are what tells members apart.
 bool distinct(const GuardGroup& group, const void* const* ids);
+
+// The element of a tensor that has one, in the memory of a CPU; none of others.
+std::optional<double> only_element(const Tensor& t);
 
 // Whether the positive whole keys of the table at `index` are 1 .. n.
 bool is_list(lua_State* L, int index, int64_t n);

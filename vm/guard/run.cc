@@ -2,6 +2,7 @@
 #include <cmath>
 #include <lua.hpp>
 
+#include "ops/defs/element.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/guard/native_run.h"
 #include "vm/guard/program.h"
@@ -54,6 +55,12 @@ struct Runner {
       case GuardOp::kOffsetLoad: {
         const Tensor* t = to_tensor(L, reg(s.a));
         t ? lua_pushnumber(L, double((*t)->offset.hint)) : lua_pushnil(L);
+        break;
+      }
+      case GuardOp::kElementLoad: {
+        const Tensor* t = to_tensor(L, reg(s.a));
+        const std::optional<double> element = t ? only_element(*t) : std::nullopt;
+        element ? lua_pushnumber(L, *element) : lua_pushnil(L);
         break;
       }
       case GuardOp::kRandomLoad: {
@@ -204,6 +211,11 @@ class PointerSet {
 constexpr size_t kFewPairs = 64;  // are compared one by one
 
 }  // namespace
+
+std::optional<double> only_element(const Tensor& t) {
+  if (t->device() != Device() || t->is_fake() || t->storage->freed || t->numel().hint != 1) return {};
+  return load_element(t->data(), t->dtype).to_double();
+}
 
 bool distinct(const GuardGroup& group, const void* const* ids) {
   const size_t n = group.members.size(), writers = size_t(group.writers);

@@ -19,6 +19,7 @@ enum class SourceKind : uint8_t {
   kMetatable,   // metatable of base
   kLength,      // length of the table base, a number
   kOffset,      // storage offset of the tensor base, a number
+  kElement,     // the one element of the tensor base, which a CPU's memory has, a number
   kRandom,      // what the math.random in base draws after `index` other draws, a number
   kConstant,    // constant `index`, which never changes
   kStringMeta,  // metatable of strings

@@ -37,6 +37,12 @@ void set_location(const Trace& t, GraphRecorder& recorder) {
   recorder.set_location(f ? f->code->file : t.file(), f ? f->line() : t.line());
 }
 
+// Steps that are unrolled.
+bool is_few(double n) {
+  constexpr double kMostSteps = 128;
+  return n == std::floor(n) && std::abs(n) <= kMostSteps;
+}
+
 std::string name_of(const Tensor& t) { return t->node && t->node->is_input() ? "x" : "y"; }
 
 }  // namespace
@@ -76,12 +82,25 @@ Tensor Region::parameter(const Tensor& like, bool requires_grad) {
 Tensor Region::inside(const Tensor& t) {
   if (!t || own_.count(t.get())) return t;
   Tensor& known = lifted_[t.get()];
+  if (!known) known = bound(t);
   if (!known) {
     if (grad_mode_) refresh_view(t);
     known = parameter(t, t->requires_grad);
     reads_.push_back(t);
   }
   return known;
+}
+
+// A constant that may bound the steps of a loop, in place of a tensor of the caller's; null: it is none.
+Tensor Region::bound(const Tensor& t) {
+  if (!tests_ || t->requires_grad || is_bool(t->dtype) || is_for_eager(trace_)) return {};
+  const std::optional<double> element = trace_.steady_element(t, is_few);
+  if (!element) return {};
+  set_location(trace_, recorder_);
+  const ModeScope here(&recorder_);
+  const Tensor constant = full(pinned(t->sizes), Scalar(*element), t->dtype, t->device());
+  own_.insert(constant.get());
+  return constant;
 }
 
 // The trace's number as a value in here.
@@ -95,11 +114,7 @@ Tensor Region::number(const Scalar& s, DType type, Device device) {
   return inside(known);
 }
 
-bool Region::is_bound(const Scalar& s) const {
-  constexpr double kMostSteps = 128;  // that are unrolled
-  const double n = s.to_double();
-  return tests_ && n == std::floor(n) && std::abs(n) <= kMostSteps && trace_.may_be_pinned(s.expr);
-}
+bool Region::is_bound(const Scalar& s) const { return tests_ && is_few(s.to_double()) && trace_.may_be_pinned(s.expr); }
 
 // What the tape keeps of a call is of the function, too: its tensors and constants.
 void Region::enter(OpId op, Args& args) {

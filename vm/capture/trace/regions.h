@@ -4,7 +4,7 @@
 // Invariants:
 // 1. A function has fixed sizes: symbols that it reads are pinned, but for numbers that tensors are reckoned with. Such
 //    a number is read as a tensor of no dimensions. A number that may bound the steps of a loop is pinned, too, until
-//    it varies: the steps of a short loop are known then, and unrolled.
+//    it varies: the steps of a short loop are known then, and unrolled. So is the element of a tensor of the caller's.
 // 2. It is recorded under the tape, on parameters that require grad as what they stand for does. So it has its own
 //    history, which leads to its parameters.
 // 3. What a function cannot be (it writes, draws, ends the graph) makes the trace begin again, with the control flow at
@@ -46,6 +46,7 @@ class Region final : public Mode {
   const ControlPlace place;
 
  private:
+  Tensor bound(const Tensor& t);
   Tensor number(const Scalar& s, DType type, Device device);
   bool is_bound(const Scalar& s) const;
   Trace& trace_;

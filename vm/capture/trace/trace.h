@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <unordered_map>
 
@@ -139,6 +140,9 @@ class Trace {
   bool has_varied(Var* v, int values = 1);
   // Whether all that an expression is made of may be a constant: numbers that no miss was about, no sizes.
   bool may_be_pinned(int32_t expr) const;
+  // The element of an input that has one, a number that no miss was about: a constant from here on. None of others, and
+  // where it is not wanted.
+  std::optional<double> steady_element(const Tensor& input, bool (*is_wanted)(double));
   void stop_if_unsteady(const Source& value);
   const std::string& text(Var* string);         // specialises
   const std::string& pinned_text(Var* string);  // likewise, for a branch: there are no more values than ways

@@ -342,6 +342,19 @@ bool Trace::is_dynamic_number(const Source& s) const {
   return (options.dynamic == 1 && argument) || values_of(s.text) > 0;
 }
 
+std::optional<double> Trace::steady_element(const Tensor& input, bool (*is_wanted)(double)) {
+  const auto at = input_of_fake.find(input.get());
+  if (at == input_of_fake.end()) return {};
+  const TensorInput& in = inputs[size_t(at->second)];
+  const std::optional<double> element = only_element(in.real);
+  if (!element || !is_wanted(*element) || !in.source || in.source->kind == SourceKind::kGrad || input->storage->version)
+    return {};
+  const Source* s = source(SourceKind::kElement, in.source, nullptr, 0, in.source->text + ":item()");
+  if (is_dynamic_number(*s)) return {};
+  lua_pushnumber(L, *element);
+  return constant(force(wrap(s)));
+}
+
 template <class F>
 void Trace::each_leaf(int32_t expr, F f) const {
   std::vector<int32_t> stack{expr};
