@@ -78,7 +78,7 @@ local function generate(p)
     end,
     ["while"] = function(pool, depth, out)
       local i, c = p:name "i", p:name "c"
-      local limit = p:pick {("%s:lt(%s)"):format(i, p:pick {"n", "3", "0", "20"}),
+      local limit = p:pick {("%s:lt(%s)"):format(i, p:pick {"n", "3", "0", "20", "i"}),
         ("lt.logical_and(%s:lt(5), %s:abs():sum():lt(40))"):format(i, c)}
       p.keep(p:line("local %s = lt.tensor(0)", "at" .. out))
       p.keep(p:line("local %s", out))
