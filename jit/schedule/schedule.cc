@@ -238,6 +238,7 @@ class Planner {
         break;
       case ArgType::kStr: launch.strings.push_back(v.is_none() ? "" : v.as<std::string>()); break;
       case ArgType::kDType:
+      case ArgType::kFloatList:  // of rows that no graph holds
       case ArgType::kDevice: break;
     }
   }

@@ -116,6 +116,7 @@ std::string describe(const Value& v) {
     std::string operator()(Device d) const { return "device " + to_string(d); }
     std::string operator()(const std::string& s) const { return "string '" + s + "'"; }
     std::string operator()(const FunctionRef&) const { return "a function"; }
+    std::string operator()(const std::vector<double>& l) const { return str("a list of ", l.size(), " numbers"); }
   };
   return std::visit(Visitor{}, v.v);
 }

@@ -74,9 +74,9 @@ std::string to_string(const Scalar& s);
 bool converts(const Scalar& s, DType dtype);
 
 struct Value {
-  // Ints is a list of sizes or dims; a single int is a Scalar of kind kInt with a SymInt expression.
+  // Sizes is a list of sizes or dims; a single int is a Scalar of kind kInt with a SymInt expression.
   std::variant<std::monostate, Tensor, std::vector<Tensor>, Scalar, bool, Sizes, DType, Device, std::string,
-               FunctionRef>
+               FunctionRef, std::vector<double>>
       v;
   Value() = default;
   template <class T>

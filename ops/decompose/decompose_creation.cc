@@ -145,6 +145,31 @@ Results decompose_empty_strided(const Args& a) {
   return {op1(OpId::as_strided, {memory, size, stride, vdim(0)})};
 }
 
+// (input, size, stride, dtype, device)
+Results decompose_new_empty_strided(const Args& a) {
+  const Options o = options_like(a, 3);
+  return {op1(OpId::empty_strided, {a[1], a[2], o.dtype, o.device})};
+}
+
+// (size, physical_layout, dtype, device): the layout names the dimensions from the outermost to the innermost.
+Results decompose_empty_permuted(const Args& a) {
+  const Sizes &sizes = a[0].as<Sizes>(), &order = a[1].as<Sizes>();
+  std::vector<bool> seen(sizes.size());
+  for (const SymInt& d : order) {
+    const bool fits = order.size() == sizes.size() && d.hint >= 0 && d.hint < int64_t(sizes.size());
+    if (!fits || seen[size_t(d.hint)]) {
+      fail("empty_permuted: physical_layout must name each of the ", sizes.size(), " dimensions once, got ",
+           to_string(order));
+    }
+    seen[size_t(d.hint)] = true;
+  }
+  if (order.size() != sizes.size()) {
+    fail("empty_permuted: physical_layout must name each of the ", sizes.size(), " dimensions once, got ",
+         to_string(order));
+  }
+  return {ordered(sizes, order, [&](const Sizes& s) { return op1(OpId::empty, {s, a[2], a[3]}); })};
+}
+
 Results decompose_zeros(const Args& a) { return filled(a, 0); }
 Results decompose_ones(const Args& a) { return filled(a, 1); }
 Results decompose_scalar_tensor(const Args& a) { return {full_of({}, a[0], dtype_or(a[1], DType::kFloat32), a[2])}; }

@@ -33,7 +33,10 @@ Tensor reduced(const Tensor& loss, const std::string& reduction) {
   return reduction == "sum" ? sum_all(loss) : op1(OpId::mean, {loss});
 }
 
-Results decompose_l1_loss(const Args& args) { return {reduced(abs(sub(args[0], args[1])), text(args[2]))}; }
+Results decompose_l1_loss(const Args& args) {
+  check_reduction(OpId::l1_loss, text(args[2]));
+  return {reduced(abs(sub(args[0], args[1])), text(args[2]))};
+}
 
 Results decompose_smooth_l1_loss(const Args& args) {
   const Scalar& beta = args[3].as<Scalar>();
@@ -103,6 +106,7 @@ Results decompose_binary_cross_entropy_with_logits(const Args& args) {
   const OpId op = OpId::binary_cross_entropy_with_logits;
   check_reduction(op, text(args[3]));
   check_float(op, x, "input");
+  check_float(op, target, "target");
   check_same_shape(op, x, target);
   Tensor log_sigmoid = op1(OpId::logsigmoid, {x});
   if (!args[4].is_none()) {
@@ -354,7 +358,8 @@ Results decompose_multilabel_soft_margin_loss(const Args& args) {
 Results decompose_multilabel_margin_loss(const Args& args) {
   const Tensor given = args[0].tensor(), classes = args[1].tensor();
   check_reduction(OpId::multilabel_margin_loss, text(args[2]));
-  if (given->dim() > 2 || !same_sizes(given->sizes, classes->sizes)) {
+  const bool single = given->dim() < 2 && classes->dim() < 2 && given->numel() == classes->numel();
+  if (given->dim() > 2 || (!single && !same_sizes(given->sizes, classes->sizes))) {
     fail("multilabel_margin_loss: expects input and target of one shape of at most 2 dimensions, got ",
          to_string(given->sizes), " and ", to_string(classes->sizes));
   }

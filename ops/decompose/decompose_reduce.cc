@@ -156,6 +156,7 @@ Results decompose_cdist(const Args& args) {
   for (const Tensor& t : {a, b}) {
     if (!is_float(t->dtype)) fail("cdist: expected floating point tensors, got ", name(t->dtype));
   }
+  if (a->dtype != b->dtype) fail("cdist: expected tensors of one dtype, got ", name(a->dtype), " and ", name(b->dtype));
   const std::string mode = args[3].is_none() ? "use_mm_for_euclid_dist_if_necessary" : args[3].as<std::string>();
   const KnownNames modes = {"use_mm_for_euclid_dist", "use_mm_for_euclid_dist_if_necessary",
                             "donot_use_mm_for_euclid_dist"};
@@ -505,11 +506,11 @@ Results decompose_gradient(const Args& a) {
   });
 }
 
-// A step for each dimension: whole numbers, or numbers as a vector.
+// A step for each dimension.
 Results decompose_gradient_steps(const Args& a) {
-  const Sizes& steps = a[1].as<Sizes>();
+  const auto& steps = a[1].as<std::vector<double>>();
   return gradients(a, steps.size(), [&](const Tensor& t, int64_t d, size_t i, int64_t order) {
-    return slope(t, d, Scalar(double(steps[i].guard())), order);
+    return slope(t, d, Scalar(steps[i]), order);
   });
 }
 

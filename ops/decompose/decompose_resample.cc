@@ -31,6 +31,18 @@ SymInt scaled(SymInt in, const Scalar& factor) {
   return factor.is_whole() ? in * factor.to_int() : SymInt(int64_t(double(in.guard()) * factor.to_double()));
 }
 
+// Of the d-th of the image's dimensions; none where a size is given.
+Value factor_of(const Args& args, int64_t d) {
+  if (args[2].is_none()) return {};
+  if (!args[2].is<std::vector<double>>()) return pin(args[2].as<Scalar>());
+  const auto& list = args[2].as<std::vector<double>>();
+  const int64_t spatial = args[0].tensor()->dim() - 2;
+  if (list.size() != 1 && int64_t(list.size()) != spatial) {
+    fail("interpolate: scale_factor must be a number or a list of ", spatial, ", got ", list.size(), " numbers");
+  }
+  return Scalar(list[list.size() == 1 ? 0 : size_t(d)]);
+}
+
 // The result's sizes. What no memory can hold is refused before anything is computed.
 Sizes result_sizes(const Tensor& x, const Args& args) {
   const int64_t spatial = x->dim() - 2;
@@ -45,7 +57,7 @@ Sizes result_sizes(const Tensor& x, const Args& args) {
       }
       size = given[given.size() == 1 ? 0 : size_t(d)];
     } else {
-      size = scaled(size, pin(args[2].as<Scalar>()));
+      size = scaled(size, factor_of(args, d).as<Scalar>());
     }
     if (size < 1) fail("interpolate: the result's sizes must be positive, got ", size.hint);
     bytes *= double(size.hint);
@@ -204,11 +216,10 @@ Results decompose_interpolate(const Args& args) {
   const DType type = x->dtype;
   const Sizes sizes = result_sizes(x, args);
   if (args[3].as<std::string>() == "area") return {area(x, sizes)};
-  Value factor;
-  if (args[1].is_none() && !recompute) factor = pin(args[2].as<Scalar>());
   const bool computes = s.is_linear || s.is_cubic;
   Tensor y = computes && type != DType::kFloat64 ? to_dtype(x, DType::kFloat32) : x;
   for (int64_t d = x->dim() - 1; d >= 2; d--) {
+    const Value factor = recompute ? Value() : factor_of(args, d - 2);
     const Axis a = axis_of(d, x->sizes[size_t(d)], sizes[size_t(d)], factor, s.align);
     if (s.antialias)
       y = filtered(y, a, s.is_cubic);
@@ -220,6 +231,9 @@ Results decompose_interpolate(const Args& args) {
   if (computes && !is_float(type)) y = clamp(op1(OpId::floor, {y + 0.5}), vnum(0), vnum(255));
   return {to_dtype(y, type)};
 }
+
+// A factor a dimension.
+Results decompose_interpolate_scaled(const Args& args) { return decompose_interpolate(args); }
 
 // -- im2col and col2im
 

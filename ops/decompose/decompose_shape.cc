@@ -288,6 +288,18 @@ Tensor triangle(OpId op, const Args& args) {
 
 }  // namespace
 
+// A write through a view of a copy: the tape knows its gradient.
+Results decompose_strided_scatter(const Args& args) {
+  const Tensor copy = op1(OpId::clone, {args[0]});
+  const Tensor view = op1(OpId::as_strided, {copy, args[2], args[3], args[4].is_none() ? int_arg(0) : args[4]});
+  if (!same_sizes(view->sizes, args[1].tensor()->sizes)) {
+    fail("as_strided_scatter: src of shape ", to_string(args[1].tensor()->sizes), " does not have the size ",
+         to_string(view->sizes));
+  }
+  call_inplace(OpId::copy_, {view, args[1]});
+  return {copy};
+}
+
 Results decompose_diagonal_scatter(const Args& args) {
   return {write_diagonal(args[0].tensor(), args[1].tensor(), args)};
 }

@@ -12,6 +12,7 @@ const char* expected(ArgType type) {
     case ArgType::kOperand: return "a tensor or a number";
     case ArgType::kScalar:
     case ArgType::kFloat: return "a number";
+    case ArgType::kFloatList: return "a list of numbers";
     case ArgType::kInt: return "a whole number";
     case ArgType::kIntList: return "a list of whole numbers";
     case ArgType::kBool: return "a boolean";
@@ -35,6 +36,7 @@ bool accept(ArgType type, Value& v) {
       if (v.is<bool>()) v = Scalar::of_bool(v.as<bool>());
       return v.is<Scalar>();
     case ArgType::kFloat: return v.is<Scalar>() && v.as<Scalar>().kind != Scalar::kBool;
+    case ArgType::kFloatList: return v.is<std::vector<double>>();
     case ArgType::kInt: return v.is<Scalar>() && to_integer(v.as<Scalar>());
     case ArgType::kIntList:
       if (v.is<Scalar>() && to_integer(v.as<Scalar>())) v = Sizes{v.sym_int()};

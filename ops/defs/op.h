@@ -69,6 +69,7 @@ enum class ArgType : uint8_t {
   kInt,
   kIntList,
   kFloat,
+  kFloatList,
   kBool,
   kDType,
   kDevice,

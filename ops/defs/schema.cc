@@ -13,12 +13,13 @@ struct TypeRow {
   ArgType type;
 };
 constexpr std::array kTypes = {
-    TypeRow{"Tensor", ArgType::kTensor},   TypeRow{"Tensor[]", ArgType::kTensorList},
-    TypeRow{"Operand", ArgType::kOperand}, TypeRow{"Scalar", ArgType::kScalar},
-    TypeRow{"int", ArgType::kInt},         TypeRow{"int[]", ArgType::kIntList},
-    TypeRow{"float", ArgType::kFloat},     TypeRow{"bool", ArgType::kBool},
-    TypeRow{"dtype", ArgType::kDType},     TypeRow{"Device", ArgType::kDevice},
-    TypeRow{"str", ArgType::kStr},         TypeRow{"Function", ArgType::kFunction},
+    TypeRow{"Tensor", ArgType::kTensor},     TypeRow{"Tensor[]", ArgType::kTensorList},
+    TypeRow{"Operand", ArgType::kOperand},   TypeRow{"Scalar", ArgType::kScalar},
+    TypeRow{"int", ArgType::kInt},           TypeRow{"int[]", ArgType::kIntList},
+    TypeRow{"float", ArgType::kFloat},       TypeRow{"bool", ArgType::kBool},
+    TypeRow{"dtype", ArgType::kDType},       TypeRow{"Device", ArgType::kDevice},
+    TypeRow{"str", ArgType::kStr},           TypeRow{"Function", ArgType::kFunction},
+    TypeRow{"float[]", ArgType::kFloatList},
 };
 
 std::string_view trim(std::string_view s) {

@@ -27,8 +27,8 @@ ScatterReduction scatter_reduction(std::string_view reduce) {
   if (reduce == "sum" || reduce == "add") return {ScatterMode::kAdd};
   if (reduce == "prod" || reduce == "multiply") return {ScatterMode::kMul};
   if (reduce == "mean") return {ScatterMode::kAdd, true};
-  if (reduce == "amax") return {ScatterMode::kMax};
-  if (reduce == "amin") return {ScatterMode::kMin};
+  if (reduce == "amax" || reduce == "max") return {ScatterMode::kMax};
+  if (reduce == "amin" || reduce == "min") return {ScatterMode::kMin};
   return {ScatterMode::kSet};
 }
 

@@ -132,7 +132,7 @@ ResultSpecs meta_scatter(OpId op, const Args& args) {
     check_fits(op, index, args[3].as<Tensor>(), "src", -1);
   }
   if (op == OpId::scatter) check_reduce(op, args[4], {"add", "multiply"});
-  if (op == OpId::scatter_reduce) check_reduce(op, args[4], {"sum", "prod", "mean", "amax", "amin"});
+  if (op == OpId::scatter_reduce) check_reduce(op, args[4], {"sum", "prod", "mean", "amax", "amin", "max", "min"});
   return {contiguous_spec(t->sizes, t->dtype)};
 }
 

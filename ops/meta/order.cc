@@ -120,7 +120,7 @@ ResultSpecs meta_bincount(OpId, const Args& args) {
   if (t->dim() != 1 || !is_integral(t->dtype) || is_bool(t->dtype)) {
     fail("bincount: the input must be a vector of integers, got ", describe(t));
   }
-  if (!args[1].is_none() && !same_sizes(args[1].as<Tensor>()->sizes, t->sizes)) {
+  if (!args[1].is_none() && t->numel() != 0 && !same_sizes(args[1].as<Tensor>()->sizes, t->sizes)) {
     fail("bincount: weights must have the input's shape ", to_string(t->sizes), ", got ",
          to_string(args[1].as<Tensor>()->sizes));
   }

@@ -110,7 +110,8 @@ end
 
 local skip = {free = true, set_num_threads = true, reset = true, data_ptr = true, cuda = true, pin_memory = true,
   is_tensor = true, save = true,
-  load = true, empty = true, empty_like = true, empty_strided = true, new_empty = true,
+  load = true, empty = true, empty_like = true, empty_strided = true, empty_permuted = true,
+  new_empty = true, new_empty_strided = true,
     resize_ = true, resize_as_ = true, randperm = true, manual_seed = true, set_autocast_enabled = true,
   set_autocast_dtype = true, set_autocast_cache_enabled = true, set_grad_enabled = true, set_default_device = true}
 

@@ -288,6 +288,43 @@ test("lt.special has functions of lt by their names there", function()
   equal(lt.special.airy_ai, nil)
 end)
 
+test("what as_strided_scatter overwrites has no gradient", function()
+  local function grads(x, src)
+    local y = x:as_strided_scatter(src, {2, 2}, {4, 2}, 1)
+    return lt.grad(y, {x, src}, {grad_outputs = lt.arange(12):float():view(3, 4)})
+  end
+  for _, f in ipairs {grads, lt.compile(grads)} do
+    local of_x, of_src = f(lt.zeros(3, 4):requires_grad_(), lt.ones(2, 2):requires_grad_())
+    deep(of_x:totable(), {{0, 0, 2, 0}, {4, 0, 6, 0}, {8, 9, 10, 11}})
+    deep(of_src:totable(), {{1, 3}, {5, 7}})
+  end
+end)
+
+test("dimensions lie in memory as empty_permuted says", function()
+  for _, f in ipairs {lt.empty_permuted, lt.compile(function(...) return lt.empty_permuted(...) end)} do
+    deep({f({2, 3, 4}, {2, 0, 1}):stride()}, {3, 1, 6})
+    deep({f({2, 3}, {0, 1}, {dtype = "int8"}):stride()}, {3, 1})
+  end
+  local x = lt.zeros(2, {dtype = "int16"})
+  local y = x:new_empty_strided({2, 3}, {1, 2})
+  equal(y.dtype, "int16")
+  deep({y:stride()}, {1, 2})
+end)
+
+test("a factor and a step a dimension, in compiled code, too", function()
+  local x = lt.arange(20):float():view(1, 1, 4, 5)
+  local function resampled(a) return F.interpolate(a, {scale_factor = {2, 1.5}, mode = "bilinear"}) end
+  deep(resampled(x).shape, {1, 1, 8, 7})
+  truthy(lt.compile(resampled, {fullgraph = true})(x):equal(resampled(x)))
+  refuses("interpolate: scale_factor must be a number or a list of 2, got 3 numbers",
+    function(a) return F.interpolate(a, {scale_factor = {2, 2, 1.5}}) end, x)
+  local function slopes(a) return unpack(lt.gradient(a, {spacing = {2, 0.5}})) end
+  local by_rows, by_columns = slopes(x:view(4, 5))
+  equal(by_rows[{0, 0}]:item(), 2.5)
+  equal(by_columns[{0, 0}]:item(), 2)
+  truthy(lt.compile(slopes, {fullgraph = true})(x:view(4, 5)):equal(by_rows))
+end)
+
 test("lt.help is the session's help", function()
   truthy(tostring(lt.help):find("Lutra is a tensor language", 1, true))
   lt.help(lt.scan)

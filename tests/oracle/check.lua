@@ -128,7 +128,7 @@ local breaking = {
   {"mask index", sized_by_elements}, {"bincount", sized_by_elements}, {"unique", sized_by_elements},
   {"unique_consecutive", sized_by_elements},
   {"repeat_interleave tensor", sized_by_default}, {"repeat_interleave positions", sized_by_default},
-    {"one_hot counted", sized_by_default},
+    {"one_hot counted", sized_by_default}, {"tensordot by a tensor", sized_by_default},
   {"allclose", read_by_lua}, {"equal", read_by_lua},
 }
 

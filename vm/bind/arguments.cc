@@ -17,6 +17,7 @@ const char* wanted(ArgType type) {
     case ArgType::kOperand: return "a Tensor or a number";
     case ArgType::kScalar:
     case ArgType::kFloat: return "a number";
+    case ArgType::kFloatList: return "a list of numbers";
     case ArgType::kInt: return "an integer";
     case ArgType::kIntList: return "a list of integers";
     case ArgType::kBool: return "a boolean";
@@ -57,6 +58,7 @@ constexpr NamePair kOtherNames[] = {
     {"other", "tensor"},
     {"test_elements", "test_element"},
     {"elements", "element"},
+    {"src", "other"},
 };
 // NumPy's names. What PyTorch has written in Python, in nn.functional, knows none of them.
 constexpr NamePair kNumPyNames[] = {
@@ -233,6 +235,7 @@ bool kind_fits(const ArgInfo& arg, ArgReader& in, const Slot& slot) {
     case ArgType::kInt:
     case ArgType::kFloat: return is_number(kind);
     case ArgType::kIntList: return is_number(kind) || kind == LuaKind::kTable;
+    case ArgType::kFloatList: return kind == LuaKind::kTable && !lists_tensors(in, slot.first);
     case ArgType::kBool: return kind == LuaKind::kBoolean;
     case ArgType::kDType: return kind == LuaKind::kString && dtype_from_name(in.string(slot.first)) != DType::kNone;
     case ArgType::kDevice:
@@ -248,10 +251,11 @@ Value read_ints(const std::string& fn, const ArgInfo& arg, ArgReader& in, const 
   const bool pinned = arg.specialises && arg.name.substr(0, 3) == "dim";
   Sizes out;
   auto add = [&](H h) {
-    if (!is_number(in.kind(h)) && !stands_for_number(arg.type, in, h)) {
+    const bool boolean = !out.empty() && in.kind(h) == LuaKind::kBoolean;  // PyTorch asks the kind of the first alone
+    if (!is_number(in.kind(h)) && !boolean && !stands_for_number(arg.type, in, h)) {
       fail(fn, ": argument '", arg.name, "' must be a list of integers, got ", in.describe(h), " in it");
     }
-    SymInt v = read_int(fn, arg.name, in, h);
+    SymInt v = boolean ? SymInt(in.boolean(h)) : read_int(fn, arg.name, in, h);
     out.push_back(pinned ? SymInt(v.guard()) : v);
   };
   if (slot.spread || in.kind(slot.first) != LuaKind::kTable) {
@@ -264,6 +268,21 @@ Value read_ints(const std::string& fn, const ArgInfo& arg, ArgReader& in, const 
   for (int64_t i = 1; i <= n; ++i) {
     const H mark = in.mark();
     add(in.index(slot.first, i));
+    in.release(mark);
+  }
+  return out;
+}
+
+// What such a list says shapes the program.
+Value read_floats(const std::string& fn, const ArgInfo& arg, ArgReader& in, H list) {
+  if (in.kind(list) != LuaKind::kTable) wrong_kind(fn, arg, in, list);
+  std::vector<double> out;
+  for (int64_t i = 1; i <= in.length(list); ++i) {
+    const H mark = in.mark(), h = in.index(list, i);
+    if (!is_number(in.kind(h)) && !stands_for_number(ArgType::kFloat, in, h)) {
+      fail(fn, ": argument '", arg.name, "' must be a list of numbers, got ", in.describe(h), " in it");
+    }
+    out.push_back(pin(number_of(fn, in, h)).to_double());
     in.release(mark);
   }
   return out;
@@ -299,6 +318,7 @@ Value read_value(const std::string& fn, const ArgInfo& arg, ArgReader& in, const
   const H h = slot.first;
   const LuaKind kind = in.kind(h);
   if (arg.type == ArgType::kIntList) return read_ints(fn, arg, in, slot);
+  if (arg.type == ArgType::kFloatList) return read_floats(fn, arg, in, h);
   if (arg.type == ArgType::kTensorList) return read_tensors(fn, arg, in, slot);
   if (arg.type == ArgType::kDevice && (kind == LuaKind::kString || is_number(kind))) {
     return read_device(fn, arg.name, in, h);

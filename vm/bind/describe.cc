@@ -22,6 +22,7 @@ const char* text_of(ArgType type) {
     case ArgType::kInt: return "integer";
     case ArgType::kIntList: return "integers";
     case ArgType::kFloat: return "number";
+    case ArgType::kFloatList: return "numbers";
     case ArgType::kBool: return "boolean";
     case ArgType::kDType: return "dtype";
     case ArgType::kDevice: return "device";

@@ -6,7 +6,9 @@ namespace lutra {
 namespace {
 
 bool is_number(ArgReader& in, ArgReader::H h) {
-  return in.kind(h) == LuaKind::kNumber || in.kind(h) == LuaKind::kInt64;
+  const LuaKind kind = in.kind(h);
+  if (kind == LuaKind::kTensor) return in.tensor(h)->sizes.empty() && is_int(in.tensor(h)->dtype);
+  return kind == LuaKind::kNumber || kind == LuaKind::kInt64;
 }
 
 SymInt dim_at(ArgReader& in, ArgReader::H h) {

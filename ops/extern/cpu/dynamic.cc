@@ -136,7 +136,7 @@ Results dynamic_bincount(const Args& args, ParallelFor) {
     if (n == INT64_MAX) throw Error(ErrorKind::kData, str("bincount: ", n, " is too large"));
     size = std::max(size, n + 1);
   });
-  if (args[1].is_none()) {
+  if (args[1].is_none() || values.empty()) {
     Tensor out = make_tensor({size}, DType::kInt64);
     auto* counts = out->data_as<int64_t>();
     in_stretches(size, [&](int64_t begin, int64_t end) { std::fill(counts + begin, counts + end, 0); });

@@ -17,6 +17,15 @@ def cases(case, error, t):
     error("range without end", [], "torch.range(4)")
     error("range step", [], "torch.range(1, 4, 0)")
     case("empty_strided", [t.f(2, 3)], "torch.empty_strided((2, 3), (1, 2)).copy_(a)")
+    case("new_empty_strided", [t.f(2, 3)], "a.new_empty_strided((2, 3), (1, 2), dtype=torch.float64).copy_(a)")
+    case("empty_permuted", [t.f(2, 3, 4)], "torch.empty_permuted((2, 3, 4), (2, 0, 1)).copy_(a)", variants=[])
+    error("empty_permuted of one dimension twice", [], "torch.empty_permuted((2, 3), (0, 0))")
+    error("empty_permuted of too few", [], "torch.empty_permuted((2, 3), (0,))")
+    for dtype in ("int64", "int8", "bool"):
+        for draw in ("uniform_", "normal_"):
+            error(f"{draw} of {dtype}", [t.i(3, 2, dtype=torch.int64)], f"a.to(torch.{dtype}).{draw}()")
+    error("random_ beyond bytes", [t.i(3, 2, dtype=torch.uint8)], "a.random_(0, 300)")
+    error("random_ below bytes", [t.i(3, 2, dtype=torch.uint8)], "a.random_(-1, 3)")
     error("empty_strided lengths", [], "torch.empty_strided((2, 3), (1,))", "lt.empty_strided({2, 3}, {1})")
     for dtype in ("float32", "float64", "float16"):
         case(f"kaiser_window {dtype}", [], f"torch.kaiser_window(9, dtype=torch.{dtype})")

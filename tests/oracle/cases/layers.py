@@ -47,6 +47,11 @@ def cases(case, error, t):
         case(f"gradient at places along one {order}", [t.g(5, 4), t.u(0.5, 1.5, 4).cumsum(0).detach()],
              f"torch.gradient(a, spacing=(b,), dim=1, edge_order={order})[0]", f"lt.gradient(a, {{spacing = {{b}}, dim = 1, edge_order = {order}}})[1]", tol=1e-5)
     case("gradient by steps", [t.g(5, 4)], "torch.gradient(a, spacing=(2, 3))", "unpack(lt.gradient(a, {spacing = {2, 3}}))")
+    case("gradient by fractions", [t.g(5, 4)], "torch.gradient(a, spacing=(2, 0.5))", "unpack(lt.gradient(a, {spacing = {2, 0.5}}))")
+    case("gradient along one by a fraction", [t.g(5, 4)], "torch.gradient(a, spacing=[0.25], dim=1, edge_order=2)",
+         "unpack(lt.gradient(a, {spacing = {0.25}, dim = 1, edge_order = 2}))", tol=1e-5, variants=[])
+    error("gradient of bytes", [t.i(9, 5, dtype=torch.uint8)], "torch.gradient(a)")
+    error("gradient of bools", [t.mask(5)], "torch.gradient(a)")
     error("gradient places", [t.f(5, 4), t.f(5)], "torch.gradient(a, spacing=(b,))", "lt.gradient(a, {spacing = {b}})")
 
     for shape in ((3, 3), (7, 3), (3, 7), (2, 2, 2)):

@@ -38,6 +38,13 @@ def cases(case, error, t):
     error("grid_sample mode", [t.f(1, 2, 4, 4), t.f(1, 2, 2, 2)], "F.grid_sample(a, b, mode='cubist')")
     error("grid_sample batch", [t.f(1, 2, 4, 4), t.f(2, 2, 2, 2)], "F.grid_sample(a, b)")
     error("affine_grid shape", [t.f(2, 3, 3)], "F.affine_grid(a, (2, 1, 3, 4))")
+    for factors in ("(2, 1.5)", "(0.75, 2)"):
+        for mode in ("nearest", "bilinear", "bicubic", "area"):
+            case(f"interpolate {mode} by {factors}", [t.g(1, 2, 4, 5)], f"F.interpolate(a, scale_factor={factors}, mode='{mode}')",
+                 tol=1e-5, grad_tol=1e-5, variants=some)
+    case("interpolate recomputed by two", [t.g(1, 2, 5, 5)],
+         "F.interpolate(a, scale_factor=(1.5, 2), mode='bilinear', recompute_scale_factor=True)", tol=1e-5, grad_tol=1e-5, variants=[])
+    error("interpolate by three factors", [t.f(1, 2, 4, 4)], "F.interpolate(a, scale_factor=(2, 2, 1.5))")
     error("interpolate bicubic rank", [t.f(1, 2, 4)], "F.interpolate(a, 3, mode='bicubic')")
     error("interpolate antialias nearest", [t.f(1, 2, 4, 4)], "F.interpolate(a, 3, antialias=True)")
     for text in ("2", "(2, 3)", "3, padding=1", "2, stride=2", "2, dilation=2, padding=1, stride=(1, 2)"):
