@@ -1,5 +1,7 @@
 // An op's arguments as a caller gave them in; complete arguments of the row's kinds out, or an error that names op and
 // argument.
+#include <array>
+
 #include "ops/defs/call.h"
 
 namespace lutra {
@@ -50,6 +52,44 @@ bool accept(ArgType type, Value& v) {
   return false;
 }
 
+// -- dtypes that PyTorch has no kernel of
+
+constexpr uint8_t kBools = 1, kBytes = 2, kIntegers = 4;
+struct Refused {
+  OpId op;
+  size_t argument;
+  uint8_t kinds;
+};
+constexpr Refused kRefused[] = {
+#define REFUSED(op, argument, kinds) {OpId::op, argument, kinds},
+#include "ops/defs/refused.def"
+#undef REFUSED
+};
+
+constexpr auto kHasRefused = [] {
+  std::array<bool, size_t(OpId::kCount) + 1> has{};
+  for (const Refused& r : kRefused) has[size_t(r.op)] = true;
+  return has;
+}();
+
+bool is_refused(DType dtype, uint8_t kinds) {
+  if (is_bool(dtype)) return kinds & kBools;
+  if (!is_int(dtype)) return false;
+  return kinds & kIntegers || (kinds & kBytes && size_of(dtype) == 1 && least_integer(dtype) == 0);
+}
+
+void check_refused(const OpInfo& op, const Args& args) {
+  if (!kHasRefused[size_t(op.id)]) return;
+  for (const Refused& r : kRefused) {
+    if (r.op != op.id) continue;
+    const Value& v = args[r.argument];
+    if (v.is<Scalar>() && v.as<Scalar>().kind == Scalar::kBool) fail(op.name, ": not defined for booleans");
+    if (!v.is<Tensor>() && !v.is<DType>()) continue;
+    const DType dtype = v.is<Tensor>() ? v.as<Tensor>()->dtype : v.as<DType>();
+    if (is_refused(dtype, r.kinds)) fail(op.name, ": not defined for ", name(dtype), " tensors");
+  }
+}
+
 bool is_null_tensor(const Value& v) { return v.is<Tensor>() && !v.as<Tensor>(); }
 
 }  // namespace
@@ -75,6 +115,7 @@ void complete_args(const OpInfo& op, Args& args) {
       fail(op.name, ": argument '", arg.name, "' must be ", expected(arg.type), ", got ", describe(v));
     }
   }
+  check_refused(op, args);
 }
 
 }  // namespace lutra
