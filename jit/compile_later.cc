@@ -5,9 +5,10 @@
 
 namespace lutra {
 
-CompileLater::CompileLater(std::function<void()> compile) : compile_(std::move(compile)), config_(runtime_config()) {
+CompileLater::CompileLater(std::function<void()> compile) : compile_(std::move(compile)) {
   modes_.grad = grad_enabled();
   modes_.device = modes().device;
+  modes_.settings = settings();
   job_ = Job::start([this] { run(); }, Job::kPolite);
 }
 
@@ -18,7 +19,6 @@ CompileLater::~CompileLater() {
 
 void CompileLater::run() {
   const BackgroundStop stop(unwanted_);
-  const ConfigScope settings(config_);
   const ModesScope scope(&modes_);
   try {
     compile_();

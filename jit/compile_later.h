@@ -8,7 +8,6 @@
 #include <memory>
 
 #include "jit/background/background.h"
-#include "jit/runtime/config.h"
 #include "ops/defs/modes.h"
 
 namespace lutra {
@@ -33,7 +32,6 @@ class CompileLater {
   void run();
 
   std::function<void()> compile_;
-  RuntimeConfig config_;
   Modes modes_;
   std::atomic<bool> unwanted_{false};
   std::exception_ptr problem_;

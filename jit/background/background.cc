@@ -115,6 +115,7 @@ std::shared_ptr<Job> Job::start(std::function<void()> work, Pace pace) {
 
 bool Job::run() {
   problem_ = nullptr;
+  const SettingsScope scope(&settings_);
   try {
     work_();
   } catch (const std::exception&) {

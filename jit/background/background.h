@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 
+#include "ops/core/settings.h"
+
 namespace lutra {
 
 struct Background;
@@ -35,11 +37,12 @@ class Job {
  private:
   friend struct Background;
   enum State { kQueued, kRuns, kDone, kFailed };
-  Job(std::function<void()> work, Background& home) : home_(home), work_(std::move(work)) {}
+  Job(std::function<void()> work, Background& home) : home_(home), work_(std::move(work)), settings_(settings()) {}
   bool run();
 
   Background& home_;
   std::function<void()> work_;
+  Settings settings_;           // of who asked for it
   std::exception_ptr problem_;  // of kFailed
   std::atomic<State> state_{kQueued};
 };

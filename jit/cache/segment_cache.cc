@@ -10,6 +10,7 @@
 #include "jit/runtime/config.h"
 #include "ops/core/build_id.h"
 #include "ops/core/disk_cache.h"
+#include "ops/core/settings.h"
 
 namespace lutra {
 namespace {
@@ -33,7 +34,9 @@ bool ask_again(const Plan& plan, SymEnv& env) {
 
 SegmentCounts segment_counts() { return {hits, misses, refused}; }
 
-bool keeps_segments() { return cache_mode() != CacheMode::kOff && !build_id().empty() && !cache_directory().empty(); }
+bool keeps_segments() {
+  return settings().cache != CacheMode::kOff && !build_id().empty() && !cache_directory().empty();
+}
 
 SegmentKey segment_key(const Graph& graph, const std::string& text, const std::string& about,
                        const std::vector<std::string>& disabled_passes) {

@@ -16,6 +16,7 @@
 #include "jit/runtime/profile.h"
 #include "ops/core/interrupt.h"
 #include "ops/core/late_error.h"
+#include "ops/core/settings.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/control.h"
 #include "ops/extern/dynamic.h"
@@ -45,7 +46,7 @@ struct Kept {
 // Of this thread, for the instruction set wanted now.
 Kept& kept() {
   thread_local Kept mine;
-  const std::string& isa = runtime_config().isa;
+  const std::string& isa = settings().isa;
   if (mine.isa != isa) mine = Kept(), mine.isa = isa;
   return mine;
 }

@@ -1,27 +1,21 @@
-// Settings of the runtime, and the instruction sets that follow from them.
+// See config.h.
 #include "jit/runtime/config.h"
 
 #include <algorithm>
 
 #include "jit/codegen/kernel.h"
 #include "ops/core/cpu.h"
+#include "ops/core/settings.h"
 
 namespace lutra {
 
-namespace {
-constinit thread_local RuntimeConfig* installed = nullptr;
-}
-
 RuntimeConfig& runtime_config() {
   static RuntimeConfig config;
-  return installed ? *installed : config;
+  return config;
 }
 
-ConfigScope::ConfigScope(RuntimeConfig& settings) : saved_(installed) { installed = &settings; }
-ConfigScope::~ConfigScope() { installed = saved_; }
-
 std::string current_isa() {
-  const std::string& isa = runtime_config().isa;
+  const std::string& isa = settings().isa;
   return isa.empty() ? best_isa() : isa;
 }
 
@@ -30,7 +24,7 @@ ExternIsa current_extern_isa() {
   static const ExternIsa best = cpu::has_avx512() ? ExternIsa::kAvx512
                                 : cpu::has_avx2() ? ExternIsa::kAvx2
                                                   : ExternIsa::kBase;
-  return runtime_config().isa == "avx2" ? std::min(best, ExternIsa::kAvx2) : best;
+  return settings().isa == "avx2" ? std::min(best, ExternIsa::kAvx2) : best;
 }
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Process-wide settings of the runtime (lt.config), and the instruction sets that follow from them.
+// What LUTRA_LOGS switches on in the runtime, for the process, and the instruction sets that follow from settings().
 #pragma once
 #include <string>
 
@@ -7,25 +7,11 @@
 namespace lutra {
 
 struct RuntimeConfig {
-  int num_threads = 0;                                       // 0: as many as the machine has
-  std::string isa;                                           // empty: best_isa()
   bool perf = false;                                         // count and time kernels (LUTRA_LOGS=perf)
   void (*recording_log)(const std::string& text) = nullptr;  // LUTRA_LOGS=cudagraphs
   void (*mapping_log)(const std::string& text) = nullptr;    // LUTRA_LOGS=mapping
 };
 RuntimeConfig& runtime_config();
-
-// This thread has these settings for a scope: work that is done later goes by those of the moment when it was asked
-// for.
-class ConfigScope {
- public:
-  explicit ConfigScope(RuntimeConfig& settings);
-  ~ConfigScope();
-  ConfigScope(const ConfigScope&) = delete;
-
- private:
-  RuntimeConfig* saved_;
-};
 
 // The instruction set that kernels are built for now.
 std::string current_isa();

@@ -24,9 +24,9 @@
 
 #include "jit/device/backend.h"
 #include "jit/device/cost.h"
-#include "jit/runtime/config.h"
 #include "ops/core/cpu.h"
 #include "ops/core/interrupt.h"
+#include "ops/core/settings.h"
 #include "ops/defs/modes.h"
 
 namespace lutra {
@@ -232,7 +232,7 @@ void run_on_host(const HostThreads& threads, int chunks, void (*body)(void* arg,
 }  // namespace
 
 int thread_count() {
-  const int wanted = runtime_config().num_threads, own = modes().threads.count;
+  const int wanted = settings().num_threads, own = modes().threads.count;
   const int most = own > 0 ? own : wanted > 0 ? wanted : machine_threads();
   const int count = own > 0 && wanted > 0 ? std::min(wanted, own) : most;
   return most_threads > 0 ? std::min(count, most_threads) : count;

@@ -15,8 +15,8 @@
 #include "jit/device/backend.h"
 #include "jit/graph/text.h"
 #include "jit/passes/passes.h"
-#include "jit/runtime/config.h"
 #include "jit/stages.h"
+#include "ops/core/settings.h"
 
 namespace lutra {
 namespace {
@@ -54,7 +54,7 @@ Options parse_options(int argc, char** argv) {
     } else if (arg == "--device") {
       o.device = parse_device(value(i));
     } else if (arg == "--isa") {
-      runtime_config().isa = value(i);
+      settings().isa = value(i);
     } else if (o.file.empty() && (arg == "-" || arg[0] != '-')) {
       o.file = arg;
     } else {

@@ -7,14 +7,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <mutex>
+#include <utility>
 
 #include "ops/core/digest.h"
 
@@ -28,11 +29,8 @@ struct Header {
 constexpr char kMagic[8] = {'L', 'U', 'T', 'R', 'A', 'C', '0', '2'};
 
 std::mutex mutex;
-std::string chosen;
-std::atomic<bool> warned{false};
-std::atomic<CacheMode> mode{CacheMode::kOn};
-std::atomic<uint64_t> limit{uint64_t{1} << 30};
-std::atomic<uint64_t> written{0};  // since the folders were looked through, or 1; 0: never
+std::string warned;                       // the cache directory that a line was last told of
+std::map<std::string, uint64_t> written;  // by cache directory: bytes since its folders were looked through
 
 constexpr const char* kCacheKinds[] = {"segment", "cubin", "ptx"};
 
@@ -42,7 +40,11 @@ std::string folder_of(const char* kind) {
 }
 
 void warn(const std::string& path, const char* why) {
-  if (!warned.exchange(true)) fprintf(stderr, "lutra: %s: %s; compiled code is not kept\n", path.c_str(), why);
+  const std::string root = cache_directory();
+  std::lock_guard lock(mutex);
+  if (std::exchange(warned, root) != root) {
+    fprintf(stderr, "lutra: %s: %s; compiled code is not kept\n", path.c_str(), why);
+  }
 }
 
 bool make_folder(const std::string& path) {
@@ -140,6 +142,7 @@ void shrink() {
   };
   std::vector<File> files;
   uint64_t total = 0;
+  const uint64_t limit = settings().cache_bytes;
   for (const char* kind : kCacheKinds) {
     each_file(cache_directory() + "/" + kind, [&](const std::string& path, const struct stat& s) {
       if (is_temporary(path)) {
@@ -160,11 +163,21 @@ void shrink() {
   }
 }
 
+// Once more so many bytes were written. The folders are looked through at a process's first entry there, then as they
+// may have grown by a sixteenth.
+bool may_be_full(uint64_t bytes) {
+  const std::string root = cache_directory();
+  std::lock_guard lock(mutex);
+  const auto [place, first] = written.try_emplace(root, 0);
+  if (!first && place->second < settings().cache_bytes / 16) return place->second += bytes, false;
+  place->second = 0;
+  return true;
+}
+
 }  // namespace
 
 std::string cache_directory() {
-  std::lock_guard lock(mutex);
-  if (!chosen.empty()) return chosen;
+  if (!settings().cache_directory.empty()) return settings().cache_directory;
   const char* base = std::getenv("XDG_CACHE_HOME");
   if (base && *base == '/') return std::string(base) + "/lutra";
   const char* home = std::getenv("HOME");
@@ -173,31 +186,24 @@ std::string cache_directory() {
 
 void set_cache_directory(const std::string& path) {
   // What a relative path means does not change with the working directory.
-  const std::string whole = path.empty() ? "" : std::filesystem::absolute(path).lexically_normal().string();
-  std::lock_guard lock(mutex);
-  if (whole != chosen) warned = false;
-  chosen = whole;
+  settings().cache_directory = path.empty() ? "" : std::filesystem::absolute(path).lexically_normal().string();
 }
-
-void set_cache_mode(CacheMode chosen_mode) { mode = chosen_mode; }
-CacheMode cache_mode() { return mode; }
-void set_cache_limit(uint64_t bytes) { limit = bytes; }
 
 bool read_cached(const char* kind, const std::string& key, std::string& data) {
   const std::string folder = folder_of(kind);
-  if (folder.empty() || mode == CacheMode::kOff) return false;
+  if (folder.empty() || settings().cache == CacheMode::kOff) return false;
   const std::string path = folder + "/" + digest(key);
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return false;
   const bool whole = is_ours(folder) && read_entry(fd, key, data);
-  if (whole && mode == CacheMode::kOn) futimens(fd, nullptr);  // the newest is the last to go
+  if (whole && settings().cache == CacheMode::kOn) futimens(fd, nullptr);  // the newest is the last to go
   close(fd);
   return whole;
 }
 
 void write_cached(const char* kind, const std::string& key, const std::string& data) {
   const std::string folder = folder_of(kind);
-  if (folder.empty() || mode != CacheMode::kOn) return;
+  if (folder.empty() || settings().cache != CacheMode::kOn) return;
   if (!make_folder(folder)) return warn(folder, strerror(errno));
   if (!is_ours(folder)) return;
   const std::string path = folder + "/" + digest(key);
@@ -219,11 +225,7 @@ void write_cached(const char* kind, const std::string& key, const std::string& d
     warn(path, strerror(why));
     unlink(temporary.c_str());
   }
-  // The folder is looked through at a process's first entry, then as it may have grown by a sixteenth.
-  const uint64_t unseen = written.fetch_add(sizeof h + key.size() + data.size());
-  if (unseen != 0 && unseen < limit / 16) return;
-  written = 1;
-  shrink();
+  if (may_be_full(sizeof h + key.size() + data.size())) shrink();
 }
 
 std::vector<CacheEntry> list_cached() {

@@ -5,20 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "ops/core/settings.h"
+
 namespace lutra {
 
 // Where Lutra keeps files between runs: what was set (lt.config.cache_dir, which starts as LUTRA_CACHE_DIR), else
 // $XDG_CACHE_HOME/lutra, else ~/.cache/lutra; empty where there is no such place.
 std::string cache_directory();
-// Of the process; "" is back to the usual place. A relative path is made whole now.
+// In settings(); "" is back to the usual place. A relative path is made whole now.
 void set_cache_directory(const std::string& path);
-
-// Whether entries are read and written, read only, or neither. Of the process.
-enum class CacheMode { kOn, kRead, kOff };
-void set_cache_mode(CacheMode mode);
-CacheMode cache_mode();
-// What all entries together may take, about; beyond it the oldest go. 1 GiB at first.
-void set_cache_limit(uint64_t bytes);
 
 // False where there is no whole entry of this key, and where others than the user may write to the folder.
 bool read_cached(const char* kind, const std::string& key, std::string& data);

@@ -8,6 +8,7 @@
 
 #include "ops/core/account.h"
 #include "ops/core/current_device.h"
+#include "ops/core/settings.h"
 #include "ops/core/tensor.h"
 #include "ops/defs/call.h"
 
@@ -65,6 +66,7 @@ struct Modes {
   int64_t calls_to_hook = kNever;  // eager calls until the host's hook runs
   OwnAccount account;              // of a state
   HostThreads threads;             // of its host, if it brought any
+  Settings settings;               // of a state
 };
 
 extern constinit thread_local Modes* installed_modes;
@@ -86,6 +88,7 @@ class ModesScope {
     installed_modes = modes;
     installed_device_mode = modes ? &modes->device : nullptr;
     installed_account = modes ? modes->account.get() : nullptr;
+    installed_settings = modes ? &modes->settings : nullptr;
   }
 
  private:

@@ -12,7 +12,9 @@
 #include "jit/autograd/eventual.h"
 #include "jit/compile_later.h"
 #include "jit/graph/env_copy.h"
+#include "jit/runtime/config.h"
 #include "ops/core/interrupt.h"
+#include "ops/core/settings.h"
 #include "tests/golden.h"
 
 namespace lutra {
@@ -138,8 +140,8 @@ TEST_CASE("in the background, wishes to stop are those of the job alone", "[back
 }
 
 TEST_CASE("work that is done later has the settings and modes of its beginning", "[background]") {
-  const std::string saved = runtime_config().isa;
-  runtime_config().isa = "interp";
+  const std::string saved = settings().isa;
+  settings().isa = "interp";
   set_grad_enabled(false);
   std::atomic<bool> go{false};
   std::string isa;
@@ -147,10 +149,10 @@ TEST_CASE("work that is done later has the settings and modes of its beginning",
   CompileLater work([&] {
     while (!go) std::this_thread::yield();
     isa = current_isa(), grad = grad_enabled();
-    runtime_config().isa = "avx2";  // its own
+    settings().isa = "avx2";  // its own
     default_generator().next_call += 100;
   });
-  runtime_config().isa = saved;
+  settings().isa = saved;
   set_grad_enabled(true);
   const uint64_t calls = default_generator().next_call;
   go = true;
@@ -158,7 +160,7 @@ TEST_CASE("work that is done later has the settings and modes of its beginning",
   CHECK_NOTHROW(work.check());
   CHECK(isa == "interp");
   CHECK_FALSE(grad);
-  CHECK(runtime_config().isa == saved);
+  CHECK(settings().isa == saved);
   CHECK(default_generator().next_call == calls);
 }
 

@@ -8,8 +8,8 @@
 
 #include "jit/cache/segment_cache.h"
 #include "jit/compile.h"
-#include "jit/runtime/config.h"
 #include "ops/core/disk_cache.h"
+#include "ops/core/settings.h"
 #include "ops/defs/call.h"
 #include "tests/schedule/graphs.h"
 #include "tests/seeds.h"
@@ -129,14 +129,14 @@ TEST_CASE("what a segment is found by", "[runtime]") {
   graph->nodes[0]->file = "elsewhere.lua";
   CHECK(key(*graph) != plain);
   const auto again = random_graph(11);
-  const std::string saved = runtime_config().isa;
-  runtime_config().isa = "interp";
+  const std::string saved = settings().isa;
+  settings().isa = "interp";
   CHECK(key(*again) != plain);
-  runtime_config().isa = saved;
+  settings().isa = saved;
   CHECK(keeps_segments());
-  set_cache_mode(CacheMode::kOff);
+  settings().cache = CacheMode::kOff;
   CHECK_FALSE(keeps_segments());
-  set_cache_mode(CacheMode::kOn);
+  settings().cache = CacheMode::kOn;
 }
 
 }  // namespace lutra

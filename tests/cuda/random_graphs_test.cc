@@ -12,8 +12,8 @@
 
 #include "jit/compile.h"
 #include "jit/device/backend.h"
-#include "jit/runtime/config.h"
 #include "ops/core/half.h"
+#include "ops/core/settings.h"
 #include "ops/cuda/context.h"
 #include "tests/eager/values.h"
 #include "tests/schedule/graphs.h"
@@ -174,11 +174,11 @@ class Judge : public Mode {
       FAIL_CHECK("differs from the CPU's, bit for bit");
       return;
     }
-    const std::string isa = runtime_config().isa;
-    runtime_config().isa = "wide";
+    const std::string isa = settings().isa;
+    settings().isa = "wide";
     default_generator().next_call = next;
     const Tensor wide = call_op(op, host)[i];
-    runtime_config().isa = isa;
+    settings().isa = isa;
     double scale = largest(wide);
     for (const Value& v : host) {
       if (v.is<Tensor>() && v.as<Tensor>()) scale = std::max(scale, largest(v.as<Tensor>()));

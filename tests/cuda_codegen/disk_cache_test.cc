@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "ops/core/disk_cache.h"
+#include "ops/core/settings.h"
 #include "ops/cuda/loaded_module.h"
 
 namespace lutra {
@@ -188,7 +189,7 @@ TEST_CASE("a folder that others may write to is neither read nor written", "[cud
 
 TEST_CASE("entries go, those that were not used for longest first, when they take too much", "[cuda]") {
   Folder f;
-  set_cache_limit(40000);
+  settings().cache_bytes = 40000;
   std::string data;
   for (int i = 0; i < 8; i++) {
     write_cached("segment", str("key ", i), std::string(8000, 'x'));
@@ -204,7 +205,7 @@ TEST_CASE("entries go, those that were not used for longest first, when they tak
   uint64_t bytes = 0;
   for (const CacheEntry& e : list_cached()) bytes += e.bytes;
   CHECK(bytes <= 40000);
-  set_cache_limit(uint64_t{1} << 30);
+  settings().cache_bytes = uint64_t{1} << 30;
 }
 
 TEST_CASE("what a killed writer leaves is removed, and the cache is emptied", "[cuda]") {
@@ -214,9 +215,9 @@ TEST_CASE("what a killed writer leaves is removed, and the cache is emptied", "[
   put(left, "half of"), put(young, "a writer is at it");
   const timespec times[2] = {{1000, 0}, {1000, 0}};
   REQUIRE(utimensat(AT_FDCWD, left.c_str(), times, 0) == 0);
-  set_cache_limit(1);  // the folders are looked through at the next entry
+  settings().cache_bytes = 1;  // the folders are looked through at the next entry
   write_cached("segment", "other", "data");
-  set_cache_limit(uint64_t{1} << 30);
+  settings().cache_bytes = uint64_t{1} << 30;
   CHECK_FALSE(std::filesystem::exists(left));
   CHECK(std::filesystem::exists(young));
   write_cached("cubin", "key", "data");
@@ -229,13 +230,13 @@ TEST_CASE("a cache that is read only or off", "[cuda]") {
   Folder f;
   std::string data;
   write_cached("segment", "key", "data");
-  set_cache_mode(CacheMode::kRead);
+  settings().cache = CacheMode::kRead;
   write_cached("segment", "more", "data");
   CHECK(read_cached("segment", "key", data));
   CHECK_FALSE(read_cached("segment", "more", data));
-  set_cache_mode(CacheMode::kOff);
+  settings().cache = CacheMode::kOff;
   CHECK_FALSE(read_cached("segment", "key", data));
-  set_cache_mode(CacheMode::kOn);
+  settings().cache = CacheMode::kOn;
 }
 
 TEST_CASE("the cache directory: what was set, else the environment's", "[cuda]") {

@@ -6,7 +6,7 @@
 #include <catch2/catch.hpp>
 
 #include "jit/compile.h"
-#include "jit/runtime/config.h"
+#include "ops/core/settings.h"
 #include "tests/eager/values.h"
 
 namespace lutra {
@@ -71,7 +71,7 @@ Tensors run_eager(const Case& c) {
 }
 
 Tensors run_graph(const Case& c, bool dynamic, const char* backend, const char* isa) {
-  runtime_config().isa = isa;
+  settings().isa = isa;
   CompileOptions options;
   options.backend = backend;
   const Compiled compiled = compile_graph(record(c, dynamic), options);
@@ -80,16 +80,16 @@ Tensors run_graph(const Case& c, bool dynamic, const char* backend, const char* 
   Tensors result;
   for (const Value& v : compiled.run(inputs, c.scalars)) result.push_back(v.as<Tensor>());
   result.insert(result.end(), inputs.begin(), inputs.end());
-  runtime_config().isa = "";
+  settings().isa = "";
   return result;
 }
 
 void agree(const Case& c) {
-  runtime_config().num_threads = 1;
+  settings().num_threads = 1;
   const Tensors eager = run_eager(c);
   const uint64_t calls = default_generator().next_call;
   for (const int threads : {1, 2}) {
-    runtime_config().num_threads = threads;
+    settings().num_threads = threads;
     for (const bool dynamic : {false, true}) {
       for (const char* backend : {"eager", "aot_eager", "native", "interp"}) {
         const bool interp = std::string(backend) == "interp";
@@ -104,7 +104,7 @@ void agree(const Case& c) {
       }
     }
   }
-  runtime_config().num_threads = 0;
+  settings().num_threads = 0;
 }
 
 Tensor transposed(const Tensor& t) { return op1(OpId::transpose, {t, integer(0), integer(1)}); }

@@ -8,6 +8,7 @@
 #include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/pool.h"
 #include "jit/runtime/profile.h"
+#include "ops/core/settings.h"
 #include "ops/defs/call.h"
 #include "tests/runtime/plans.h"
 
@@ -62,8 +63,8 @@ HandPlan gather_plan() {
 }
 
 struct Threads {
-  explicit Threads(int n) { runtime_config().num_threads = n; }
-  ~Threads() { runtime_config().num_threads = 0; }
+  explicit Threads(int n) { settings().num_threads = n; }
+  ~Threads() { settings().num_threads = 0; }
 };
 
 }  // namespace

@@ -6,8 +6,8 @@
 
 #include <catch2/catch.hpp>
 
-#include "jit/runtime/config.h"
 #include "jit/runtime/pool.h"
+#include "ops/core/settings.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
@@ -49,11 +49,11 @@ Operand make(int64_t batch, int64_t rows, int64_t cols, Layout layout, uint32_t 
 }
 
 std::vector<float> multiply(const Operand& a, const Operand& b, Operand& c, int threads) {
-  runtime_config().num_threads = threads;
+  settings().num_threads = threads;
   for (float& x : c.memory) x = NAN;
   const ExternView in[] = {a.view, b.view};
   run_extern({a.view.dim == 3 ? OpId::bmm : OpId::mm, in, {&c.view, 1}, {}, {}, {}, parallel_for, thread_count()});
-  runtime_config().num_threads = 0;
+  settings().num_threads = 0;
   return c.memory;
 }
 

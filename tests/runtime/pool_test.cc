@@ -1,5 +1,6 @@
 // The pool: every chunk runs once, failures come back, jobs within jobs and from several threads at once are fine.
 #include "jit/runtime/pool.h"
+#include "ops/core/settings.h"
 
 #include <atomic>
 #include <stdexcept>
@@ -8,14 +9,12 @@
 
 #include <catch2/catch.hpp>
 
-#include "jit/runtime/config.h"
-
 namespace lutra {
 namespace {
 
 struct Threads {
-  explicit Threads(int n) : before(runtime_config().num_threads) { runtime_config().num_threads = n; }
-  ~Threads() { runtime_config().num_threads = before; }
+  explicit Threads(int n) : before(settings().num_threads) { settings().num_threads = n; }
+  ~Threads() { settings().num_threads = before; }
   int before;
 };
 

@@ -6,8 +6,8 @@
 
 #include "jit/compile.h"
 #include "jit/passes/passes.h"
-#include "jit/runtime/config.h"
 #include "jit/schedule/schedule.h"
+#include "ops/core/settings.h"
 #include "ops/defs/element.h"
 #include "ops/grad/tape.h"
 
@@ -193,8 +193,8 @@ SeenRun run_graph(const Graph& lowered, Witness how, const std::string& isa, uin
   SeenRun r;
   std::vector<Tensor> inputs = real_inputs(lowered, seed, sizes);
   std::vector<double> scalars = real_scalars(lowered);
-  std::string saved = runtime_config().isa;
-  runtime_config().isa = isa;
+  std::string saved = settings().isa;
+  settings().isa = isa;
   default_generator().seed = 7;
   default_generator().next_call = 0;
   std::vector<Value> outputs;
@@ -206,14 +206,14 @@ SeenRun run_graph(const Graph& lowered, Witness how, const std::string& isa, uin
           Executable::build(schedule(lowered, {how == Witness::kFused}), constants_of(lowered))->run(inputs, scalars);
     }
   } catch (const Error& e) {
-    runtime_config().isa = saved;
+    settings().isa = saved;
     // Eager asks its meta rules again at these sizes.
     bool refused = e.kind == ErrorKind::kUser && how == Witness::kEager;
     if (e.kind != ErrorKind::kData && !refused) throw;
     r.error = refused ? "refused" : e.what();
     return r;
   }
-  runtime_config().isa = saved;
+  settings().isa = saved;
   for (const Value& v : outputs) {
     if (v.is<Tensor>()) r.values.push_back(bytes_of(v.tensor()));
   }

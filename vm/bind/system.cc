@@ -3,11 +3,11 @@
 #include <cstring>
 #include <lua.hpp>
 
-#include "jit/runtime/config.h"
 #include "jit/runtime/pool.h"
 #include "ops/core/closest.h"
 #include "ops/core/current_device.h"
 #include "ops/core/disk_cache.h"
+#include "ops/core/settings.h"
 #include "ops/core/storage.h"
 #include "ops/extern/precision.h"
 #include "vm/bind/functions.h"
@@ -77,7 +77,7 @@ int set_num_threads(lua_State* L) {
   const int64_t n = read_int("set_num_threads", "n", in, 0).hint;
   if (n < 1 || n > 4096) fail("set_num_threads: expects a positive number of threads, got ", n);
   runtime(L).config.num_threads = int(n);
-  runtime_config().num_threads = int(n);
+  settings().num_threads = int(n);
   return 0;
 }
 

@@ -25,7 +25,7 @@ struct Opening {
   const lutra_Options& options;
 };
 
-// What the host has in the place of our own, and a table for its ops; the module is at the top of the stack.
+// What the host has in the place of our own, a table for its ops, its settings; the module is at the top of the stack.
 void bring(lua_State* L, const lutra_Options& options) {
   Modes& modes = *modes_of(L);
   const lutra_Allocator& memory = options.allocator;
@@ -35,6 +35,12 @@ void bring(lua_State* L, const lutra_Options& options) {
   lua_getfield(L, -1, "ops");
   if (lua_isnil(L, -1)) lua_newtable(L), lua_setfield(L, -3, "ops");
   lua_pop(L, 1);
+  if (options.cache) {
+    lua_getfield(L, -1, "config");
+    lua_pushstring(L, options.cache);
+    lua_setfield(L, -2, "cache");
+    lua_pop(L, 1);
+  }
 }
 
 int open_all(lua_State* L) {

@@ -107,6 +107,8 @@ typedef struct lutra_Options {
   void* read_file_arg;
   lutra_Allocator allocator;
   lutra_ThreadPool threads;
+  const char* cache; /* code on disk: "on" takes and keeps it, "read" takes it only, "off"; NULL: as LUTRA_CACHE says.
+                        A sandbox keeps none */
 } lutra_Options;
 
 /* A state with Lua's and Lutra's libraries open; NULL on failure (lutra_error(NULL) tells why). options may be NULL. */

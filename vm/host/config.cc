@@ -142,16 +142,14 @@ double number_of(const Row& row, const std::string& text) {
   return value;
 }
 
-// Settings that ops and jit keep for the process.
-void apply(const Config& config) {
-  runtime_config().num_threads = config.num_threads;
-  runtime_config().isa = config.isa;
-  set_cache_mode(config.cache == "off" ? CacheMode::kOff : config.cache == "read" ? CacheMode::kRead : CacheMode::kOn);
-  set_cache_limit(uint64_t(config.cache_mb) << 20);
-}
-// That of a directory is taken over only where it is given: other states that start, and other settings, leave it, and
-// what a relative path means.
-void apply_directory(const Config& config, const Row& row) {
+// What ops and jit go by. A directory is taken over only where it is given: other settings leave what a relative path
+// means.
+void apply(const Config& config, const Row& row) {
+  Settings& to = settings();
+  to.num_threads = config.num_threads;
+  to.isa = config.isa;
+  to.cache = config.cache == "off" ? CacheMode::kOff : config.cache == "read" ? CacheMode::kRead : CacheMode::kOn;
+  to.cache_bytes = uint64_t(config.cache_mb) << 20;
   if (row.member == Member(&Config::cache_dir)) set_cache_directory(config.cache_dir);
 }
 
@@ -239,8 +237,7 @@ int set_impl(lua_State* L) {
     }
     set_from_text(config, row, type == LUA_TNIL ? "" : lua_tostring(L, 3));
   }
-  apply(config);
-  apply_directory(config, row);
+  apply(config, row);
   if (on_config_change) on_config_change(L);
   return 0;
 }
@@ -301,12 +298,11 @@ void load_environment(Config& config) {
     if (!text || !*text) continue;
     try {
       set_from_text(config, row, text);
-      apply_directory(config, row);
+      apply(config, row);
     } catch (const Error& e) {
       fail(variable, std::string(e.what()).substr(std::strlen("config")));
     }
   }
-  apply(config);
 }
 
 void push_config(lua_State* L) {

@@ -92,6 +92,18 @@ void log_text(const char* stage, const std::string& text) {
   std::fprintf(stderr, "[%s] %s%s", stage, text.c_str(), ends ? "" : "\n");
 }
 
+namespace {
+
+void switch_on() {
+  RuntimeConfig& config = runtime_config();
+  if (log_wanted("cudagraphs")) config.recording_log = [](const std::string& text) { log_text("cudagraphs", text); };
+  if (log_wanted("mapping")) config.mapping_log = [](const std::string& text) { log_text("mapping", text); };
+  config.perf = log_wanted("perf");
+  if (config.perf) std::atexit([] { log_text("perf", "kernels\n" + perf_report()); });
+}
+
+}  // namespace
+
 void check_logs() {
   for (const std::string& name : stages()) {
     if (name == "help") {
@@ -107,13 +119,8 @@ void check_logs() {
     known.add("help");
     if (!known.have(name)) fail("LUTRA_LOGS: unknown name '", name, "'", known.known(name));
   }
-  if (log_wanted("cudagraphs"))
-    runtime_config().recording_log = [](const std::string& text) { log_text("cudagraphs", text); };
-  if (log_wanted("mapping")) runtime_config().mapping_log = [](const std::string& text) { log_text("mapping", text); };
-  if (log_wanted("perf") && !runtime_config().perf) {
-    runtime_config().perf = true;
-    std::atexit([] { log_text("perf", "kernels\n" + perf_report()); });
-  }
+  // Once for the process: while another state opens those before it may run.
+  [[maybe_unused]] static const bool once = (switch_on(), true);
 }
 
 }  // namespace lutra

@@ -126,7 +126,11 @@ void load_environment(Config& config);  // config.cc
 bool make_runtime(lua_State* L) {
   if (find_box(L)) return false;
   auto fresh = std::make_unique<Runtime>();
-  load_environment(fresh->config);
+  auto modes = std::make_shared<Modes>();
+  {
+    const ModesScope scope(modes.get());  // whose settings it fills in
+    load_environment(fresh->config);
+  }
   lua_pushlightuserdata(L, const_cast<char*>(&kRuntimeKey));
   auto* box = new (lua_newuserdata(L, sizeof(Box))) Box;
   lua_createtable(L, 0, 1);
@@ -135,7 +139,7 @@ bool make_runtime(lua_State* L) {
   lua_setmetatable(L, -2);
   lua_rawset(L, LUA_REGISTRYINDEX);
   fresh->L = L;
-  box->modes = std::make_shared<Modes>();
+  box->modes = std::move(modes);
   box->modes->account = new_account();
   box->runtime = std::move(fresh);
   // The thread that opened Lutra may be a coroutine: it lives as long as the state.
