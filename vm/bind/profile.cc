@@ -100,6 +100,7 @@ const Special kSpecials[] = {
 }  // namespace
 
 std::span<const Special> profile_specials() { return kSpecials; }
-void tell_places() { cuda::set_place(place_of_launch); }
+// Once for the process: while another state opens those before it may launch.
+void tell_places() { [[maybe_unused]] static const bool once = (cuda::set_place(place_of_launch), true); }
 
 }  // namespace lutra
