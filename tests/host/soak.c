@@ -1,5 +1,6 @@
-/* 64 states in 16 threads: opened, run, limited, interrupted and closed again and again. Answers stay right and memory
- * flat. Two seconds, LUTRA_TEST_SCALE times as long. */
+/* 64 states in 16 threads: opened with settings of their own, run, limited, interrupted by other threads and closed again
+ * and again; code is compiled in the background and kept on disk, tensors go from thread to thread. Answers stay right
+ * and memory flat. Two seconds, LUTRA_TEST_SCALE times as long. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -12,7 +13,9 @@
 enum { kThreads = 16, kStates = 4 };
 
 static double end;
-static long lives, squares;
+static long lives, squares, handed, interrupts;
+static lutra_Tensor* hand;           /* what a thread leaves for another one */
+static lutra_State* busy[kThreads]; /* runs what ends only by an interrupt */
 
 static double now(void) {
   struct timespec t;
@@ -31,6 +34,7 @@ static long resident_pages(void) {
 static const char program[] =
     "local net = lt.nn.Linear(4, 3)\n"
     "f = lt.compile(function(x) return lt.ops.square((x * 2 + 1):relu()) end)\n"
+    "large = lt.compile(function() return lt.full({40000}, 6) * 8 + 1 end)\n"
     "function train() local x = lt.randn(8, 4) local loss = (net(x) ^ 2):sum() loss:backward() return loss end\n"
     "for i = 1, 3 do train() end";
 
@@ -57,7 +61,52 @@ static void add_op(lutra_State* S) {
   expect(S, lutra_register_op(S, "square(Tensor x) -> Tensor", &rules), "an op");
 }
 
-static void use(lutra_State* S, unsigned* seed) {
+/* Leaves t, whose elements are all 49, and takes what another thread has left. */
+static void hand_over(lutra_Tensor* t) {
+  lutra_Tensor* other = __atomic_exchange_n(&hand, t, __ATOMIC_ACQ_REL);
+  const float* x;
+  if (!other) return;
+  x = lutra_tensor_data(other);
+  if (x[0] != 49 || x[lutra_tensor_numel(other) - 1] != 49) __sync_fetch_and_add(&failures, 1);
+  lutra_tensor_free(other);
+  __sync_fetch_and_add(&handed, 1);
+}
+
+static void large(lutra_State* S) {
+  lutra_Function* f = NULL;
+  lutra_Tensor* t = NULL;
+  expect(S, lutra_function(S, "large", &f), "large");
+  expect(S, lutra_invoke(f, NULL, 0, &t, 1), "a large call");
+  lutra_function_free(f);
+  if (t) hand_over(t);
+}
+
+/* Is ended by whoever sees it in `busy`. */
+static void wait_for_an_end(lutra_State* S, int thread) {
+  __atomic_store_n(&busy[thread], S, __ATOMIC_RELEASE);
+  if (lutra_do_string(S, "while true do lt.ones(3):sum() end", "=busy") != LUTRA_ERROR_LIMIT) {
+    __sync_fetch_and_add(&failures, 1);
+    fprintf(stderr, "FAILED an interrupt: %s\n", lutra_error(S));
+  }
+  __atomic_store_n(&busy[thread], (lutra_State*)NULL, __ATOMIC_RELEASE);
+}
+
+static volatile int done;
+static void* interrupt_all(void* arg) {
+  while (!__atomic_load_n(&done, __ATOMIC_ACQUIRE)) {
+    struct timespec pause;
+    int i;
+    pause.tv_sec = 0, pause.tv_nsec = 2000000;
+    nanosleep(&pause, NULL);
+    for (i = 0; i < kThreads; i++) {
+      lutra_State* S = __atomic_load_n(&busy[i], __ATOMIC_ACQUIRE);
+      if (S) lutra_interrupt(S), interrupts++;
+    }
+  }
+  return arg;
+}
+
+static void use(lutra_State* S, unsigned* seed, int thread) {
   float data[4] = {1, -2, 3, -4};
   int64_t sizes[1] = {4};
   lutra_Tensor *x = NULL, *y = NULL;
@@ -79,6 +128,26 @@ static void use(lutra_State* S, unsigned* seed) {
     }
     expect(S, lutra_set_limits(S, NULL), "no limits");
   }
+  if (rand_r(seed) % 4 == 0) large(S);
+  if (rand_r(seed) % 8 == 0) wait_for_an_end(S, thread);
+}
+
+static lutra_State* open_one(unsigned* seed) {
+  static const char* const caches[] = {"on", "read", "off", NULL};
+  static const char* const threads[] = {"", "lt.set_num_threads(2)", "lt.set_num_threads(3)"};
+  lutra_Options options;
+  lutra_State* S;
+  memset(&options, 0, sizeof options);
+  options.size = sizeof options, options.sandbox = rand_r(seed) % 2, options.cache = caches[rand_r(seed) % 4];
+  S = lutra_open(&options);
+  if (!S) return NULL;
+  add_op(S);
+  if (!options.sandbox) {
+    expect(S, lutra_do_string(S, threads[rand_r(seed) % 3], "=threads"), "threads");
+    if (rand_r(seed) % 2) expect(S, lutra_do_string(S, "lt.config.async = true", "=async"), "async");
+  }
+  expect(S, lutra_do_string(S, program, "=program"), "the program");
+  return S;
 }
 
 static void* live(void* arg) {
@@ -92,38 +161,43 @@ static void* live(void* arg) {
       lutra_close(*S);
       *S = NULL;
     } else if (!*S) {
-      lutra_Options options;
-      memset(&options, 0, sizeof options);
-      options.size = sizeof options, options.sandbox = rand_r(&seed) % 2;
-      *S = lutra_open(&options);
-      if (*S) add_op(*S), expect(*S, lutra_do_string(*S, program, "=program"), "the program");
+      *S = open_one(&seed);
       __sync_fetch_and_add(&lives, 1);
     }
-    if (*S) use(*S, &seed);
+    if (*S) use(*S, &seed, (int)(size_t)arg - 1);
   }
   for (i = 0; i < kStates; i++) lutra_close(states[i]);
   return NULL;
 }
 
 static void round_of(double seconds) {
-  pthread_t threads[kThreads];
+  pthread_t threads[kThreads], interrupter;
   size_t i;
-  end = now() + seconds;
+  end = now() + seconds, done = 0;
+  pthread_create(&interrupter, NULL, interrupt_all, NULL);
   for (i = 0; i < kThreads; i++) pthread_create(&threads[i], NULL, live, (void*)(i + 1));
   for (i = 0; i < kThreads; i++) pthread_join(threads[i], NULL);
+  __atomic_store_n(&done, 1, __ATOMIC_RELEASE);
+  pthread_join(interrupter, NULL);
 }
 
 int main(void) {
   const char* scale = getenv("LUTRA_TEST_SCALE");
   const double seconds = 2 * (scale ? atof(scale) : 1);
+  char folder[] = "/tmp/lutra_soak_XXXXXX", command[64];
   long pages[5];
   int i;
+  if (!mkdtemp(folder)) return 1;
+  setenv("LUTRA_CACHE_DIR", folder, 1);
   for (i = 0; i < 5; i++) {
     round_of(seconds / 5);
     pages[i] = resident_pages();
     printf("%ld lives, %.1f MB\n", lives, (double)pages[i] / 256);
   }
-  check(squares > 0, "ops of the host ran");
+  lutra_tensor_free(hand);
+  sprintf(command, "rm -rf %s", folder);
+  check(system(command) == 0, "the folder is removed");
+  check(squares > 0 && handed > 0 && interrupts > 0, "ops of the host ran, tensors were handed over, loops interrupted");
   check(pages[4] < pages[1] + pages[1] / 4 + 256 * 16, "memory grows");
   return failures != 0;
 }
