@@ -103,15 +103,17 @@ static int life(void) {
 
 int main(int argc, char** argv) {
   const char* scale = getenv("LUTRA_TEST_SCALE");
-  const long lives = (long)(1000 * (scale ? atof(scale) : 1));
-  long all, before, i, failed = 0;
+  const double times = scale ? atof(scale) : 1;
+  long lives, all, before, i, failed = 0;
   if (argc > 2) device = argv[2];
   check(life() == 0, message);
   seen = 0;
   check(life() == 0, message);
   all = seen, before = blocks;
+  lives = (long)(times * (device ? 1000 : (double)all)); /* on the CPU each allocation in turn */
   for (i = 0; i < lives; i++) {
-    const long at = i < lives / 3 ? i : (long)((double)all * rand() / RAND_MAX); /* the first ones, then anywhere */
+    /* The first ones, then anywhere; each in turn where the lives suffice. */
+    const long at = i < lives / 3 || lives >= all ? i % all : (long)((double)all * rand() / RAND_MAX);
     int code;
     left = at;
     code = life();
