@@ -1,6 +1,7 @@
 // How long ops of many elements go on before they look whether they shall stop: the longest time between two looks, of
-// the processor's clock, for the example of each public name and for lines of its own. Not among the usual tests: it
-// takes minutes. LUTRA_TEST_FILTER keeps lines that contain it, LUTRA_TEST_VERBOSE prints each.
+// the processor's clock, for the example of each public name and for lines of its own, eager and compiled. What takes
+// longer than kEnough is ended by then. Not among the usual tests: it takes minutes. LUTRA_TEST_FILTER keeps lines that
+// contain it, LUTRA_TEST_VERBOSE prints each.
 #include <pthread.h>
 #include <time.h>
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr int64_t kEndless = int64_t(1) << 60;
 constexpr double kLongest = 0.05;  // seconds between two looks
+constexpr double kEnough = 0.25;   // seconds of a line; then it shall end at its next look
 
 // The inputs of the examples (stdlib/meta/examples.lua), grown, and lines that the table below adds to them.
 const char* const kInputs = R"lua(
@@ -42,7 +44,8 @@ const char* const kInputs = R"lua(
   for _, d in ipairs(names.list) do
     if not skipped[d.name] then lines[#lines + 1] = examples.example(d) end
   end
-  function chunk(line) return setfenv(assert(loadstring("return " .. line, "=line")), env) end
+  function eager(line) return setfenv(assert(loadstring("return " .. line, "=line")), env) end
+  function compiled(line) return lt.compile(eager(line)) end
 )lua";
 
 const char* const kLines[] = {
@@ -157,8 +160,11 @@ class Watcher {
         nanosleep(&pause, nullptr);
         const int64_t here = std::atomic_ref<int64_t>(*left_).load();
         const double t = now();
+        if (here > 0) looks = kEndless - here;
         if (here != seen) seen = here, last = t;
         longest_ = std::max(longest_, t - last);
+        // Again, where the thread has counted down meanwhile.
+        if (t - begin_ > kEnough && here > 0) std::atomic_ref<int64_t>(*left_).store(seen = 0);
       }
     });
   }
@@ -167,7 +173,6 @@ class Watcher {
     total = now() - begin_;
     done_ = true;
     thread_.join();
-    looks = kEndless - *left_;
     return longest_;
   }
   double total = 0;
@@ -186,30 +191,40 @@ class Watcher {
   std::thread thread_;
 };
 
-// The longest time without a look of a few runs of a line; what it gives up with, if it does.
-double lateness(LutraState& s, const std::string& line) {
+// The longest time without a look of a call of the function on the stack, which stays.
+double lateness_of_call(LutraState& s, const std::string& what) {
+  lua_pushvalue(s.L, -1);
+  stop_reason = "never";
+  Watcher watcher;
+  const int status = lua_pcall(s.L, 0, 0, 0);
+  const double longest = watcher.stop();
+  stop_reason = nullptr;
+  looks_to_pass = 0;
+  const std::string error = status && lua_isstring(s.L, -1) ? lua_tostring(s.L, -1) : "";
+  if (status) lua_pop(s.L, 1);
+  if (getenv("LUTRA_TEST_VERBOSE")) {
+    fprintf(stderr, "%6.3f of %6.3f s, %7lld looks: %s: %.90s\n", longest, watcher.total, (long long)watcher.looks,
+            what.c_str(), error.c_str());
+  }
+  return longest;
+}
+
+// Of a few tries of a line, each two calls: the first one of a compiled function is its capture.
+double lateness(LutraState& s, const char* how, const std::string& line) {
   double best = INFINITY;
   for (int run = 0; run < 3 && best > kLongest; run++) {
-    lua_getglobal(s.L, "chunk");
+    lua_getglobal(s.L, how);
     lua_pushstring(s.L, line.c_str());
     if (lua_pcall(s.L, 1, 1, 0) != 0) {
       WARN(lua_tostring(s.L, -1));
       lua_settop(s.L, 0);
       return 0;
     }
-    stop_reason = "never";
-    Watcher watcher;
-    const int status = lua_pcall(s.L, 0, 0, 0);
-    const double longest = watcher.stop();
-    stop_reason = nullptr;
-    if (getenv("LUTRA_TEST_VERBOSE")) {
-      fprintf(stderr, "%6.3f of %6.3f s, %7lld looks: %s%s%.90s\n", longest, watcher.total, (long long)watcher.looks,
-              line.c_str(), status ? ": " : "", status ? lua_tostring(s.L, -1) : "");
-    }
+    double longest = lateness_of_call(s, std::string(how) + " " + line);
+    if (std::string(how) == "compiled") longest = std::max(longest, lateness_of_call(s, "again    " + line));
     lua_settop(s.L, 0);
     lua_gc(s.L, LUA_GCCOLLECT, 0);
     best = std::min(best, longest);
-    if (status) return best;
   }
   return best;
 }
@@ -229,7 +244,7 @@ TEST_CASE("no op goes on for long without a look", "[.lateness]") {
   for (const std::string& line : lines) {
     if (filter && line.find(filter) == std::string::npos) continue;
     INFO(line);
-    CHECK(lateness(s, line) <= kLongest);
+    for (const char* how : {"eager", "compiled"}) CHECK(lateness(s, how, line) <= kLongest);
   }
 }
 
