@@ -3,6 +3,7 @@
 
 #include "ops/core/closest.h"
 #include "ops/core/half.h"
+#include "ops/core/interrupt.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/to_device.h"
 #include "ops/meta/rules.h"
@@ -224,6 +225,7 @@ Results decompose_pdist(const Args& args) {
   Tensor place[2];
   for (Tensor& t : place) t = make_tensor({count}, DType::kInt64);
   for (int64_t i = 0, k = 0; i < n; i++) {
+    check_stop();
     for (int64_t j = i + 1; j < n; j++, k++) place[0]->data_as<int64_t>()[k] = i, place[1]->data_as<int64_t>()[k] = j;
   }
   // In a graph they are fresh tensors of each run.

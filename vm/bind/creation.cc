@@ -91,6 +91,7 @@ struct Nested {
   }
 
   void leaf(ArgReader::H h, LuaKind kind) {
+    if (values.size() % kStretch == kStretch - 1) check_stop();
     if (kind == LuaKind::kBoolean) {
       bools = true;
       values.push_back(Scalar::of_bool(in.boolean(h)));
@@ -187,7 +188,9 @@ Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Val
   // Elements of a packed dtype are written as another one's first.
   Tensor t = make_tensor(nested.sizes, single(wanted));
   auto* p = static_cast<char*>(t->data());
+  int64_t done = 0;
   for (const Scalar& v : nested.values) {
+    if (++done % kStretch == 0) check_stop();
     check_number(v, wanted);
     store_element(p, t->dtype, v);
     p += size_of(t->dtype);

@@ -11,7 +11,7 @@
 namespace lutra {
 namespace {
 
-constexpr int kMaxChunks = 512;      // of a kernel
+constexpr int kMaxChunks = 4096;     // of a kernel
 constexpr size_t kLocalWords = 256;  // of a block copied to a worker's stack
 
 // How a kernel's loop is cut.
@@ -49,6 +49,7 @@ void touch_pages(void* memory, size_t bytes) {
     for (size_t at = size_t(i) * kLargePage; at < end; at += kPage) static_cast<volatile char*>(begin)[at] = 0;
   };
   const int pages = int((bytes + kLargePage - 1) / kLargePage);
+  const StoppableLoops loops(true);  // nothing of the segment has run yet
   if (!in_background()) return run_chunks(pages, touch, &fresh);
   for (int i = 0; i < pages; i++) touch(&fresh, i);  // the threads are the program's
 }
@@ -101,7 +102,11 @@ void CpuRunner::launch_kernel(const RunContext& c, const LaunchStep& step, const
 
 // Of several faults the first in loop order is reported, as on one thread.
 void CpuRunner::launch_chunks(const Part& part) const {
-  LaunchFault faults[kMaxChunks];
+  constexpr int kFew = 64;
+  LaunchFault few[kFew];
+  std::unique_ptr<LaunchFault[]> many;  // a host's stack may be small
+  if (part.chunks > kFew) many = std::make_unique<LaunchFault[]>(size_t(part.chunks));
+  LaunchFault* const faults = many ? many.get() : few;
   struct Job {
     const Part& part;
     LaunchFault* faults;

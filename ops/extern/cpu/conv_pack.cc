@@ -190,6 +190,7 @@ void pack_runs(const ConvMicro<T>& micro, const ConvWeights& x, const std::vecto
       continue;
     }
     for (int64_t q = 0; q < run.length; q += block) {
+      if (q % kStretch == 0) look_in_loop();
       const int64_t n = std::min(block, run.length - q);
       for (int64_t j = 0; j < columns; j += block) {
         const int64_t m = std::min(block, columns - j);
@@ -228,6 +229,7 @@ void pack_weights(const ConvMicro<T>& micro, const ConvWeights& x, const ConvPan
       const int64_t at = x.flip ? x.kh * x.kw - 1 - tap : tap;
       const auto* from = data + at / x.kw * x.view.strides[2] + at % x.kw * x.view.strides[3];
       for (int64_t i = 0; i < x.inner; i++, row += panel.columns) {
+        if (i % kStretch == 0) look_in_loop();
         if constexpr (std::is_same_v<S, T>) {
           if (x.column_stride == 1) {
             std::memcpy(row, from + i * x.inner_stride, size_t(columns) * sizeof(T));
