@@ -73,7 +73,7 @@ same("sizes that no saved tensor has", 1, 3, function(see)
   end
 end)
 
-same("sizes of one and none have graphs of their own", 4, 6, function(see)
+same("sizes of one and none have graphs of their own", 5, 6, function(see)
   local net = mlp()
   for _, n in ipairs {5, 5, 1, 7, 9, 1, 0} do
     net:zero_grad()
@@ -282,6 +282,17 @@ test("tapes that are never the same", function()
   end)
   equal(n.graphs, 0)
   equal(n.eager["the first run"], 60)
+end)
+
+test("a size that was a symbol becomes 1", function()
+  local w = lt.full({1}, 0.5, {requires_grad = true})
+  lt.config.compiled_autograd = true
+  for _, n in ipairs {12, 8, 9, 1} do
+    w.grad = nil
+    lt.where(lt.ones(n):gt(2), w * -lt.ones(n), 0):sum():backward()
+    equal(1 / w.grad:item(), n == 1 and -math.huge or math.huge, "n = " .. n)
+  end
+  lt.config.compiled_autograd = false
 end)
 
 test("reports", function()

@@ -65,7 +65,8 @@ std::vector<double> scalars_of(const RecordedPart& recorded, const BackwardPart&
 
 bool holds(const BackwardEntry& e, const BackwardPart& part) {
   for (size_t i = 0; i < e.sizes.size(); i++) {
-    if (e.sizes[i] != part.sizes[i] && !(i < e.symbols.sizes.size() && e.symbols.sizes[i])) return false;
+    const bool symbol = i < e.symbols.sizes.size() && e.symbols.sizes[i];
+    if (e.sizes[i] != part.sizes[i] && (!symbol || part.sizes[i] < 2)) return false;
   }
   for (size_t i = 0; i < e.numbers.size(); i++) {
     const bool symbol = i < e.symbols.numbers.size() && e.symbols.numbers[i];
