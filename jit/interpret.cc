@@ -6,6 +6,7 @@
 
 #include "jit/compile.h"
 #include "jit/graph/function.h"
+#include "jit/graph/unbacked.h"
 #include "ops/defs/autocast.h"
 
 namespace lutra {
@@ -17,6 +18,8 @@ struct Interpreter {
   std::vector<HostValue> numbers;
   std::unordered_map<const TensorImpl*, Tensor> values;
   const NodeObserver* observer;
+  std::vector<InputView> views;
+  std::vector<double> scalars;  // unbacked sizes by their hints, until they are told
 
   Interpreter(const Graph& g, const NodeObserver* observer) : graph(g), observer(observer) {}
 
@@ -33,9 +36,8 @@ struct Interpreter {
     }
   }
 
-  void evaluate(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) {
+  void evaluate(const std::vector<Tensor>& inputs, const std::vector<double>& given) {
     std::vector<int32_t> positions;
-    std::vector<InputView> views;
     size_t next = 0;
     for (const GraphInput& in : graph.inputs) {
       positions.push_back(in.constant ? -1 : int32_t(next));
@@ -48,8 +50,31 @@ struct Interpreter {
       for (const Value& v : n->args) need(v);
     }
     for (const Value& v : graph.outputs) need(v);
+    scalars = given;
+    find_unbacked();
     numbers = program.start_values();
     program.run(numbers.data(), views.data(), scalars.data());
+  }
+
+  void find_unbacked() {
+    std::vector<int32_t> numbers;
+    for (const auto& n : graph.nodes) {
+      if (!info(n->op).dynamic) continue;
+      numbers.push_back(unbacked_number(graph.env->exprs(), n->results[0]->sizes[0].expr));
+      scalars[size_t(numbers.back())] = graph.scalars[size_t(numbers.back())].hint;
+    }
+    if (numbers.empty()) return;
+    const std::vector<int32_t> levels = unbacked_levels(graph.env->exprs(), numbers);
+    for (const SymGuard& g : graph.env->guards()) {
+      if (levels[size_t(g.a)] || (arity(g.cmp) == 2 && levels[size_t(g.b)])) program.add_guard(g);
+    }
+  }
+
+  void tell_size(const Node& n, const Tensor& result) {
+    const int32_t number = unbacked_number(graph.env->exprs(), n.results[0]->sizes[0].expr);
+    scalars[size_t(number)] = double(result->sizes[0].hint);
+    program.run(numbers.data(), views.data(), scalars.data());
+    if (!program.guards_hold(numbers.data())) throw UnbackedMiss();
   }
 
   SymInt size(SymInt s) const { return s.expr ? SymInt(program.int_value(numbers.data(), s.expr)) : s; }
@@ -96,6 +121,7 @@ struct Interpreter {
     const Results results = call_op(n.op, std::move(args));
     if (observer) (*observer)(n, seen, results);
     for (size_t i = 0; i < n.results.size(); i++) values[n.results[i].get()] = results[i];
+    if (info(n.op).dynamic) tell_size(n, results[0]);
   }
 };
 

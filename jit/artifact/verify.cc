@@ -66,6 +66,7 @@ class Verifier {
       for (const BufferView& v : e->in) view(v, true);
       for (const BufferView& v : e->out) view(v, false);
       if (info(e->op).has(kControl) || !e->functions.empty()) control(*e);
+      if (info(e->op).dynamic) unbacked(*e);
       return;
     }
     const auto& k = std::get<KernelLaunch>(p_.launches[i]);
@@ -75,6 +76,15 @@ class Verifier {
     for (const int32_t b : k.buffers) need(is_buffer(b), "launch ", i, ": there is no buffer b", b);
     for (const Fault& f : k.faults) need(f.arg >= 0 && f.arg < k.kernel.ints, "launch ", i, " checks n", f.arg);
     if (std::string wrong = loop::verify(k.kernel); !wrong.empty()) need(false, "kernel ", k.kernel.name, ": ", wrong);
+  }
+
+  // What tells a size tells it as a number of the graph.
+  void unbacked(const ExternLaunch& e) {
+    if (!wrong_.empty()) return;
+    const ExprId size = !e.out.empty() && !e.out[0].sizes.empty() ? e.out[0].sizes[0] : 0;
+    const SymExpr &n = p_.exprs[size_t(size)], &number = p_.exprs[size_t(n.a)];
+    need(size > 0 && n.op == SymOp::kToInt && number.op == SymOp::kScalarInput, "a size that no number tells");
+    for (const BufferView& v : e.in) need(v.buffer >= 0, "an operand that is absent");
   }
 
   // Each output of a function is a buffer of its own, which the launch gives the memory of.

@@ -1,6 +1,7 @@
 // Building graphs: inputs, and the recorder that turns call_op into nodes.
 #include "jit/graph/graph.h"
 
+#include "jit/graph/unbacked.h"
 #include "ops/core/interrupt.h"
 
 namespace lutra {
@@ -8,7 +9,7 @@ namespace lutra {
 bool may_fail(const Node& node) {
   if (node.is_input()) return false;
   const OpInfo& op = info(node.op);
-  return op.has(kFails) || (op.has(kFailsOnIntegers) && !is_float(node.results[0]->dtype));
+  return op.dynamic || op.has(kFails) || (op.has(kFailsOnIntegers) && !is_float(node.results[0]->dtype));
 }
 
 Tensor Graph::add_input(const std::string& name, const Sizes& sizes, const Sizes& strides, DType dtype, Device device) {
@@ -97,7 +98,7 @@ Results GraphRecorder::call(OpId op, Args& args) {
     ModeScope again(this);
     return call_parts(info(op), args);
   }
-  if (info(op).dynamic) fail_dynamic(op);
+  if (info(op).dynamic) specs = unbacked_specs(op, args);
   if (!info(op).has(kView)) settle_device(op, result_device(info(op), args));
   Node* node = append(op, args);
   for (const ResultSpec& spec : specs) {

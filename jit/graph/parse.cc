@@ -14,6 +14,7 @@
 #include "jit/graph/function.h"
 #include "jit/graph/text.h"
 #include "jit/graph/text_reader.h"
+#include "jit/graph/unbacked.h"
 
 namespace lutra {
 namespace {
@@ -111,6 +112,23 @@ struct Parser : TextReader {
     }
   }
 
+  // An unbacked size stands in the type, which is read twice.
+  struct WrittenSize : UnbackedSizes {
+    Parser& p;
+    explicit WrittenSize(Parser& p) : p(p) {}
+    bool takes() override { return true; }
+    SymInt size(OpId, SymInt) override {
+      const auto place = p.at;
+      const auto line = p.line;
+      p.expect(":");
+      const Type t = p.type();
+      p.at = place, p.line = line;
+      const SymExpr* e = t.sizes.empty() ? nullptr : &(*p.g->env)[t.sizes[0].expr];
+      if (!e || e->op != SymOp::kToInt || (*p.g->env)[e->a].op != SymOp::kScalarInput) p.error("a size of no number");
+      return t.sizes[0];
+    }
+  };
+
   void node(const std::vector<int>& ids) {
     std::string w = word();
     OpId op = find_op(w);
@@ -126,6 +144,7 @@ struct Parser : TextReader {
     }
     expect(")");
     complete_args(info(op), args);
+    WrittenSize written(*this);
     Results results;
     if (inplace && op != OpId::copy_) {
       recorder.call_inplace(op, args);

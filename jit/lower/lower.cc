@@ -56,9 +56,8 @@ Lowered lower_decompose(const Node& node, SymFacts&) {
   fail_internal(name(node.op), ": a composite op reached the lowering; decompose comes first");
 }
 
-Lowered lower_dynamic(const Node& node, SymFacts&) {
-  fail_internal(name(node.op), ": the shape of its result depends on elements; no graph holds it");
-}
+// The launch tells the size of its result.
+Lowered lower_dynamic(const Node& node, SymFacts& facts) { return lower_extern(node, facts); }
 
 int32_t RuleContext::operand(const Tensor& t, const Index& index) {
   size_t k = 0;

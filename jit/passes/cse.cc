@@ -88,7 +88,7 @@ GraphPtr cse(const Graph& g) {
   const auto copies = needless_copies(g, leaving);
   return rebuild(g, [&](Rebuilder& b, const Node& n, Args& args, Results& results) {
     if (copies.count(&n)) return results = {args[0].tensor()}, true;
-    if (n.inplace || info(n.op).has(kRandom) || info(n.op).has(kMutates)) return false;
+    if (n.inplace || info(n.op).has(kRandom) || info(n.op).has(kMutates) || info(n.op).dynamic) return false;
     Key key{{}, *g.env};
     key.out << name(n.op);
     for (const Value& v : args) key.add(v);

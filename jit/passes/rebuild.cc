@@ -1,4 +1,7 @@
 // The frame of every pass: a graph is walked in order and rebuilt, node by node, in a recorder of a new graph.
+#include <optional>
+
+#include "jit/graph/unbacked.h"
 #include "jit/passes/passes.h"
 
 namespace lutra {
@@ -52,6 +55,8 @@ void Rebuilder::at(const Node& n) { recorder.set_location(n.file, n.line, n.orig
 
 Results Rebuilder::copy(const Node& n, Args args) {
   at(n);
+  std::optional<SameUnbackedSize> size;
+  if (info(n.op).dynamic) size.emplace(n);
   if (n.is_inplace_form()) return {recorder.call_inplace(n.op, args)};
   Results results = recorder.call(n.op, args);
   if (n.rng >= 0) graph->nodes.back()->rng = n.rng;

@@ -126,6 +126,8 @@ struct Part {
     Results made;
     if (s.inplace && s.op != OpId::copy_) {
       made = {recorder.call_inplace(s.op, given)};
+    } else if (info(s.op).dynamic) {
+      throw NeedsData("its sizes are those of the recorded run");
     } else {
       made = recorder.call(s.op, given);
       if (s.rng >= 0) graph->nodes.back()->rng = s.rng;

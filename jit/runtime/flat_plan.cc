@@ -6,6 +6,7 @@
 
 #include "jit/background/background.h"
 #include "jit/device/backend.h"
+#include "jit/graph/unbacked.h"
 #include "jit/runtime/config.h"
 #include "jit/runtime/executable.h"
 #include "jit/runtime/kernel_cache.h"
@@ -45,6 +46,7 @@ FlatPlan::FlatPlan(const Plan& plan, const Codes& codes, std::vector<Tensor> bro
     : plan(plan), constants(std::move(brought)), backend(backend_of(plan.device)) {
   LUTRA_CHECK(constants.size() == size_t(plan.constants), constants.size(), " constants for ", plan.constants);
   program.begin(plan.exprs, plan.positions);
+  find_unbacked();
   for (size_t i = 0; i < plan.functions.size(); i++) {
     const bool has_code = i < codes.functions.size();
     functions.push_back(Executable::of_function(plan.functions[i], has_code ? codes.functions[i] : Codes(), options));
@@ -62,11 +64,32 @@ FlatPlan::FlatPlan(const Plan& plan, const Codes& codes, std::vector<Tensor> bro
   }
   for (const auto& f : functions) kernel_count += f->kernel_count();
   name_runs();
+  int32_t sizes = 0;
+  for (LaunchStep& s : steps) {
+    const auto* e = std::get_if<ExternLaunch>(&plan.launches[size_t(s.launch)]);
+    if (e && info(e->op).dynamic) s.unbacked = sizes++;
+  }
   for (size_t i = 0; i < steps.size(); i += size_t(steps[i].beside) + 1) {
     for (size_t k = i; k <= i + size_t(steps[i].beside); k++) steps[i].writes |= writes_inputs(steps[k].launch);
     steps[i].in_place = steps[i].writes && scatters_in_place(steps[i].launch);
   }
   add_outputs();
+}
+
+void FlatPlan::find_unbacked() {
+  std::vector<int32_t> numbers;
+  for (const Launch& l : plan.launches) {
+    const auto* e = std::get_if<ExternLaunch>(&l);
+    if (!e || !info(e->op).dynamic) continue;
+    const ExprId size = e->out[0].sizes[0];
+    numbers.push_back(unbacked_number(plan.exprs, size));
+    unbacked.push_back({numbers.back(), double(plan.exprs[size_t(size)].i)});
+  }
+  if (numbers.empty()) return;
+  levels_ = unbacked_levels(plan.exprs, numbers);
+  for (const SymGuard& g : plan.guards) {
+    if (level(g.a) > 0 || (arity(g.cmp) == 2 && level(g.b) > 0)) program.add_guard(g);
+  }
 }
 
 void FlatPlan::add_outputs() {
@@ -143,7 +166,7 @@ void FlatPlan::compile_launch(size_t i, const Codes& codes, const CodeOptions& o
   const bool for_sizes = backend.preferences.made_for_sizes;
   if (const auto* library = std::get_if<ExternLaunch>(&plan.launches[i])) {
     counters_[i] = library_counters(name(library->op));
-    if (for_sizes && library->functions.empty()) prepare_library(*library);
+    if (for_sizes && library->functions.empty() && !info(library->op).dynamic) prepare_library(*library);
     return;
   }
   const auto& launch = std::get<KernelLaunch>(plan.launches[i]);

@@ -32,7 +32,14 @@ struct LaunchStep {
   bool random = false;
   bool writes = false;    // what existed before the run, itself or one beside it
   bool in_place = false;  // a library's scatter into an input (jit/schedule/in_place.cc): the run may be made again
+  int32_t unbacked = -1;  // place in FlatPlan::unbacked of one that tells a size
   int32_t beside = 0;     // how many of the next steps run side by side with it
+};
+
+// A size that a library's launch tells: a number of the plan, with the value that it is reckoned with before.
+struct UnbackedSize {
+  int32_t number;
+  double hint;
 };
 
 struct CodeOptions {
@@ -66,8 +73,13 @@ struct FlatPlan {
   int32_t input_count = 0;
   size_t block_words = 0;  // of all steps
   size_t kernel_count = 0;
+  // In the order of their launches; the level of an expression is how many of them have to be known.
+  std::vector<UnbackedSize> unbacked;
+  int32_t level(ExprId id) const { return levels_.empty() ? 0 : levels_[size_t(id)]; }
 
  private:
+  void find_unbacked();
+  std::vector<int32_t> levels_;
   void compile(const Codes& codes, const CodeOptions& options);
   void compile_launch(size_t i, const Codes& codes, const CodeOptions& options, const std::string& isa, bool waits);
   void prepare_library(const ExternLaunch& launch) const;

@@ -4,14 +4,18 @@
 #include <optional>
 
 #include "jit/device/backend.h"
+#include "jit/graph/unbacked.h"
 #include "jit/runtime/config.h"
 #include "jit/runtime/pool.h"
 #include "jit/runtime/profile.h"
+#include "ops/core/foreign.h"
 #include "ops/core/intern.h"
 #include "ops/core/interrupt.h"
 #include "ops/core/late_error.h"
 #include "ops/core/own_memory.h"
+#include "ops/decompose/emit.h"
 #include "ops/defs/call.h"
+#include "ops/grad/tape.h"
 
 namespace lutra {
 namespace {
@@ -42,6 +46,7 @@ class Runner::ContextScope {
       for (int32_t i : r_.made_) c_->storages[size_t(i)] = nullptr;
       c_->holds_storages = false;
     }
+    c_->told.clear();
     r_.end(*c_);
     delete r_.spare_.exchange(c_, std::memory_order_acq_rel);
   }
@@ -90,7 +95,8 @@ void Runner::set_arena(RunContext& c) const {
   bool changed = layout.offsets.size() != plan_.slots.size();
   layout.bytes.resize(plan_.slots.size());
   for (size_t s = 0; s < plan_.slots.size(); s++) {
-    const size_t bytes = storage_bytes(program_.int_value(c.values.data(), plan_.slots[s].bytes), 1);
+    const ExprId wanted = plan_.slots[s].bytes;
+    const size_t bytes = flat_.level(wanted) ? 0 : storage_bytes(program_.int_value(c.values.data(), wanted), 1);
     if (layout.bytes[s] != bytes) changed = true, layout.bytes[s] = bytes;
   }
   if (changed) {
@@ -116,14 +122,17 @@ Ref<Storage> Runner::output(RunContext&, int32_t, size_t bytes) const { return a
 // Outputs that nobody brought.
 void Runner::make_outputs(RunContext& c) const {
   for (int32_t at : made_) {
-    const auto i = size_t(at);
-    if (c.buffers[i]) continue;
-    const Buffer& b = plan_.buffers[i];
-    const size_t bytes = storage_bytes(program_.int_value(c.values.data(), b.elements), size_of(b.dtype));
-    c.storages[i] = output(c, at, bytes);
-    c.buffers[i] = c.storages[i]->data;
-    c.holds_storages = true;
+    if (!c.buffers[size_t(at)] && !flat_.level(plan_.buffers[size_t(at)].elements)) make_output_buffer(c, at);
   }
+}
+
+void Runner::make_output_buffer(RunContext& c, int32_t at) const {
+  const auto i = size_t(at);
+  const Buffer& b = plan_.buffers[i];
+  const size_t bytes = storage_bytes(program_.int_value(c.values.data(), b.elements), size_of(b.dtype));
+  c.storages[i] = output(c, at, bytes);
+  c.buffers[i] = c.storages[i]->data;
+  c.holds_storages = true;
 }
 
 void Runner::launch_all(RunContext& c) const {
@@ -198,11 +207,80 @@ ExternCall Runner::make_call(const RunContext& c, const ExternLaunch& launch, Ca
 void Runner::launch_library(RunContext& c, const LaunchStep& step) const {
   const auto& launch = std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]);
   if (!launch.functions.empty()) return launch_control(c, launch);
+  if (step.unbacked >= 0) return launch_unbacked(c, step);
   CallOperands operands;
   run_extern(make_call(c, launch, operands));
 }
 
 Fault fault_of(const KernelLaunch& launch) { return {-1, -1, launch.op, launch.file, launch.line}; }
+
+void Runner::launch_unbacked(RunContext& c, const LaunchStep& step) const {
+  const auto& launch = std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]);
+  const Results made = make_unbacked(c, launch);
+  c.scalars[size_t(flat_.unbacked[size_t(step.unbacked)].number)] = double(made[0]->sizes[0].hint);
+  program_.run(c.values.data(), c.given, c.scalars.data());
+  if (!program_.guards_hold(c.values.data())) throw UnbackedMiss();
+  make_told(c, step.unbacked + 1);
+  for (size_t r = 0; r < made.size(); r++) {
+    const auto place = size_t(launch.out[r].buffer);
+    const bool leaves = plan_.buffers[place].kind == Buffer::kOutput;
+    (leaves ? c.storages[place] : c.told.emplace_back()) = made[r]->storage;
+    c.holds_storages |= leaves;
+    c.buffers[place] = made[r]->storage->data;
+  }
+}
+
+// The device's own kernel, or the CPU's.
+Results Runner::make_unbacked(const RunContext& c, const ExternLaunch& launch) const {
+  Args args;
+  size_t in = 0, ints = 0;
+  for (const ArgInfo& arg : info(launch.op).args) {
+    switch (arg.type) {
+      case ArgType::kTensor: {
+        const BufferView& v = launch.in[in++];
+        args.push_back(v.buffer < 0 ? Value() : Value(operand(c, v)));
+        break;
+      }
+      case ArgType::kInt: {
+        const int64_t n = program_.int_value(c.values.data(), launch.ints[ints++]);
+        args.push_back(n == kNoInt ? Value() : vint(n));
+        break;
+      }
+      case ArgType::kBool: args.push_back(program_.int_value(c.values.data(), launch.ints[ints++]) != 0); break;
+      default: fail_internal(name(launch.op), ": an argument that no launch has");
+    }
+  }
+  const GradModeScope no_grad(false);
+  return call_op(launch.op, std::move(args));
+}
+
+// Memory whose size is known since so many sizes are.
+void Runner::make_told(RunContext& c, int32_t level) const {
+  std::vector<void*> slots(plan_.slots.size(), nullptr);
+  for (const auto& [i, slot] : temporaries_) {
+    const ExprId bytes = plan_.slots[size_t(slot)].bytes;
+    if (flat_.level(bytes) != level) continue;
+    if (!slots[size_t(slot)]) {
+      c.told.push_back(allocate(storage_bytes(program_.int_value(c.values.data(), bytes), 1), plan_.device));
+      slots[size_t(slot)] = c.told.back()->data;
+    }
+    c.buffers[size_t(i)] = slots[size_t(slot)];
+  }
+  for (int32_t i : made_) {
+    if (flat_.level(plan_.buffers[size_t(i)].elements) == level) make_output_buffer(c, i);
+  }
+}
+
+// A tensor over an operand of a library's launch.
+Tensor Runner::operand(const RunContext& c, const BufferView& v) const {
+  Sizes sizes, strides;
+  for (ExprId id : v.sizes) sizes.push_back(program_.int_value(c.values.data(), id));
+  for (ExprId id : v.strides) strides.push_back(program_.int_value(c.values.data(), id));
+  if (numel(sizes) == 0) return make_tensor(sizes, v.dtype, plan_.device);
+  char* const data = static_cast<char*>(c.buffers[size_t(v.buffer)]);
+  const int64_t offset = bytes_of(v.dtype, program_.int_value(c.values.data(), v.offset));
+  return tensor_over(data + offset, sizes, &strides, v.dtype, plan_.device, {});
+}
 
 // "gather: index 12 is out of bounds for dimension 1 with size 10"
 Error fault_error(const std::vector<Fault>& faults, const Fault& launch, const LaunchFault& fault, int64_t size) {
@@ -293,17 +371,27 @@ std::vector<Value> Runner::run(const std::vector<Tensor>& inputs, const std::vec
   RunContext& c = *scope;
   set_views(c, inputs);
   begin(c, inputs);
-  set_buffers(c, c.inputs.data(), scalars.data(), nullptr);
+  if (flat_.unbacked.empty()) {
+    set_buffers(c, c.inputs.data(), scalars.data(), nullptr);
+    choose(c, inputs, donors);
+    make_outputs(c);
+    std::vector<Value> results = make_results(c, inputs);
+    count_writes(inputs, [&] { launch(c); });
+    return results;
+  }
+  c.scalars = scalars;
+  for (const UnbackedSize& s : flat_.unbacked) c.scalars[size_t(s.number)] = s.hint;
+  set_buffers(c, c.inputs.data(), c.scalars.data(), nullptr);
   choose(c, inputs, donors);
   make_outputs(c);
-  std::vector<Value> results = make_results(c, inputs);
   count_writes(inputs, [&] { launch(c); });
-  return results;
+  return make_results(c, inputs);
 }
 
 void Runner::run_into(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                       const std::vector<Tensor>& outputs) {
   LUTRA_CHECK(inputs.size() >= size_t(flat_.input_count) && outputs.size() == plan_.outputs.size());
+  LUTRA_CHECK(flat_.unbacked.empty(), "results of sizes that nobody knows");
   ContextScope scope(*this);
   RunContext& c = *scope;
   set_views(c, inputs);

@@ -37,6 +37,9 @@ struct RunContext {
   Ref<Storage> arena;
   ArenaLayout layout;
   char* arena_base = nullptr;
+  // Where launches tell sizes: the run's numbers, and memory whose size they told.
+  std::vector<double> scalars;
+  std::vector<Ref<Storage>> told;
 };
 
 // A kernel that is about to run.
@@ -91,6 +94,8 @@ class Runner {
                               bool& wrote) const = 0;
   virtual void launch_library(RunContext& c, const LaunchStep& step) const;
   void launch_control(RunContext& c, const ExternLaunch& launch) const;
+  // An op that tells a size: what rests on it is reckoned and allocated then.
+  void launch_unbacked(RunContext& c, const LaunchStep& step) const;
   // Null: the host waits for what decides.
   virtual Decider* decider(RunContext& /*c*/) const { return nullptr; }
   // After any run, however it ended.
@@ -115,7 +120,11 @@ class Runner {
   void set_buffers(RunContext& c, const InputView* inputs, const double* scalars, void* const* outputs) const;
   void set_arena(RunContext& c) const;
   void make_outputs(RunContext& c) const;
+  void make_output_buffer(RunContext& c, int32_t buffer) const;
+  Results make_unbacked(const RunContext& c, const ExternLaunch& launch) const;
+  void make_told(RunContext& c, int32_t level) const;
   Tensor make_output(const RunContext& c, const BufferView& view, const std::vector<Tensor>& inputs) const;
+  Tensor operand(const RunContext& c, const BufferView& view) const;
   std::vector<Value> make_results(const RunContext& c, const std::vector<Tensor>& inputs) const;
   // wrote: results are begun; in_place: an input's, which another run would write the same.
   void launch_steps(RunContext& c, bool& wrote, bool& in_place) const;

@@ -12,6 +12,7 @@ namespace {
 struct Touch {
   std::vector<int32_t> reads, writes;  // memory: buffers, those of inputs by storage
   bool alone = false, fails = false, writes_input = false;
+  bool tells_size = false;  // that later launches may rest on
 };
 
 bool meet(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
@@ -24,7 +25,7 @@ bool depends(const Touch& a, const Touch& b) {
 
 // What changes an input comes after what may fail.
 bool keeps_order(const Touch& a, const Touch& b) {
-  return depends(a, b) || (a.fails && b.writes_input) || (b.fails && a.writes_input);
+  return depends(a, b) || b.tells_size || (a.fails && b.writes_input) || (b.fails && a.writes_input);
 }
 
 Touch touch_of(const Plan& plan, const Launch& l) {
@@ -37,7 +38,8 @@ Touch touch_of(const Plan& plan, const Launch& l) {
   });
   const auto* k = std::get_if<KernelLaunch>(&l);
   t.alone = !k;
-  t.fails = k ? !k->faults.empty() : info(std::get<ExternLaunch>(l).op).has(kFails);
+  t.tells_size = !k && info(std::get<ExternLaunch>(l).op).dynamic;
+  t.fails = k ? !k->faults.empty() : t.tells_size || info(std::get<ExternLaunch>(l).op).has(kFails);
   return t;
 }
 
@@ -51,7 +53,7 @@ void add(Run& run, size_t launch, const Touch& t) {
   run.launches.push_back(launch);
   run.touch.reads.insert(run.touch.reads.end(), t.reads.begin(), t.reads.end());
   run.touch.writes.insert(run.touch.writes.end(), t.writes.begin(), t.writes.end());
-  run.touch.fails |= t.fails, run.touch.writes_input |= t.writes_input;
+  run.touch.tells_size |= t.tells_size, run.touch.fails |= t.fails, run.touch.writes_input |= t.writes_input;
 }
 
 }  // namespace

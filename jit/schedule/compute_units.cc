@@ -284,6 +284,15 @@ void ComputeUnits::order_writes() {
   }
 }
 
+// What the program does behind an op that tells a size may rest on that size without reading the op's result.
+void ComputeUnits::order_unbacked() {
+  for (int32_t teller = 0; teller < size(); teller++) {
+    const ComputeUnit& t = units_[size_t(teller)];
+    if (t.low.kind != Lowered::kExtern || !info(t.node->op).dynamic) continue;
+    for (int32_t u = teller + 1; u < size(); u++) add_once(units_[size_t(u)].after, teller);
+  }
+}
+
 void ComputeUnits::link() {
   find_memory();
   choose_inlined();
@@ -297,6 +306,7 @@ void ComputeUnits::link() {
   }
   drop_dead();
   order_writes();
+  order_unbacked();
 }
 
 // What nothing needs and cannot fail is as good as inlined.

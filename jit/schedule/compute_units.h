@@ -99,6 +99,7 @@ class ComputeUnits {
   void trace(const Tensor& t, ComputeUnit& into) const;
   void drop_dead();
   void order_writes();
+  void order_unbacked();
   void break_swaps();
   void write_in_place();
   bool lies_as(const Tensor& a, const Tensor& b) const;

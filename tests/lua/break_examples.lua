@@ -104,6 +104,10 @@ return x * #list]],
 local total = (x * 2):sum():item()
 if total > 1 then return x / total end
 return x]],
+  needs_size = [[
+local found = (x * 2):nonzero()
+if found.shape[1] > 2 then return found[{"0:2"}] end
+return found]],
   no_graph = [[
 x = x * 2
 x:view("int8"):zero_()
@@ -113,12 +117,17 @@ local total = (x * 2):sum()
 if total < x:max() then return x end
 return x / total]],
   mask_read = [[
-x = x * 2
-return x[x:gt(1)] + 1]],
+for i = 1, 2 do
+  x = x * 2
+  x = x[x:gt(1)]
+end
+return x + 1]],
   mask_write = [[
 local f = lt.compile(function(x, row)
-  x = x * 2
-  x[{row:gt(1), lt.tensor(0, {dtype = "int64"})}] = 0
+  for i = 1, 2 do
+    x = x * 2
+    x[{row:gt(1), lt.tensor(0, {dtype = "int64"})}] = 0
+  end
   return x + 1
 end)
 f(lt.ones(3, 2), lt.ones(3))]],

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "jit/graph/unbacked.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/element.h"
 #include "vm/bind/functions.h"
@@ -52,9 +53,11 @@ struct View {
 
 Value optional_int(const std::optional<SymInt>& v) { return v ? vint(*v) : Value(); }
 
-// One int64 vector a dimension of the mask. Of a FakeTensor's elements nobody knows how many are true.
+// One int64 vector a dimension of the mask. Of a FakeTensor's elements nobody knows how many are true, but a trace may
+// go on with a symbol.
 std::vector<Tensor> positions_of(const Tensor& mask) {
-  if (mask->is_fake()) {
+  UnbackedSizes* const sizes = UnbackedSizes::current();
+  if (mask->is_fake() && !(sizes && sizes->takes())) {
     throw NeedsData(
         "the shape of x[mask] depends on the elements of the mask; lt.where(mask, x, other) keeps the shape");
   }

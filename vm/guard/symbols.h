@@ -17,8 +17,8 @@ struct SymbolValue {
 class SymbolProgram {
  public:
   // Copies what is needed of env: the guards that all others follow from, and the expressions asked for by need().
-  // Returns the place of each among the env's guards.
-  std::vector<size_t> add_guards(SymEnv& env);
+  // Returns the place of each among the env's guards. left_out: of expressions that no guard is to read.
+  std::vector<size_t> add_guards(SymEnv& env, const std::vector<int32_t>& left_out = {});
   int need(const SymEnv& env, int32_t expr);  // its place in the values
   bool empty() const { return exprs_.empty(); }
   size_t size() const { return exprs_.size(); }

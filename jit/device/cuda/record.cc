@@ -46,7 +46,7 @@ void say(const std::string& text) {
 void CudaRunner::RecordingsDeleter::operator()(Recordings* r) const { delete r; }
 
 void CudaRunner::prepare_recordings() {
-  if (steps_.size() < 2 && flat_.functions.empty()) return;
+  if ((steps_.size() < 2 && flat_.functions.empty()) || !flat_.unbacked.empty()) return;
   recordings_.reset(new Recordings);
   recordings_->library_results.assign(plan_.buffers.size(), false);
   for (const Launch& l : plan_.launches) {

@@ -8,6 +8,7 @@
 #include "ops/extern/cpu/elements.h"
 #include "ops/extern/cpu/strided.h"
 #include "ops/extern/cpu/views.h"
+#include "ops/meta/unbacked.h"
 
 namespace lutra {
 namespace {
@@ -144,7 +145,7 @@ Results dynamic_bincount(const Args& args, ParallelFor) {
     return {out};
   }
   const ExternView weights = view_of(args[1].tensor());
-  Tensor out = make_tensor({size}, weights.dtype == DType::kFloat32 ? weights.dtype : DType::kFloat64);
+  Tensor out = make_tensor({size}, sums_of_weights(args[1].tensor()));
   const auto sum = [&](auto* sums) {
     using S = std::remove_reference_t<decltype(*sums)>;
     in_stretches(size, [&](int64_t begin, int64_t end) { std::fill(sums + begin, sums + end, S(0)); });

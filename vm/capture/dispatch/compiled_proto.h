@@ -56,8 +56,9 @@ struct ProtoPoint {
   int compiling = 0;                            // entries that the background compiles
   bool dead = false;                            // never again: nothing to compile here, or the limit was reached
   bool limit_reached = false;
-  int misses = 0;  // in a row, since the limit was reached
-  int rests = 0;   // calls that looked at no entry
+  int misses = 0;       // in a row, since the limit was reached
+  int rests = 0;        // calls that looked at no entry
+  int size_misses = 0;  // runs that were given up for a size that elements decided
   bool enters_callees = true;
   Within within{};
   int idle_calls = 0;     // in a row, that ran nothing

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "jit/graph/unbacked.h"
 #include "jit/repro/repro.h"
 #include "ops/core/late_error.h"
 #include "vm/capture/dispatch/capture_point.h"
@@ -94,7 +95,7 @@ bool is_entered_rightly(lua_State* L, CompiledProto& compiled, Entry& e, int nsl
 }
 
 // Pushes the exit's code and results; 0 where the original code must run.
-int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& values) {
+int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& values, bool& lost_size) {
   try {
     return run_segment(L, entry, values);
   } catch (const Error& e) {
@@ -102,6 +103,7 @@ int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& 
     // What an earlier launch on a GPU met; or the run's own writes have begun.
     if (dynamic_cast<const LateError*>(&e)) throw;
     if (entry.callable) throw;  // a user's backend must not be replaced in silence
+    lost_size = lost_size || dynamic_cast<const UnbackedMiss*>(&e);
     // A user's error (an index out of range): the original code raises it, with everything before it done.
     if (e.kind == ErrorKind::kInternal) report_internal(compiled, e.what(), entry.graph_text);
   } catch (const std::bad_alloc&) {
@@ -148,10 +150,12 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
       if (!a.entry->decline && leads_nowhere(point, *compiled, *a.entry)) refresh(state, L, compiled);
       if (a.entry->decline && gives_up(L, point, *compiled)) refresh(state, L, compiled);
       if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
-      if (!a.entry->guard_text) return run_entry(L, *compiled, *a.entry, a.values);
-      if (!is_entered_rightly(L, *compiled, *a.entry, nslots, nargs, self)) return decline();
-      const int n = run_entry(L, *compiled, *a.entry, a.values);
-      a.entry->decline = a.entry->segment->forward().is_refused();
+      const bool watched = bool(a.entry->guard_text);
+      if (watched && !is_entered_rightly(L, *compiled, *a.entry, nslots, nargs, self)) return decline();
+      bool lost_size = false;
+      const int n = run_entry(L, *compiled, *a.entry, a.values, lost_size);
+      if (watched) a.entry->decline = a.entry->segment->forward().is_refused();
+      if (lost_size) note_lost_size(L, point, a.entry);
       return n;
     }
     if (round == 1 || a.no_room) return decline();

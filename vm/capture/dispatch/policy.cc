@@ -8,6 +8,7 @@
 #include <lua.hpp>
 
 #include "vm/bind/tensor_userdata.h"
+#include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/trace/hints.h"
 #include "vm/guard/rows.h"
@@ -296,6 +297,15 @@ bool runs_code(const CompiledProto& compiled) {
 }
 
 }  // namespace
+
+void note_lost_size(lua_State* L, ProtoPoint& point, const std::shared_ptr<Entry>& entry) {
+  constexpr int kPatience = 4, kSeldom = 16;
+  if (++point.size_misses < kPatience || int64_t(kSeldom) * point.size_misses < entry->hits) return;
+  point.decisions.sizes_outside = true;
+  forget_tree(point);
+  std::erase(point.entries, entry);
+  release_entry(L, *entry);
+}
 
 bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry) {
   constexpr int64_t kPatience = 4;

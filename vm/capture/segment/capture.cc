@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "jit/graph/unbacked.h"
 #include "jit/repro/repro.h"
 #include "ops/grad/tape.h"
 #include "vm/capture/segment/graph_table.h"
@@ -93,7 +94,12 @@ void each_recipe(Entry& e, F f) {
 void finish_symbols(GuardProgram& p, const GuardPlace& end, SymEnv& env, Entry* results) {
   p.relation_places.resize(env.guards().size(), end);
   std::vector<GuardPlace> places;
-  for (size_t origin : p.symbols.add_guards(env)) places.push_back(p.relation_places[origin]);
+  std::vector<int32_t> unbacked;  // the run itself looks at what they have to be
+  for (size_t i = 0; i < p.scalar_sources.size(); i++) {
+    if (!p.scalar_sources[i]) unbacked.push_back(int32_t(i));
+  }
+  for (size_t origin : p.symbols.add_guards(env, unbacked_levels(env.exprs(), unbacked)))
+    places.push_back(p.relation_places[origin]);
   p.relation_places = std::move(places);
   if (results) {
     each_recipe(*results, [&](Recipe& r) {
@@ -375,6 +381,10 @@ struct SegmentCapture {
           made.finished = finish_segment(t, place.args, end, *entry);
           if (!decisions.functions_outside && parts_functions(t)) {
             decisions.functions_outside = true;
+            throw Restart();
+          }
+          if (!decisions.sizes_outside && !t.unbacked.empty() && (wanted.backend_function || has_history(*t.graph))) {
+            decisions.sizes_outside = true;
             throw Restart();
           }
           if (!decisions.leaves_outside && parts_leaves(t, input_edges(t))) {

@@ -14,6 +14,7 @@
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/segment/outputs.h"
 #include "vm/capture/trace/border.h"
+#include "vm/capture/trace/unbacked_sizes.h"
 #include "vm/mirror/prototypes.h"
 
 namespace lutra {
@@ -60,6 +61,7 @@ struct Finisher {
     if (v->tensor) return {Recipe::kItem, tensor(v->tensor).index};
     if (v->source && !v->guarded) return {Recipe::kRegister, t.reg(v->source)};
     if (v->num.expr == 0) return {Recipe::kConstant, t.constant_slot(v)};
+    if (is_unbacked(t, v->num.expr)) return {Recipe::kItem, tensor(unbacked_element(t, v->num)).index};
     return {Recipe::kSymbol, v->num.expr};  // its place is asked for later
   }
 

@@ -7,6 +7,7 @@
 
 #include "ops/core/interrupt.h"
 #include "vm/capture/trace/state.h"
+#include "vm/capture/trace/unbacked_sizes.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -55,11 +56,12 @@ Trace::Trace(lua_State* state_L, TraceState& s, Decisions& d, const TraceOptions
   graph->env->on_pin = [this](int32_t expr) { stop_at_pin(expr); };
   sym_scope_ = std::make_unique<SymScope>(graph->env.get());
   mode_scope_ = std::make_unique<ModeScope>(&recorder);
+  sizes_scope_ = std::make_unique<TraceSizes>(*this);
 }
 
 void Trace::close() {
   while (!regions.empty()) regions.pop_back();
-  mode_scope_.reset(), sym_scope_.reset();
+  sizes_scope_.reset(), mode_scope_.reset(), sym_scope_.reset();
   if (graph) graph->env->on_pin = nullptr;
 }
 

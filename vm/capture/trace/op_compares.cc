@@ -2,6 +2,7 @@
 #include <lua.hpp>
 
 #include "vm/capture/trace/interpreter.h"
+#include "vm/capture/trace/unbacked_sizes.h"
 
 namespace lutra {
 namespace {
@@ -30,6 +31,7 @@ bool less(Trace& t, Var* a, Var* b, bool or_equal) {
     }
     SymEnv& env = *t.graph->env;
     const Scalar x = t.symbolic(a), y = t.symbolic(b);
+    if (is_unbacked(t, x.expr) || is_unbacked(t, y.expr)) return unbacked_less(t, or_equal, x, y);
     const int32_t i = number_expr(env, x), j = number_expr(env, y);
     return env.ask(or_equal ? SymCmp::kLe : SymCmp::kLt, i, j);
   }

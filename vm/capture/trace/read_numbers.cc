@@ -50,6 +50,8 @@ struct Operands {
   }
 };
 
+}  // namespace
+
 // Where the graph ends at item() all the same: before the first op there is none that would end, and in a loop the end
 // lets all steps run one piece of code, where a graph that goes on would hold each of them.
 bool ends_graph(const Trace& t) {
@@ -60,8 +62,6 @@ bool ends_graph(const Trace& t) {
   };
   return t.graph->nodes.empty() || std::any_of(t.frames.begin(), t.frames.end(), in_loop);
 }
-
-}  // namespace
 
 Vars run_item(Trace& t, Var*, const Vars& args) {
   const Var* v = args.size() == 1 ? t.force(args[0]) : nullptr;

@@ -9,6 +9,8 @@ namespace lutra {
 
 class Trace;
 
+// Whether what the graph cannot hold costs nothing here: before the first op, and in a loop.
+bool ends_graph(const Trace& t);
 Vars run_item(Trace& t, Var* self, const Vars& args);
 // a op b of numbers, of which one at least was read.
 Var* read_arithmetic(Trace& t, bc::Op op, Var* a, Var* b);

@@ -25,6 +25,7 @@ struct lua_State;
 
 namespace lutra {
 
+class TraceSizes;
 struct TraceState;
 
 // A graph break: why the segment ends before the current instruction.
@@ -53,6 +54,7 @@ struct Decisions {
   bool leaves_outside = false;                        // break where a leaf that requires grad is made
   std::map<ControlPlace, std::string> plain_control;  // control flow that is ordinary Lua, and why
   bool functions_outside = false;                     // break where a result of an autograd.Function is made
+  bool sizes_outside = false;                         // break where elements decide a size
 };
 
 struct TraceOptions {
@@ -246,6 +248,7 @@ class Trace {
     Edge edge;                // where the fake's gradient went to when the segment began
   };
   std::vector<TensorInput> inputs;  // by graph input
+  std::vector<int32_t> unbacked;    // numbers of the graph that are sizes which elements decide
   std::unordered_map<const TensorImpl*, int> input_of_real, input_of_fake;
   std::unordered_map<const Storage*, int> input_of_storage;  // of fakes: each has a storage of its own
   std::unordered_map<const void*, Table*> table_of_real;
@@ -296,6 +299,7 @@ class Trace {
   std::unique_ptr<SymScope> sym_scope_;
   GuardPlace here_;  // of the instruction that runs
   std::unique_ptr<ModeScope> mode_scope_;
+  std::unique_ptr<TraceSizes> sizes_scope_;
   // The sizes of a tensor that becomes input `input`: symbols where they are dynamic.
   Sizes symbolic_sizes(const Tensor& real, const Source* source, int input);
   int add_tensor_input(const Tensor& real, const Source* source);

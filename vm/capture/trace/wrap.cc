@@ -7,6 +7,7 @@
 #include "vm/capture/trace/border.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
+#include "vm/capture/trace/unbacked_sizes.h"
 
 namespace lutra {
 
@@ -399,6 +400,7 @@ void Trace::stop_if_unsteady(const Source& s) {
 }
 
 void Trace::stop_at_pin(int32_t expr) {
+  if (!ended && is_unbacked(*this, expr)) stop(Break::needs_size, {.dirty = true});
   if (options.changing_values.empty()) return;
   each_leaf(expr, [&](const Source* s, int dim) {
     if (s && dim < 0) stop_if_unsteady(*s);
@@ -506,7 +508,9 @@ bool Trace::same(Var* a, Var* b) {
     case VarKind::kNumber: {
       if (a->guarded && b->guarded && !a->num.expr && !b->num.expr) return a->num.to_double() == b->num.to_double();
       SymEnv& env = *graph->env;
-      const int32_t x = number_expr(env, symbolic(a)), y = number_expr(env, symbolic(b));
+      const Scalar m = symbolic(a), n = symbolic(b);
+      if (is_unbacked(*this, m.expr) || is_unbacked(*this, n.expr)) return unbacked_equal(*this, m, n);
+      const int32_t x = number_expr(env, m), y = number_expr(env, n);
       return env.ask(SymCmp::kEq, x, y);
     }
     case VarKind::kTensor:

@@ -1,0 +1,183 @@
+-- Sizes that elements decide (x[mask], nonzero, masked_select) are symbols of the graph, which goes on behind them.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, breaks = h.test, h.equal, h.breaks
+
+local function text(v)
+  if type(v) == "table" then
+    local all = {}
+    for i, e in ipairs(v) do all[i] = text(e) end
+    return "{" .. table.concat(all, ", ") .. "}"
+  end
+  if type(v) ~= "userdata" then return type(v) .. " " .. tostring(v) end
+  local elements = {}
+  for i, e in ipairs(v:detach():reshape(-1):totable()) do elements[i] = ("%.17g"):format(e) end
+  return ("%s {%s} {%s} %s"):format(v.dtype, table.concat(v.shape, " "), table.concat({v:stride()}, " "),
+    table.concat(elements, " "))
+end
+
+local function randoms(n)
+  lt.manual_seed(n)
+  return lt.randn(n)
+end
+
+-- make()'s function gives what eager code does, call by call, on inputs of several sizes. Returns graphs and breaks.
+local function compare(make, inputs)
+  lt.reset()
+  local eager, compiled = make(), lt.compile(make())
+  for i, x in ipairs(inputs) do
+    for _ = 1, 2 do
+      local want, got = {eager(x)}, {compiled(x)}
+      equal(#got, #want, "results")
+      for k = 1, #want do equal(text(got[k]), text(want[k]), ("input %d, result %d"):format(i, k)) end
+    end
+  end
+  return lt.counters().stats.unique_graphs, breaks()
+end
+
+local several = {randoms(8), randoms(9), randoms(30), randoms(70)}
+-- No element, one, all.
+local ends = {lt.full({8}, -1), lt.tensor({1, -1, -1, -1, -1, -1, -1, -1}), lt.full({8}, 2), lt.tensor({1, 2, -1, -1})}
+
+local function one_graph(f, inputs)
+  local make = type(f(lt.ones(4))) == "function" and f or function() return f end
+  local graphs, broken = compare(make, inputs or several)
+  equal(broken, 0, "breaks")
+  compare(make, ends)
+  return graphs
+end
+
+test("a mask reads", function()
+  one_graph(function(x) x = x * 2 return x[x:gt(0)] + 1 end)
+  one_graph(function(x) x = x * 2 return x[x:gt(0)]:sum() + 1, x:masked_select(x:gt(0)):mean() end)
+  one_graph(function(x)
+    local y = lt.stack({x * 2, x, -x}, 1)
+    return y[x:gt(0)] * 2, y[y:gt(0)]:exp(), y[{x:gt(0), 1}]
+  end)
+end)
+
+test("positions of elements", function()
+  one_graph(function(x) x = x * 2 return x:gt(0):nonzero() + 1 end)
+  one_graph(function(x) x = x * 2 return x[lt.where(x:gt(0))[1]] + 1 end)
+  one_graph(function(x) x = x * 2 return lt.argwhere(x:gt(0)):sum(), x:gt(0):nonzero {as_tuple = true} end)
+end)
+
+test("different elements and counts", function()
+  one_graph(function(x)
+    local y = (x * 2):round()
+    local values, places, counts = lt.unique(y, {return_inverse = true, return_counts = true})
+    return values + 1, values[places], counts:double() / 2, lt.unique(y):sum(), lt.unique_consecutive(y) * 2
+  end)
+  one_graph(function(x)
+    local y = (x * 2):abs():long()
+    return lt.bincount(y) + 1, lt.bincount(y, x), lt.bincount(y, {minlength = 20}):double()
+  end)
+end)
+
+test("a mask reads and writes", function()
+  one_graph(function(x)
+    x = x * 2
+    local m = x:gt(0)
+    x[m] = x[m] * 2
+    return x + 1
+  end)
+end)
+
+test("several sizes", function()
+  one_graph(function(x)
+    x = x * 2
+    local a, b = x[x:gt(0)], x[x:lt(0)]
+    local c = lt.cat {a, b * 2}
+    return c, a:sum() / b:numel(), c[c:gt(1)]
+  end)
+end)
+
+test("sizes are numbers of Lua", function()
+  one_graph(function(x)
+    x = x * 2
+    local y = x[x:gt(0)]
+    local n = y:numel()
+    return y / n, n, {n + 1, y.shape[1] * 2}, lt.zeros(n, 2) + y:view(n, 1), #y
+  end)
+  one_graph(function(x)
+    x = x * 2
+    local y = x[x:gt(0)]
+    if y:numel() > 0 then return y + 1 end
+    return x
+  end)
+end)
+
+test("facts are stated", function()
+  local function make(states)
+    return function(x)
+      x = x * 2
+      local y = x[x:gt(0)]
+      if states then lt.check_is_size(y.shape[1], {min = 2, max = 40}) end
+      if y.shape[1] <= 40 then y = y + 1 end
+      return y
+    end
+  end
+  local graphs, broken = compare(function() return make(true) end, several)
+  equal(broken, 0)
+  equal(select(2, compare(function() return make(false) end, {several[4]})), 1)
+  lt.reset()
+  local f = lt.compile(make(true))
+  f(several[3])
+  h.raises("check_is_size", f, lt.full({50}, 1))
+end)
+
+test("a train step", function()
+  local step = function()
+    local w = lt.full({1}, 0.5, {requires_grad = true})
+    local opt = lt.optim.SGD({w}, {lr = 0.1, momentum = 0.9})
+    return function(x)
+      local y = x * w
+      local loss = y[x:gt(0)]:pow(2):mean()
+      opt:zero_grad()
+      loss:backward()
+      opt:step()
+      return loss:detach(), w:detach():clone()
+    end
+  end
+  local graphs, broken = compare(step, several)
+  equal(broken, 0, "breaks")
+  compare(step, ends)
+end)
+
+test("gradients that leave the function", function()
+  local make = function()
+    return function(x)
+      local w = x:detach():requires_grad_()
+      local y = w * 2
+      local loss = y[y:gt(0)]:sum()
+      loss:backward()
+      return w.grad
+    end
+  end
+  compare(make, several)
+  local w = lt.full({30}, 0.5, {requires_grad = true})
+  compare(function()
+    local inner = lt.compile(function(x) local y = x * w return y[x:gt(0)]:exp() end)
+    return function(x)
+      w.grad = nil
+      inner(x):sum():backward()
+      return w.grad:clone()
+    end
+  end, {several[3]})
+end)
+
+test("fullgraph holds", function()
+  local f = lt.compile(function(x) return x[x:gt(0)] * 2 end, {fullgraph = true})
+  for _, x in ipairs(several) do equal(text(f(x)), text(x[x:gt(0)] * 2)) end
+end)
+
+test("sizes that miss often break the graph", function()
+  lt.reset()
+  local f = lt.compile(function(x) x = x * 2 return x[x:gt(0)] + 1 end)
+  f(several[1])
+  equal(breaks(), 0)
+  for _ = 1, 20 do equal(text(f(ends[1])), text(ends[1]:new_zeros(0))) end
+  equal(breaks(), 1)
+end)
+
+h.finish()

@@ -1,0 +1,29 @@
+// Sizes that elements decide (of x[mask], nonzero, masked_select), as numbers of the trace's graph.
+#pragma once
+#include "jit/graph/unbacked.h"
+#include "vm/capture/trace/tracker.h"
+
+namespace lutra {
+
+class Trace;
+
+class TraceSizes : public UnbackedSizes {
+ public:
+  explicit TraceSizes(Trace& trace) : t_(trace) {}
+  bool takes() override;
+  SymInt size(OpId op, SymInt most) override;
+
+ private:
+  Trace& t_;
+};
+
+// Whether an expression is made of such a size.
+bool is_unbacked(const Trace& t, int32_t expr);
+// x < y (or_equal: x <= y) of numbers of which one is made of such a size; what is not known stops the trace, but in
+// lt.check_is_size, where it is a fact from then on.
+bool unbacked_less(Trace& t, bool or_equal, const Scalar& x, const Scalar& y);
+bool unbacked_equal(Trace& t, const Scalar& x, const Scalar& y);
+// The number as a tensor of the graph.
+Tensor unbacked_element(Trace& t, const Scalar& n);
+
+}  // namespace lutra
