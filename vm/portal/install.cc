@@ -152,7 +152,7 @@ void forget_record(PortalState& s, const mirror::Proto* p, const PortalState::Re
   for (const Site& site : record.sites) {
     const uint32_t* ret = reinterpret_cast<const uint32_t*>(p + 1) + site.return_pc;
     if (site.id == 0) {
-      s.helper_sites.erase(ret);
+      if (const auto at = s.helper_sites.find(ret); at != s.helper_sites.end()) s.helper_sites.erase(at);
       continue;
     }
     PortalState::Id& id = s.ids[site.id];

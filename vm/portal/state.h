@@ -27,7 +27,8 @@ struct PortalState {
   };
   std::vector<Id> ids{1};
   std::vector<int> free_ids;
-  std::unordered_set<const uint32_t*> helper_sites;
+  // A record that is dead may still be known when its memory is another one's.
+  std::unordered_multiset<const uint32_t*> helper_sites;
 
   // A prototype that make_clone has loaded.
   struct Record {
