@@ -301,4 +301,39 @@ test("lt.explain tells what runs as it is, and why", function()
   truthy(text:find("nothing was compiled: call of io.write", 1, true), text)
 end)
 
+test("deep frames with many values are rebuilt at a break", function()
+  local function deep(x, n)
+    x = x * 1.01
+    local p, q, r, s, t, u = x + 1, x + 2, x + 3, x + 4, x + 5, x + 6
+    if n == 0 then
+      io.stderr:write("")
+      return x + 1
+    end
+    return deep(x, n - 1) + p + q + r + s + t + u
+  end
+  local function thin(x, n)
+    if n == 0 then
+      io.stderr:write("")
+      return x + 1
+    end
+    return thin(x * 1.01, n - 1) + 1
+  end
+  for f, depths in pairs {[deep] = {10, 16, 20, 25, 30, 35}, [thin] = {100, 116, 118, 150, 200, 230}} do
+    for _, depth in ipairs(depths) do
+      lt.reset()
+      local g = lt.compile(function(x) return f(x, depth) end)
+      for _ = 1, 2 do h.truthy(lt.equal(g(lt.ones(2)), f(lt.ones(2), depth)), depth) end
+    end
+  end
+end)
+
+test("recursion is inlined to a depth of 200", function()
+  lt.reset()
+  local function down(x, n) return n == 0 and x or down(x * 1.01, n - 1) + 1 end
+  local f = lt.compile(function(x) return down(x, 200) end)
+  h.truthy(lt.equal(f(lt.ones(2)), down(lt.ones(2), 200)))
+  h.equal(h.breaks(), 0)
+  h.equal(lt.counters().stats.unique_graphs, 1)
+end)
+
 h.finish()

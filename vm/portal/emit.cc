@@ -34,7 +34,8 @@ void PortalEmitter::fetch(unsigned table, int first, unsigned n) {
   integer(scratch_, kCallFetch);
   move(scratch_ + 2, table);
   integer(scratch_ + 3, first);
-  call(scratch_, 2, static_cast<int>(n), 0);
+  integer(scratch_ + 4, static_cast<int>(n));
+  call(scratch_, 3, static_cast<int>(n), 0);
 }
 
 // The instructions that take MULTRES values must follow their maker directly: copies of them, up to the first that

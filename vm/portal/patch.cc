@@ -24,6 +24,7 @@ class PointEmitter {
         live_(live),
         point_(point),
         base_(proto.framesize),
+        table_(base_ + 1),
         call_(proto, call, proto.framesize),
         e_(proto, exits, proto.framesize) {
     for (const Exit& exit : point.exits) count(exit);
@@ -135,7 +136,7 @@ class PointEmitter {
   void load_packed(int result, unsigned dst) {
     const unsigned scratch = e_.scratch();
     if (dst >= scratch) e_.set_scratch(dst);
-    e_.fetch(base_ + 1, result + 1, 1);
+    e_.fetch(table_, result + 1, 1);
     e_.move(dst, e_.scratch());
     e_.set_scratch(scratch);
   }
@@ -163,12 +164,23 @@ class PointEmitter {
     }
   }
 
-  // args[0] to `callee`, args[1..] to callee + 2 on.
+  // args[0] to `callee`, args[1..] to callee + 2 on. A table of results that lies there goes behind them first, with
+  // room for the call that fetches the last one.
   void load_call(const std::vector<int>& args, unsigned callee) {
     if (args.empty()) fail("patch: a call of nothing");
-    e_.need(callee + 1 + args.size());
+    const unsigned end = callee + 1 + unsigned(args.size());
+    e_.need(end);
+    table_ = base_ + 1;
+    if (packed_ && end > table_) {
+      const unsigned behind = end + kFetchSlots;
+      e_.need(behind + 1);
+      e_.clear(table_ + 1, behind);
+      e_.move(behind, table_);
+      table_ = behind;
+    }
     load(args[0], callee);
     for (size_t i = 1; i < args.size(); ++i) load(args[i], callee + 1 + i);
+    table_ = base_ + 1;
   }
 
   void emit_resume(const Resume& r) {
@@ -211,7 +223,9 @@ class PointEmitter {
   const bc::Proto& proto_;
   const bc::Liveness& live_;
   const Point& point_;
+  static constexpr unsigned kFetchSlots = 5;  // of PortalEmitter::fetch
   unsigned base_, nresults_ = 0, widest_ = 0;
+  unsigned table_;  // slot of packed results
   bool packed_ = false;
   PortalEmitter call_, e_;
 };

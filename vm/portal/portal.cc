@@ -105,10 +105,10 @@ int push_values(lua_State* L) {
   return 1;
 }
 
-// Stack: kCallFetch, table, first.
+// Stack: kCallFetch, table, first, count. No more than are asked for: LuaJIT writes all that a C function returns.
 int fetch_values(lua_State* L) {
   const int first = static_cast<int>(lua_tointeger(L, 3));
-  const int n = std::min(table_count(L, 2) - first + 1, 250);
+  const int n = std::min(table_count(L, 2) - first + 1, static_cast<int>(lua_tointeger(L, 4)));
   luaL_checkstack(L, n + 1, "portal");
   for (int i = 0; i < n; ++i) lua_rawgeti(L, 2, first + i);
   return std::max(n, 0);
