@@ -16,7 +16,7 @@
 namespace lutra {
 namespace {
 
-constexpr size_t kMaxDepth = 50;
+constexpr size_t kMaxDepth = 220;
 
 std::string function_name(Trace& t, Var* f) {
   if (f->binding) return f->binding->name;
