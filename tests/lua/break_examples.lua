@@ -207,9 +207,9 @@ getmetatable(file).__index = function() return 3 end
 local f = lt.compile(function(x) return x * 2 + file.size end)
 f(lt.ones(3))]],
   cdata = [[
-x = x * 2
-local big = 2LL
-return x + 1, big]],
+local sizes = require("ffi").new("int[2]", 3, 4)
+local f = lt.compile(function(x) return x * 2 + sizes[0] end)
+f(lt.ones(3))]],
   comparison = [[
 local a, b = newproxy(), newproxy()
 local f = lt.compile(function(x) return a == b and x or x * 2 end)
@@ -312,7 +312,7 @@ local function nested(x, n)
   if n == 0 then return x end
   return (nested(x * 2, n - 1))
 end
-local f = lt.compile(function(x) return nested(x, 60) end)
+local f = lt.compile(function(x) return nested(x, 300) end)
 f(lt.ones(3))]],
   long_segment = [[
 local steps = {}

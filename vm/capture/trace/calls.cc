@@ -6,6 +6,7 @@
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/trace/border.h"
 #include "vm/capture/trace/builtins.h"
+#include "vm/capture/trace/cdata.h"
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/reader.h"
@@ -165,7 +166,7 @@ Vars Trace::call_pure(Var* f, const Vars& args, const std::string& name) {
   for (Var* a : args) {
     force(a);
     const bool plain = a->kind == VarKind::kNil || a->kind == VarKind::kBool || a->kind == VarKind::kNumber ||
-                       a->kind == VarKind::kString;
+                       a->kind == VarKind::kString || is_constant_cdata(*this, a);
     if (!plain) {
       lua_settop(L, top);
       stop(Break::not_constant, {name});
@@ -389,6 +390,7 @@ Cell* Trace::upvalue(Frame& f, unsigned i) {
     lua_getupvalue(L, -1, int(i) + 1);
     cell = new_cell();
     cell->value = wrap(s);
+    cell->value->fixed = !assigned || (mirror::available(L) && static_cast<const mirror::Upval*>(id)->immutable);
     cell->function_pin = f.function->pin;
     cell->function = f.function->source;
     cell->index = int(i);

@@ -154,7 +154,6 @@ void Trace::step(Frame& f) {
   if (const bc::Loop* loop = f.code->loop_at(f.pc)) f.active.push_back(loop);
   const bc::Ins ins = proto.code[f.pc];
   const Handler h = handlers().of[ins & 0xff];
-  if (bc::op(ins) == bc::Op::KCDATA) stop(Break::cdata, {"made"});
   if (!h) fail_internal("capture: bytecode ", bc::info(ins).name);
   f.next = f.pc + 1;
   h(*this, f, ins);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <lua.hpp>
 
+#include "vm/capture/trace/cdata.h"
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/state.h"
@@ -120,6 +121,7 @@ Var* other(Trace& t, const char* name, Var* a, Var* b) {
     Vars r = t.call(h, unary ? Vars{a} : Vars{a, b}, true);
     return r.empty() ? t.nil() : r[0];
   }
+  if (Var* v = cdata_operation(t, name, a, b)) return v;
   stop_at_object(t, a), stop_at_object(t, b);
   t.stop(Break::raises, {"arithmetic on a value that is not a number"});
 }

@@ -1,6 +1,7 @@
 // Compares, tests and jumps: constants decide, symbols are asked (a guard), tensors break the graph.
 #include <lua.hpp>
 
+#include "vm/capture/trace/cdata.h"
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/unbacked_sizes.h"
 
@@ -45,6 +46,7 @@ bool less(Trace& t, Var* a, Var* b, bool or_equal) {
     t.stop(Break::compares_tensors);
   }
   if (a->kind == VarKind::kTable && b->kind == VarKind::kTable) return less_by_metamethod(t, a, b, or_equal);
+  if (Var* v = cdata_operation(t, or_equal ? "__le" : "__lt", a, b)) return t.truthy(v);
   const bool object = a->kind == VarKind::kObject || b->kind == VarKind::kObject;
   if (object) t.stop(Break::comparison, {"values that are not numbers"});
   t.stop(Break::raises, {"a comparison of values that are not numbers"});
@@ -65,7 +67,10 @@ bool equal(Trace& t, Var* a, Var* b) {
   t.force(a), t.force(b);
   const int x = object_type(t, a), y = object_type(t, b);
   // 1LL == 1, and a NULL is nil.
-  if (x == kCdata || y == kCdata) t.stop(Break::cdata, {"compared"});
+  if (x == kCdata || y == kCdata) {
+    if (Var* v = cdata_operation(t, "__eq", a, b)) return t.truthy(v);
+    t.stop(Break::cdata, {"compared"});
+  }
   if (t.same(a, b)) return true;
   const bool tensors = a->kind == VarKind::kTensor && b->kind == VarKind::kTensor;
   if (x == LUA_TUSERDATA && y == LUA_TUSERDATA && !tensors) t.stop(Break::comparison, {"userdata"});

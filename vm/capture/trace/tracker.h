@@ -125,6 +125,7 @@ struct Var {
   const Binding* binding = nullptr;
   const Builtin* builtin = nullptr;
   bool identity_guarded = false, callee_guarded = false;
+  bool fixed = false;  // of a variable that is never assigned again
 };
 
 using Vars = std::vector<Var*>;

@@ -5,6 +5,7 @@
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/trace/border.h"
+#include "vm/capture/trace/cdata.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
 #include "vm/capture/trace/unbacked_sizes.h"
@@ -137,7 +138,14 @@ Var* Trace::constant_from_stack() {
       v->pin = pin();
       return v;
     }
-    default: stop(Break::argument, {str("a function that gives a ", luaL_typename(L, -1))});
+    default:
+      if (is_number_cdata(*this)) {
+        Var* v = make(*this, VarKind::kObject);
+        v->id = lua_topointer(L, -1);
+        v->pin = pin();
+        return v;
+      }
+      stop(Break::argument, {str("a function that gives a ", luaL_typename(L, -1))});
   }
 }
 

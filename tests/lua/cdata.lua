@@ -1,0 +1,72 @@
+-- Numbers of 64 bits that are constants of the program (1LL, 2ULL, 3i) are computed with while a graph is made.
+local lt = require "lutra"
+local h = require "harness"
+local bit = require "bit"
+local test, equal, breaks = h.test, h.equal, h.breaks
+
+local x = lt.tensor({1.5, -2, 3})
+
+local function text(v)
+  if type(v) == "userdata" then return table.concat(v:totable(), " ") end
+  return type(v) .. " " .. tostring(v)
+end
+
+local function one_graph(f, ...)
+  lt.reset()
+  local cf = lt.compile(f)
+  for _ = 1, 3 do
+    local want, got = {f(...)}, {cf(...)}
+    for i = 1, #want do equal(text(got[i]), text(want[i]), "result " .. i) end
+  end
+  equal(breaks(), 0, "breaks")
+  equal(lt.counters().stats.unique_graphs, 1, "graphs")
+end
+
+local mask = 0xffffffffffULL
+
+test("arithmetic of constants", function()
+  one_graph(function(x)
+    local k = 3LL * 4LL - 1LL
+    return x * tonumber(k), k, tonumber(10ULL / 3ULL), -k, k % 5LL, 2LL ^ 3LL, tostring(k), type(k)
+  end, x)
+  one_graph(function(x, n) return x * tonumber(2LL + n), n * 3LL end, x, 5)
+end)
+
+test("bits", function()
+  one_graph(function(x)
+    local k = bit.bxor(0x123456789LL, 7)
+    k = bit.band(bit.rshift(k, 3), mask)
+    return x * tonumber(bit.band(k, 255)), k, bit.tohex(k)
+  end, x)
+end)
+
+test("comparisons", function()
+  one_graph(function(x)
+    local k = 7LL
+    if k > 3LL and k == 7 and k ~= 8LL and 2 < k and k <= 7ULL then return x * 2 end
+    return x * 3
+  end, x)
+end)
+
+test("a loop over 64 bits", function()
+  one_graph(function(x)
+    local seed = 42LL
+    for i = 1, 4 do
+      seed = seed * 6364136223846793005LL + 1442695040888963407LL
+      x = x + tonumber(bit.rshift(seed, 60))
+    end
+    return x, seed
+  end, x)
+end)
+
+test("what comes from outside breaks the graph", function()
+  lt.reset()
+  local ffi = require "ffi"
+  local f = function(x, k) x = x * 2 return x * tonumber(k + 1) end
+  local cf = lt.compile(f)
+  for i = 1, 20 do equal(text(cf(x, ffi.cast("int64_t", i))), text(f(x, ffi.cast("int64_t", i)))) end
+  equal(breaks() > 0, true)
+  equal(#lt.recompiles(cf), 0)
+end)
+
+h.finish()

@@ -1,0 +1,22 @@
+// Numbers of 64 bits and complex ones that are constants of the program: what is computed of them is a constant, too.
+#pragma once
+#include <optional>
+
+#include "vm/bytecode/dump.h"
+#include "vm/capture/trace/tracker.h"
+
+namespace lutra {
+
+class Trace;
+
+// Pushed by an instruction.
+Var* number_cdata(Trace& t, const bc::KGC& constant);
+// Whether a value is one: made in the trace, or in a variable that is never assigned again. Guards the latter.
+bool is_constant_cdata(Trace& t, Var* v);
+// By a metamethod of cdata, where one operand is a constant of them and the other one, too, or a number; null
+// elsewhere.
+Var* cdata_operation(Trace& t, const char* metamethod, Var* a, Var* b);
+// Whether the value at the top of the stack is a number of 64 bits or a complex one.
+bool is_number_cdata(Trace& t);
+
+}  // namespace lutra
