@@ -365,4 +365,23 @@ test("a frame in a loop over an iterator that is not next stays in its bytecode"
   end
 end)
 
+test("a long loop that no backward needs shares its body's code", function()
+  local function run(x, n)
+    for i = 1, n do x = (x * 1.01 + i):sin():tanh():exp() end
+    return x
+  end
+  local function graphs_and_ops(...)
+    lt.reset()
+    local f = lt.compile(run)
+    for _ = 1, 2 do truthy(lt.equal(f(...), run(...))) end
+    local stats = lt.counters().stats
+    return stats.unique_graphs, stats.calls_captured
+  end
+  local graphs, ops = graphs_and_ops(lt.ones(3), 300)
+  equal(graphs, 1)
+  equal(ops, 5)
+  equal(select(2, graphs_and_ops(lt.ones(3), 100)), 500)
+  equal(select(2, graphs_and_ops(lt.ones(3, {requires_grad = true}), 300)), 1500)
+end)
+
 h.finish()

@@ -151,7 +151,10 @@ void Trace::step(Frame& f) {
     stop(Break::stress);
   }
   if (!decisions.kept_loops.empty() && decisions.kept_loops.count({&proto, f.pc})) throw LoopStop{};
-  if (const bc::Loop* loop = f.code->loop_at(f.pc)) f.active.push_back(loop);
+  if (const bc::Loop* loop = f.code->loop_at(f.pc)) {
+    if (f.active.empty()) f.rounds = 0, f.nodes_before = graph->nodes.size();
+    f.active.push_back(loop);
+  }
   const bc::Ins ins = proto.code[f.pc];
   const Handler h = handlers().of[ins & 0xff];
   if (!h) fail_internal("capture: bytecode ", bc::info(ins).name);

@@ -1,4 +1,5 @@
 // Numeric and generic for loops, unrolled. A loop that began before the segment ends it at its back edge.
+#include <algorithm>
 #include <cmath>
 
 #include "vm/capture/trace/interpreter.h"
@@ -25,6 +26,21 @@ void keep_where_varied(Trace& t, Frame& f, unsigned a) {
   }
 }
 
+bool has_history(const Graph& graph) {
+  return std::any_of(graph.nodes.begin(), graph.nodes.end(), [](const auto& n) {
+    return std::any_of(n->results.begin(), n->results.end(), [](const Tensor& t) { return t && t->requires_grad; });
+  });
+}
+
+// Many steps of one piece of code cost less to compile once: a graph of all of them takes longer to compile than it
+// saves in hundreds of calls. A backward that follows needs them in one graph.
+void bound_unrolled(Trace& t, Frame& f) {
+  constexpr size_t kRounds = 100, kOps = 1000;
+  if (++f.rounds % kRounds != 0 || t.graph->nodes.size() < f.nodes_before + kOps) return;
+  if (&f != t.frames[0] || f.active.empty() || t.options.fullgraph || !t.regions.empty()) return;
+  if (!has_history(*t.graph)) throw LongLoop{};
+}
+
 void op_fori(Trace& t, Frame& f, bc::Ins i) {
   const unsigned a = op_a(i);
   keep_where_varied(t, f, a);
@@ -40,6 +56,7 @@ void op_forl(Trace& t, Frame& f, bc::Ins i) {
   const double index = loop_number(t, f, a) + step;
   t.set(f, a, t.number(index));
   if (within(index, limit, step)) {
+    bound_unrolled(t, f);
     t.set(f, a + 3, t.number(index));
     jump(f, bc::jump_target(f.pc, i));
   }

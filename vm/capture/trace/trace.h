@@ -100,6 +100,7 @@ struct Frame {
   uint64_t step = 0;                    // of the instruction at pc
   uint64_t multres_step = 0;            // of the producer of multres
   std::vector<const bc::Loop*> active;  // loops being unrolled, outermost first
+  size_t rounds = 0, nodes_before = 0;  // of the outermost: how often a numeric loop has come round; ops before it
   std::vector<ModeCall> modes;          // what stands between its caller and it, outermost first
   bool tail = false;                    // has made a tail call: not part of the chain any more
   bool expression = false;  // runs for a metamethod, an iterator or a builtin: its caller cannot be resumed after it
