@@ -289,9 +289,9 @@ test("under fullgraph, an error that eager raises is eager's", function()
   local big, ffi = 2LL, require "ffi"
   local point = ffi.typeof "struct { int x; }"
   for name, f in pairs {
-    arithmetic = function(x) return x, big + 1 end, call = function(x) return x, point(3) end,
-    compare = function(x) return x, big < 3 end, text = function(x) return x, #tostring(big) end,
-  } do h.raises("fullgraph=true, but the graph breaks", lt.compile(f, {fullgraph = true}), ones(), name) end
+    arithmetic = function(x, n) return x, n + 1 end, call = function(x) return x, point(3) end,
+    compare = function(x, n) return x, n < 3 end, text = function(x, n) return x, #tostring(n) end,
+  } do h.raises("fullgraph=true, but the graph breaks", lt.compile(f, {fullgraph = true}), ones(), big, name) end
 end)
 
 test("fullgraph names the line of the break and the calls that lead there", function()
