@@ -64,7 +64,7 @@ class Pool {
     std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
     if (!lock) return run_here(chunks, body, arg);
     while (workers_ < std::min(threads - 1, most_workers_)) start();
-    body_ = body, arg_ = arg;
+    body_ = body, arg_ = arg, settings_ = installed_settings;
     done_.store(0, std::memory_order_relaxed);
     failed_.store(false, std::memory_order_relaxed);
     epoch_ = (epoch_ + 1) & 0xffffff;
@@ -126,7 +126,7 @@ class Pool {
 
   void chunk(int i, bool on_worker) {
     in_chunk = true;
-    if (on_worker) loop_is_over = &failed_;
+    if (on_worker) loop_is_over = &failed_, installed_settings = settings_;
     if (!failed_.load(std::memory_order_relaxed)) {
       try {
         body_(arg_, i);
@@ -177,6 +177,7 @@ class Pool {
   std::atomic<bool> failed_{false};
   Body body_ = nullptr;
   void* arg_ = nullptr;
+  Settings* settings_ = nullptr;  // of the thread that waits for the job
   std::exception_ptr error_;
   std::mutex error_mutex_;
   std::mutex mutex_;  // one job at a time: a second host thread runs its own chunks
@@ -199,9 +200,10 @@ namespace {
 struct HostJob {
   void (*body)(void* arg, int chunk);
   void* arg;
-  std::mutex mutex;
+  Settings* settings;  // of the thread that waits for the job
+  std::mutex mutex{};
   std::atomic<bool> failed{false};
-  std::exception_ptr error;
+  std::exception_ptr error{};
 
   void fail() {
     const std::lock_guard lock(mutex);
@@ -209,6 +211,7 @@ struct HostJob {
   }
   void chunk(int i) {
     if (failed.load(std::memory_order_relaxed)) return;
+    const SettingsScope scope(settings);
     const bool within = std::exchange(in_chunk, true);
     const auto* outer = loop_is_over;
     if (!loops_are_stoppable) loop_is_over = &failed;  // the calling thread looks for itself
@@ -223,7 +226,7 @@ struct HostJob {
 };
 
 void run_on_host(const HostThreads& threads, int chunks, void (*body)(void* arg, int chunk), void* arg) {
-  HostJob job{body, arg, {}, {}, {}};
+  HostJob job{body, arg, installed_settings};
   threads.run(
       threads.arg, chunks, [](void* job, int i) { static_cast<HostJob*>(job)->chunk(i); }, &job);
   if (job.error) std::rethrow_exception(job.error);

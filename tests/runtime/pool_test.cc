@@ -65,6 +65,19 @@ TEST_CASE("a chunk's failure is the caller's", "[runtime][pool]") {
   CHECK(counts.all(1));
 }
 
+TEST_CASE("workers go by the settings of who waits for them", "[runtime][pool]") {
+  Settings own;
+  own.num_threads = 4, own.isa = "avx2";
+  std::atomic<int> others{0};
+  {
+    const SettingsScope scope(&own);
+    run_chunks(
+        200, [](void* arg, int) { *static_cast<std::atomic<int>*>(arg) += settings().isa != "avx2"; }, &others);
+  }
+  CHECK(others == 0);
+  CHECK(settings().isa != "avx2");
+}
+
 TEST_CASE("jobs within jobs and of several threads", "[runtime][pool]") {
   Threads scope(2);
   Counts counts{32};

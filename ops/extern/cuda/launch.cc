@@ -11,6 +11,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "ops/core/settings.h"
 #include "ops/cuda/faults.h"
 #include "ops/cuda/loaded_module.h"
 
@@ -155,7 +156,8 @@ void prepare(const ExternCall& call) {
   }
   // Side by side: each is a source of its own, or finds what another compiled.
   std::vector<std::thread> others;
-  const auto load = [device = call.device](const KernelId& kernel) {
+  const auto load = [device = call.device, own = installed_settings](const KernelId& kernel) {
+    const SettingsScope settings(own);
     try {
       function_of(kernel, context(device));
     } catch (const std::exception&) {  // the call itself will tell
