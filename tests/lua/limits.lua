@@ -25,6 +25,16 @@ local function is_over(seconds, f, ...)
   return message
 end
 
+-- First, as what compiled code keeps for its runs counts, too.
+test("what a call that ran out of bytes leaves takes no room from the next one", function()
+  for i = 30, 60 do
+    local limited = lt.limits {bytes = 60166156 + i * 500}
+    pcall(limited, function() return lt.ones(3000, 3000):tolist() end)
+    local ok, message = pcall(limited, function() return {} end)
+    truthy(ok, tostring(message))
+  end
+end)
+
 test("what returns in time returns all", function()
   equal(table.concat({lt.limits({seconds = 30})(function(...) return select("#", ...), ... end, 1, 2)}, " "), "2 1 2")
   fails("of the test", lt.limits({seconds = 30}), error, "of the test", 0)

@@ -131,21 +131,38 @@ void* HeapScope::limited(void* ud, void* block, size_t old_bytes, size_t bytes) 
   return result;
 }
 
+namespace {
+
+int64_t heap_bytes(lua_State* L) { return int64_t(lua_gc(L, LUA_GCCOUNT, 0)) * 1024 + lua_gc(L, LUA_GCCOUNTB, 0); }
+
+// A call that ran out of memory leaves its garbage: the next one, which has no room for its first blocks, would fail.
+void make_room(lua_State* L, const MemoryAccount& account, int64_t limit) {
+  const int64_t held = heap_bytes(L) + account.tensors.load(std::memory_order_relaxed);
+  if (held <= limit || !lua_gc(L, LUA_GCISRUNNING, 0)) return;
+  const auto collect = [](lua_State* state) { return lua_gc(state, LUA_GCCOLLECT, 0); };
+  if (lua_cpcall(L, collect, nullptr) != 0) lua_pop(L, 1);  // a finalizer's error
+}
+
+}  // namespace
+
 HeapScope::HeapScope(lua_State* L, int64_t bytes, double deadline) {
   void* ud = nullptr;
   const lua_Alloc now = lua_getallocf(L, &ud);
   own_ = now != limited;
+  MemoryAccount& account = own_ ? *modes_of(L)->account : *static_cast<Heap*>(ud)->account;
+  saved_limit_ = account.limit;
+  const int64_t limit = bytes > 0 ? std::min(saved_limit_, bytes) : saved_limit_;
+  make_room(L, account, limit);
   if (own_) {
-    heap_ = new Heap{now, ud, L, modes_of(L)->account.get()};
-    heap_->account->heap = int64_t(lua_gc(L, LUA_GCCOUNT, 0)) * 1024 + lua_gc(L, LUA_GCCOUNTB, 0);
-    heap_->account->refused = false;
+    heap_ = new Heap{now, ud, L, &account};
+    account.heap = heap_bytes(L);
+    account.refused = false;
     lua_setallocf(L, limited, heap_);
   } else {
     heap_ = static_cast<Heap*>(ud);
   }
-  saved_limit_ = heap_->account->limit;
   saved_deadline_ = heap_->deadline;
-  if (bytes > 0) heap_->account->limit = std::min(saved_limit_, bytes);
+  account.limit = limit;
   heap_->deadline = std::min(saved_deadline_, deadline);
   heap_->plan();
 }
