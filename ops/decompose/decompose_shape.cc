@@ -288,10 +288,20 @@ Tensor triangle(OpId op, const Args& args) {
 
 }  // namespace
 
-// A write through a view of a copy: the tape knows its gradient.
+// A write through a view of a copy: the tape knows its gradient. The copy lies as the input does, without what the
+// input's memory has before it; strides and offset are those of that memory.
 Results decompose_strided_scatter(const Args& args) {
-  const Tensor copy = op1(OpId::clone, {args[0]});
-  const Tensor view = op1(OpId::as_strided, {copy, args[2], args[3], args[4].is_none() ? int_arg(0) : args[4]});
+  const Tensor x = args[0].tensor();
+  Tensor copy;
+  if (x->is_contiguous() || overlaps_itself(x)) {
+    copy = op1(OpId::clone, {x});
+  } else {
+    copy = op1(OpId::empty_strided, {x->sizes, x->strides, x->dtype, x->device()});
+    copy = call_inplace(OpId::copy_, {copy, x});
+  }
+  Value offset = int_arg(0);
+  if (!args[4].is_none()) offset = vint(args[4].sym_int() - x->offset);
+  const Tensor view = op1(OpId::as_strided, {copy, args[2], args[3], offset});
   if (!same_sizes(view->sizes, args[1].tensor()->sizes)) {
     fail("as_strided_scatter: src of shape ", to_string(args[1].tensor()->sizes), " does not have the size ",
          to_string(view->sizes));
