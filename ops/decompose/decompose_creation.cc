@@ -153,7 +153,9 @@ Results decompose_new_empty_strided(const Args& a) {
 
 // (size, physical_layout, dtype, device): the layout names the dimensions from the outermost to the innermost.
 Results decompose_empty_permuted(const Args& a) {
-  const Sizes &sizes = a[0].as<Sizes>(), &order = a[1].as<Sizes>();
+  const Sizes& sizes = a[0].as<Sizes>();
+  Sizes order;
+  for (const SymInt& d : a[1].as<Sizes>()) order.push_back(SymInt(d.guard()));
   std::vector<bool> seen(sizes.size());
   for (const SymInt& d : order) {
     const bool fits = order.size() == sizes.size() && d.hint >= 0 && d.hint < int64_t(sizes.size());

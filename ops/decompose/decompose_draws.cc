@@ -129,8 +129,8 @@ Results decompose_random_(const Args& a) {
   const Tensor t = a[0].tensor();
   const SymInt from = a[1].is_none() ? SymInt(0) : a[1].sym_int();
   const SymInt to = a[2].is_none() ? SymInt(most(t->dtype)) : a[2].sym_int();
-  const bool fits = is_float(t->dtype) || (from.hint >= least_integer(t->dtype) && to.hint - 1 <= most(t->dtype) - 1);
-  if (!a[2].is_none() && !fits) {
+  const auto fits = [&] { return SymInt(least_integer(t->dtype)) <= from && to <= SymInt(most(t->dtype)); };
+  if (!a[2].is_none() && !is_float(t->dtype) && !fits()) {
     fail("random_: the range from ", from.hint, " to ", to.hint - 1, " does not fit ", name(t->dtype));
   }
   if (from >= to) fail("random_: expected from < to, got ", from.hint, " and ", to.hint);

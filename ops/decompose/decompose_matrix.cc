@@ -25,11 +25,6 @@ void check_same(OpId op, const Tensor& a, const Tensor& b) {
        " != ", n.hint, ")");
 }
 
-bool is_number(const Value& v, double n) {
-  const Scalar& s = v.as<Scalar>();
-  return !s.expr && s.to_double() == n;
-}
-
 // A factor of integers is cut to a whole number, as PyTorch's is.
 Value factor(OpId op, const char* argument, DType dtype, const Value& v) {
   const Scalar& s = v.as<Scalar>();
@@ -48,7 +43,7 @@ Tensor blend(OpId op, const Value& input, Tensor product, Value beta, Value alph
   }
   product = scaled(product, alpha.as<Scalar>());
   const Tensor wide = same_sizes(t->sizes, product->sizes) ? t : expand(t, product->sizes);
-  if (is_number(beta, 0)) {
+  if (scalar_ask(SymCmp::kEq, beta.as<Scalar>(), Scalar(0.0))) {
     if (!grad_enabled() || !t->requires_grad) return product;
     return where(full({}, Scalar::of_bool(true), DType::kBool, t->device()), product, wide);
   }

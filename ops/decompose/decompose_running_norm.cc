@@ -37,7 +37,7 @@ void check_many(const char* fn, const char* what, const Tensor& x, bool batch) {
 // (input, running_mean, running_var, weight, bias, training, momentum, eps)
 Results decompose_batch_norm(const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
-  if (args[7].as<Scalar>().to_double() <= 0 && args[5].as<bool>())
+  if (args[5].as<bool>() && !scalar_ask(SymCmp::kLt, Scalar(0.0), args[7].as<Scalar>()))
     fail("batch_norm: eps must be positive, got ", to_string(args[7].as<Scalar>()));
   check_statistics("batch_norm", x, args[1], "running_mean");
   check_statistics("batch_norm", x, args[2], "running_var");

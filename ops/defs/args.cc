@@ -114,6 +114,7 @@ void complete_args(const OpInfo& op, Args& args) {
     if (!accept(arg.type, v)) {
       fail(op.name, ": argument '", arg.name, "' must be ", expected(arg.type), ", got ", describe(v));
     }
+    if (arg.specialises && v.is<Scalar>()) v = pin(v.as<Scalar>());
   }
   check_refused(op, args);
 }

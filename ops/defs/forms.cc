@@ -39,6 +39,9 @@ Form make_form(OpId op, const char* schema, std::string_view arguments, uint32_t
     apply(form, of_op, arguments.substr(0, comma));
     arguments.remove_prefix(std::min(comma + 2, arguments.size()));
   }
+  for (size_t i = 0; i < of_op.size(); i++) {
+    if (form.from[i] >= 0) form.args[size_t(form.from[i])].specialises |= of_op[i].specialises;
+  }
   return form;
 }
 
