@@ -304,15 +304,17 @@ struct Assembler {
     }
   }
 
-  // The first reader of each value that somebody else may write, and the first of each branch before it.
+  // The first reader of each value that somebody else may write, and the first of each branch before it. Likewise, by
+  // themselves, those of what the forward has written since: whoever reads what was written is no reader of that.
   std::vector<BackwardRead> reads_of(const BackwardPiece& followed) const {
     std::vector<BackwardRead> reads;
-    std::set<std::tuple<const Storage*, const TensorImpl*, bool>> seen;
+    std::set<std::tuple<const Storage*, const TensorImpl*, bool>> of_run, of_written;
     for (BackwardRead read : followed.reads) {
       const Storage* const storage = read.value->storage.get();
       const auto at = kept.find(storage);
       if (at == kept.end() && read.error.empty()) continue;
       if (read.flag) find_flag(read);
+      auto& seen = read.error.empty() ? of_run : of_written;
       if (seen.count({storage, nullptr, false}) || !seen.insert({storage, read.flag.get(), read.holds}).second)
         continue;
       if (at != kept.end()) read.place = at->second;
