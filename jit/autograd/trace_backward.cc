@@ -322,12 +322,13 @@ struct Assembler {
     }
     return reads;
   }
-  // What nobody keeps does not tell whether the branch was taken.
+  // What nobody keeps does not tell whether the branch was taken. A run has the places of its inputs and what it keeps.
   void find_flag(BackwardRead& read) const {
     const auto at = place.find(read.flag.get());
-    if (at != place.end()) read.flag_place = at->second;
+    const bool kept_by_run = at != place.end() && size_t(at->second) < real_inputs + t.forward.kept();
+    if (kept_by_run) read.flag_place = at->second;
     int repeated = 0;
-    for (size_t i = 0; at == place.end() && i < t.forward.saved.size(); i++) {
+    for (size_t i = 0; !kept_by_run && i < t.forward.saved.size(); i++) {
       if (t.forward.kept_place(i) >= 0) continue;
       if (t.forward.saved[i].same(read.flag)) read.flag_repeated = repeated;
       repeated++;
