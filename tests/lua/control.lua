@@ -570,4 +570,21 @@ test("the element of a tensor of the caller's that bounds a loop is a constant u
   for k = 0, 7 do truthy(views(x, steps[k]):equal(f(x, steps[k]))) end
 end)
 
+test("an element of a complex type bounds a loop as it is: no number stands for it", function()
+  for _, type in ipairs {"complex64", "complex128"} do
+    local function f(x, m)
+      local function goes_on(i) return lt.logical_and(i:ne(m), i:lt(4)) end
+      local _, y = lt.while_loop(goes_on, function(i, x) return i + 1, x * 2 + i end, lt.tensor(0), x)
+      return y
+    end
+    local x, g = lt.ones(2), lt.compile(f)
+    for _, im in ipairs {1, 0, 1} do
+      for _, re in ipairs {3, 2, 5, 0} do
+        local m = lt.view_as_complex(lt.tensor({re, im}, {dtype = type == "complex64" and "float32" or "float64"}))
+        truthy(g(x, m):equal(f(x, m)), ("%s, %d + %di"):format(type, re, im))
+      end
+    end
+  end
+end)
+
 h.finish()

@@ -212,8 +212,10 @@ constexpr size_t kFewPairs = 64;  // are compared one by one
 
 }  // namespace
 
+// No double is a complex one.
 std::optional<double> only_element(const Tensor& t) {
   if (t->device() != Device() || t->is_fake() || t->storage->freed || t->numel().hint != 1) return {};
+  if (is_complex(t->dtype)) return {};
   return load_element(t->data(), t->dtype).to_double();
 }
 
