@@ -23,7 +23,10 @@ using Tensors = std::vector<Tensor>;
 constexpr size_t kMostNodes = 128;  // that a loop may become with all loops within; a backward makes as many again
 constexpr int64_t kMostElements = 16;
 constexpr int kMostDepth = 64;
-constexpr int64_t kMostBothSides = 1 << 16;  // additions that both sides of a branch may take together
+// What both sides of a branch may take together.
+constexpr int64_t kMostBothSides = 1 << 16;  // additions
+constexpr size_t kMostSideNodes = 24;        // in a chain each waits for the one before
+constexpr int64_t kFewElements = 32;         // fewer take as long
 
 // Values that depend on no input.
 class Known {
@@ -76,23 +79,37 @@ class Known {
   std::unordered_map<const TensorImpl*, Tensor> values_;
 };
 
-// What all of f takes, in additions; kMostBothSides + 1: too much, or what is more than loops over elements.
-int64_t work_of(const Graph& f) {
-  int64_t work = 0;
-  for (const auto& n : f.nodes) {
-    const OpInfo& row = info(n->op);
-    const bool is_cond = control_of(n->op) == Control::kCond;
-    const bool plain = row.has(kPointwise) || row.has(kView) || row.has(kCreation);
-    const bool other = row.has(kRandom) || row.has(kMutates) || may_fail(*n) || n->inplace;
-    if (!is_cond && (!plain || other)) return kMostBothSides + 1;
-    for (const Value& v : n->args) {
-      if (v.is<FunctionRef>()) work += work_of(graph_of(v.as<FunctionRef>()));
+// What both sides of a branch take.
+struct Work {
+  int64_t additions = 0;
+  size_t nodes = 0;   // but for views
+  bool plain = true;  // nothing but loops over elements
+  bool fits() const { return plain && additions <= kMostBothSides && nodes <= kMostSideNodes; }
+
+  void add(const Graph& side) {
+    for (const auto& n : side.nodes) nodes += !info(n->op).has(kView);
+    if (!fits()) return;
+    const GraphPtr primitives = decompose(side);
+    for (const auto& n : primitives->nodes) {
+      add(*n);
+      if (!fits()) return;
     }
-    for (const Tensor& t : n->results) work += row.has(kView) ? 0 : t->numel().hint * element_cost(n->op);
-    if (work > kMostBothSides) return kMostBothSides + 1;
   }
-  return work;
-}
+
+ private:
+  void add(const Node& n) {
+    const OpInfo& row = info(n.op);
+    const bool loop = row.has(kPointwise) || row.has(kView) || row.has(kCreation);
+    const bool other = row.has(kRandom) || row.has(kMutates) || may_fail(n) || n.inplace;
+    plain = plain && (control_of(n.op) == Control::kCond || (loop && !other));
+    for (const Value& v : n.args) {
+      if (v.is<FunctionRef>()) add(graph_of(v.as<FunctionRef>()));
+    }
+    for (const Tensor& t : n.results) {
+      if (!row.has(kView)) additions += std::max(t->numel().hint, kFewElements) * element_work(n.op);
+    }
+  }
+};
 
 class Unroller {
  public:
@@ -167,7 +184,9 @@ class Unroller {
   }
 
   bool both_sides(const Node& n, const Args& args, Results& results) {
-    if (work_of(graph(args, 1)) + work_of(graph(args, 2)) > kMostBothSides) return false;
+    Work work;
+    work.add(graph(args, 1)), work.add(graph(args, 2));
+    if (!work.fits()) return false;
     Tensors f, g;
     if (!call(graph(args, 1), list(args, 3), f) || !call(graph(args, 2), list(args, 4), g)) return false;
     const ModeScope mode(&b_.recorder);

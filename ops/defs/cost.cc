@@ -1,4 +1,4 @@
-// The flops of contractions: a row for each op with kContraction.
+// What elements of special functions take, and the flops of contractions: a row for each op with kContraction.
 #include "ops/defs/cost.h"
 
 #include <functional>
@@ -20,6 +20,21 @@ double from_end(const std::vector<int64_t>& sizes, size_t d) {
 }
 
 }  // namespace
+
+int element_work(OpId op) {
+  switch (op) {
+    // Series of tens of terms.
+    case OpId::lgamma:
+    case OpId::digamma:
+    case OpId::polygamma:
+    case OpId::mvlgamma:
+    case OpId::i0:
+    case OpId::i0e:
+    case OpId::i1:
+    case OpId::i1e: return 600;
+    default: return info(op).has(kHeavy) ? 64 : 1;
+  }
+}
 
 double flops(OpId op, const SizeLists& in, const SizeLists& out) {
   switch (op) {
