@@ -111,33 +111,49 @@ struct Work {
   }
 };
 
+// Of an outermost loop.
+struct Budget {
+  size_t left;             // nodes that it may still record, those that it drops counted
+  bool both_sides = true;  // of branches
+  bool chose = false;      // there are such branches
+};
+
 class Unroller {
  public:
-  // left: nodes that the outermost loop around may still record, those that it drops counted; null where there is none.
-  explicit Unroller(Rebuilder& b, size_t* left = nullptr) : b_(b), left_(left) {}
+  // budget: that of the outermost loop around; null where there is none.
+  explicit Unroller(Rebuilder& b, Budget* budget = nullptr) : b_(b), budget_(budget) {}
 
   // False, and nothing is recorded, where the node stays.
   bool run(const Node& n, const Args& args, Results& results) {
-    own_ = control_of(n.op) == Control::kWhileLoopBack ? 2 * kMostNodes : kMostNodes;
-    if (!left_ && control_of(n.op) != Control::kCond) left_ = &own_;
+    if (budget_ || control_of(n.op) == Control::kCond) return try_to(n, args, results);
+    const size_t most = control_of(n.op) == Control::kWhileLoopBack ? 2 * kMostNodes : kMostNodes;
+    Budget own{most};
+    budget_ = &own;
+    if (try_to(n, args, results)) return true;
+    if (!own.chose) return false;
+    own = {most, false};  // both sides of its branches may be too much, where a choice is not
+    return try_to(n, args, results);
+  }
+
+ private:
+  bool try_to(const Node& n, const Args& args, Results& results) {
     const size_t before = b_.graph->nodes.size();
-    const auto unrolled = [&] {
-      switch (control_of(n.op)) {
-        case Control::kCond: return cond(args, results) || both_sides(n, args, results);
-        case Control::kWhileLoop: return while_loop(args, results);
-        case Control::kWhileLoopBack: return while_loop_back(args, results);
-        case Control::kScan:
-        case Control::kNone: break;
-      }
-      return false;
-    };
-    if (unrolled()) return true;
+    if (unrolled(n, args, results)) return true;
     b_.graph->nodes.resize(before);
     known_ = Known();
     return false;
   }
+  bool unrolled(const Node& n, const Args& args, Results& results) {
+    switch (control_of(n.op)) {
+      case Control::kCond: return cond(args, results) || both_sides(n, args, results);
+      case Control::kWhileLoop: return while_loop(args, results);
+      case Control::kWhileLoopBack: return while_loop_back(args, results);
+      case Control::kScan:
+      case Control::kNone: break;
+    }
+    return false;
+  }
 
- private:
   static const Tensors& list(const Args& args, size_t i) { return args[i].as<Tensors>(); }
   static const Graph& graph(const Args& args, size_t i) { return graph_of(args[i].as<FunctionRef>()); }
   static Tensors joined(Tensors a, const Tensors& b) {
@@ -145,9 +161,9 @@ class Unroller {
     return a;
   }
   bool spend(size_t nodes) {
-    if (!left_) return true;
-    const bool fits = nodes <= *left_;
-    *left_ -= fits ? nodes : *left_;
+    if (!budget_) return true;
+    const bool fits = nodes <= budget_->left;
+    budget_->left -= fits ? nodes : budget_->left;
     return fits;
   }
 
@@ -162,7 +178,7 @@ class Unroller {
       });
       b_.at(*n);
       Results made;
-      if (!Unroller(b_, left_).run(*n, args, made)) {
+      if (!Unroller(b_, budget_).run(*n, args, made)) {
         if (!spend(1)) return false;
         made = b_.recorder.call(n->op, args);
       }
@@ -184,9 +200,11 @@ class Unroller {
   }
 
   bool both_sides(const Node& n, const Args& args, Results& results) {
+    if (budget_ && !budget_->both_sides) return false;
     Work work;
     work.add(graph(args, 1)), work.add(graph(args, 2));
     if (!work.fits()) return false;
+    if (budget_) budget_->chose = true;
     Tensors f, g;
     if (!call(graph(args, 1), list(args, 3), f) || !call(graph(args, 2), list(args, 4), g)) return false;
     const ModeScope mode(&b_.recorder);
@@ -251,7 +269,7 @@ class Unroller {
   }
 
   Rebuilder& b_;
-  size_t *left_, own_ = 0;
+  Budget* budget_;
   Known known_;
 };
 
