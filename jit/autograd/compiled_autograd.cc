@@ -182,13 +182,14 @@ struct CompiledNode : GradNode {
     }
   }
 
-  // Whether the branch that reads it was taken.
+  // Whether the branches that read it were taken.
   bool is_read(const BackwardRead& read) const {
-    if (!read.flag) return true;
+    if (read.branches.empty()) return true;
     if (stands_in) throw NeedsData("a value was written that a branch of its forward reads");
-    const Tensor flag =
-        read.flag_place >= 0 ? values[size_t(read.flag_place)] : repeat_values()[size_t(read.flag_repeated)].tensor();
-    return (Elements(flag).at(0).to_double() != 0) == read.holds;
+    return std::all_of(read.branches.begin(), read.branches.end(), [this](const TakenBranch& b) {
+      const Tensor flag = b.place >= 0 ? values[size_t(b.place)] : repeat_values()[size_t(b.repeated)].tensor();
+      return (Elements(flag).at(0).to_double() != 0) == b.holds;
+    });
   }
 
   BackwardRequest request(const JointCall& call) const {

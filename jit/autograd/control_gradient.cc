@@ -9,6 +9,7 @@ namespace {
 using Tensors = std::vector<Tensor>;
 using Request = TracedFunction::Request;
 using Argument = TracedFunction::Argument;
+using Reader = TracedFunction::Reader;
 using Backward = TracedFunction::Backward;
 using Strides = TracedFunction::Strides;
 
@@ -347,10 +348,26 @@ struct CondNode final : ControlNode {
     try {
       return unpack(i < reads.size() ? reads[i] : made[i - reads.size()]);
     } catch (const Error& e) {
+      if (e.kind != ErrorKind::kUser || !pred.is_fake()) throw;
       const Tensor written{Ref<TensorImpl>(values[i])};
-      if (e.kind != ErrorKind::kUser || !read_by_branch(written, name(), e.what())) throw;
+      if (!read_by_branch(written, name(), e.what())) throw;
       return written;
     }
+  }
+  // As its readers in the branch read it: all that a reader takes, from the n-th on.
+  Tensor value(size_t i, const Branch& branch, const Reader& reader, size_t n = 0) const {
+    if (n == reader.size() || !pred.is_fake()) return value(i);
+    const BranchReads within(Tensor{Ref<TensorImpl>(values[branch_value(branch, reader[n].flag)])}, reader[n].holds);
+    return value(i, branch, reader, n + 1);
+  }
+  Tensor value(size_t i, const Branch& branch, const std::vector<Reader>& readers) const {
+    Tensor v;
+    for (const Reader& reader : readers) v = value(i, branch, reader);
+    return v;
+  }
+  // Which of the node's values an argument is.
+  size_t branch_value(const Branch& branch, const Argument& a) const {
+    return a.kind == Argument::kResult ? reads.size() + branch.place[a.index] : branch.at[a.index];
   }
 
   // The backward of a branch.
@@ -372,11 +389,12 @@ struct CondNode final : ControlNode {
       refuse("its gradient is differentiated, and there is control flow within it");
     }
     Tensors arguments;
-    for (const Argument& a : b.arguments) {
-      if (a.kind == Argument::kGradient) arguments.push_back(out.input(grads[branch.place[a.index]]));
-      if (a.kind == Argument::kSoFar) arguments.push_back(out.input(sums[branch.at[a.index]]));
-      if (a.kind == Argument::kResult) arguments.push_back(out.input(value(reads.size() + branch.place[a.index])));
-      if (a.kind == Argument::kParameter) arguments.push_back(out.input(value(branch.at[a.index])));
+    for (size_t i = 0; i < b.arguments.size(); i++) {
+      const Argument& a = b.arguments[i];
+      const bool sum = a.kind == Argument::kSoFar, kept = a.kind != Argument::kGradient && !sum;
+      arguments.push_back(out.input(kept  ? value(branch_value(branch, a), branch, b.readers[i])
+                                    : sum ? sums[branch.at[a.index]]
+                                          : grads[branch.place[a.index]]));
     }
     GraphRecorder recorder(*out.graph);
     ModeScope mode(&recorder);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <set>
-#include <tuple>
 #include <unordered_set>
 #include <utility>
 
@@ -51,7 +50,7 @@ struct Follower : TapeWatch {
   }
   void read(const Tensor& value, const char* op) override { note({value, op, pieces.back().spends.size()}); }
   void note(BackwardRead read) {
-    if (branch_reads) read.flag = branch_reads->flag, read.holds = branch_reads->holds;
+    for (const BranchReads* b = branch_reads; b; b = b->above) read.branches.push_back({b->flag, b->holds});
     pieces.back().reads.push_back(std::move(read));
   }
   void added(const GradNode* node) override { met.insert(node); }
@@ -308,32 +307,34 @@ struct Assembler {
   // themselves, those of what the forward has written since: whoever reads what was written is no reader of that.
   std::vector<BackwardRead> reads_of(const BackwardPiece& followed) const {
     std::vector<BackwardRead> reads;
-    std::set<std::tuple<const Storage*, const TensorImpl*, bool>> of_run, of_written;
+    using Branches = std::vector<std::pair<const TensorImpl*, bool>>;
+    std::set<std::pair<const Storage*, Branches>> of_run, of_written;
     for (BackwardRead read : followed.reads) {
       const Storage* const storage = read.value->storage.get();
       const auto at = kept.find(storage);
       if (at == kept.end() && read.error.empty()) continue;
-      if (read.flag) find_flag(read);
+      std::erase_if(read.branches, [&](TakenBranch& b) { return !find_flag(b); });
+      Branches branches;
+      for (const TakenBranch& b : read.branches) branches.emplace_back(b.flag.get(), b.holds);
       auto& seen = read.error.empty() ? of_run : of_written;
-      if (seen.count({storage, nullptr, false}) || !seen.insert({storage, read.flag.get(), read.holds}).second)
-        continue;
+      if (seen.count({storage, {}}) || !seen.insert({storage, branches}).second) continue;
       if (at != kept.end()) read.place = at->second;
       reads.push_back(read);
     }
     return reads;
   }
   // What nobody keeps does not tell whether the branch was taken. A run has the places of its inputs and what it keeps.
-  void find_flag(BackwardRead& read) const {
-    const auto at = place.find(read.flag.get());
+  bool find_flag(TakenBranch& branch) const {
+    const auto at = place.find(branch.flag.get());
     const bool kept_by_run = at != place.end() && size_t(at->second) < real_inputs + t.forward.kept();
-    if (kept_by_run) read.flag_place = at->second;
+    if (kept_by_run) branch.place = at->second;
     int repeated = 0;
     for (size_t i = 0; !kept_by_run && i < t.forward.saved.size(); i++) {
       if (t.forward.kept_place(i) >= 0) continue;
-      if (t.forward.saved[i].same(read.flag)) read.flag_repeated = repeated;
+      if (t.forward.saved[i].same(branch.flag)) branch.repeated = repeated;
       repeated++;
     }
-    if (read.flag_place < 0 && read.flag_repeated < 0) read.flag = Tensor(), read.holds = false;
+    return branch.place >= 0 || branch.repeated >= 0;
   }
 
   TracedBackward run() {

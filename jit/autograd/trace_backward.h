@@ -72,17 +72,21 @@ struct ResultReach {
 };
 ResultReach reach_of(const TracedForward& forward, uint32_t result);
 
+// A branch that a run takes or not.
+struct TakenBranch {
+  Tensor flag;                    // FakeTensor: the element that decides
+  bool holds;                     // it is taken where that is not 0
+  int place = -1, repeated = -1;  // of flag; the latter among the saved values that a run does not keep
+};
+
 // Elements of a value of the forward that a node of the tape reads.
 struct BackwardRead {
   Tensor value;  // FakeTensor
   const char* op;
   size_t spent = 0;  // of the piece's spends: those up to the node that reads
   int place = -1;
-  // Of a branch: the element that decides, and whether it is taken where that is not 0. Null: it is always read.
-  Tensor flag{};
-  bool holds = false;
-  std::string error{};                      // of a value that the forward itself has written since
-  int flag_place = -1, flag_repeated = -1;  // the latter among the saved values that a run does not keep
+  std::vector<TakenBranch> branches{};  // it is read where all of them are taken
+  std::string error{};                  // of a value that the forward itself has written since
 };
 
 // While a branch's backward is recorded: eager reads of it what the branch that was taken reads.

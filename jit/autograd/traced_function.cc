@@ -319,6 +319,26 @@ struct TracedFunction::Assembly {
     graph->inputs = std::move(inputs), graph->input_nodes = std::move(nodes);
   }
 
+  // Of a place that a run has.
+  Argument at_place(int place) const {
+    const auto p = size_t(place);
+    if (p < f.parameters()) return {Argument::kParameter, p};
+    return {Argument::kResult, f.saved_[p - f.parameters()].result};
+  }
+  void find_readers() {
+    for (const Argument& a : out.arguments) {
+      std::vector<Reader>& readers = out.readers.emplace_back();
+      for (const BackwardRead& read : traced.pieces[0].reads) {
+        if (read.place < 0) continue;
+        const Argument is_read = at_place(read.place);
+        if (is_read.kind != a.kind || is_read.index != a.index) continue;
+        Reader& reader = readers.emplace_back();
+        for (const TakenBranch& b : read.branches) reader.push_back({at_place(b.place), b.holds});
+      }
+      if (readers.empty()) readers.emplace_back();
+    }
+  }
+
   // Each of what is carried gives its next value, which lies as it does.
   FunctionRef loop() const {
     for (size_t i = 0; i < out.carried; i++) {
@@ -347,6 +367,7 @@ struct TracedFunction::Assembly {
       return std::move(out);
     }
     prune();
+    find_readers();
     graph->renumber();
     // All of a backward is differentiated, where it is; a gradient may go through as it came.
     for (const GraphInput& in : graph->inputs) in.value->requires_grad = is_float(in.value->dtype);

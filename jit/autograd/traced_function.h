@@ -43,12 +43,19 @@ class TracedFunction {
     enum Kind : uint8_t { kGradient, kSoFar, kResult, kParameter, kBefore } kind;
     size_t index;  // result of the forward, or parameter; kBefore: a carried one, which the step before has stacked
   };
+  // What reads an argument: a branch in a branch; none: the function itself.
+  struct Taken {
+    Argument flag;
+    bool holds;
+  };
+  using Reader = std::vector<Taken>;
   static constexpr int kNone = -1, kUnchanged = -2;
   struct Backward {
     std::shared_ptr<const Graph> step;  // one run of it; null: it gives nothing
     FunctionRef loop;                   // the body of a scan; null where a step's results are no arguments of the next
     std::vector<Argument> arguments;
-    size_t carried = 0, slices = 0;  // of the arguments
+    std::vector<std::vector<Reader>> readers{};  // by argument
+    size_t carried = 0, slices = 0;              // of the arguments
     std::vector<int> gives;  // by parameter: which result is its gradient, or kNone; kUnchanged: that of the result
   };
 

@@ -528,4 +528,52 @@ test("a gradient of a gradient, where what only the other branch has read was wr
   end
 end)
 
+test("a branch within a branch reads where both were taken", function()
+  local function program(compile, at, taken, within, reader)
+    local x, u = lt.ones({3}, {requires_grad = true}), lt.full({3}, 2)
+    local flags = {}
+    for k, bit in ipairs(taken) do flags[k] = lt.tensor(bit) end
+    local function branch(k, path, x)
+      if k > #flags then
+        if path == at then return reader and (x * u):softmax(-1) * u or x * u end
+        return x:sin():softmax(-1) * x
+      end
+      -- The second decides by what the first branch computes.
+      local flag = k == 2 and (flags[k] * (x:detach():sum() + 1)):gt(0) or flags[k]
+      return (lt.cond(flag, function() return branch(k + 1, path .. 1, x * 2) end,
+        function() return branch(k + 1, path .. 0, x) end))
+    end
+    local g = compile(function(x)
+      local z = branch(1, "", x)
+      if within then u:add_(1) end
+      return z
+    end)
+    for _ = 1, 2 do
+      local z = g(x)
+      if not within then u:add_(1) end
+      z:sum():backward()
+    end
+    return x.grad
+  end
+  for depth = 2, 3 do
+    for case = 0, 2 ^ depth - 1 do
+      local taken = {}
+      for k = 1, depth do taken[k] = math.floor(case / 2 ^ (k - 1)) % 2 end
+      for _, at in ipairs(depth == 2 and {"11", "10", "01"} or {"111", "010"}) do
+        for way = 0, 3 do
+          local within, reader = way % 2 == 1, way > 1
+          local what = ("%s, taken %s, way %d"):format(at, table.concat(taken), way)
+          lt.reset()
+          local want, a = pcall(program, function(f) return f end, at, taken, within, reader)
+          local got, b = pcall(program, lt.compile, at, taken, within, reader)
+          h.equal(want, at ~= table.concat(taken), what .. ": " .. tostring(a))
+          h.equal(got, want, what .. ": " .. tostring(b))
+          if want then truthy(same_bits(a, b), what) end
+          truthy(want or tostring(b):find("modified by an inplace operation", 1, true), tostring(b))
+        end
+      end
+    end
+  end
+end)
+
 h.finish()
