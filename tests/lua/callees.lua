@@ -327,6 +327,33 @@ test("deep frames with many values are rebuilt at a break", function()
   end
 end)
 
+-- A function with `locals` local tensors that calls g(x, one of them, `args` times ...); what it gives.
+local function caller(locals, args, g)
+  local text = {"local g = ... return function(x) "}
+  for i = 1, locals do text[#text + 1] = ("local v%d = x + %d "):format(i, i) end
+  text[#text + 1] = "local a, b = g(x"
+  for i = 1, args do text[#text + 1] = (", v%d"):format((i - 1) % locals + 1) end
+  text[#text + 1] = ") local r = a "
+  for i = 1, locals do text[#text + 1] = (" r = r + v%d"):format(i) end
+  return assert(loadstring(table.concat(text) .. " return r, b end"))(g)
+end
+
+test("callees of many arguments break", function()
+  local function g(x, ...)
+    io.stderr:write("")
+    return x * 2, select("#", ...)
+  end
+  for _, shape in ipairs {{100, 14}, {90, 20}, {70, 45}, {10, 75}, {1, 90}, {1, 75}, {120, 1}} do
+    lt.reset()
+    local want, count = caller(shape[1], shape[2], g)(lt.ones(2))
+    local f = lt.compile(caller(shape[1], shape[2], g))
+    for _ = 1, 2 do
+      local got, n = f(lt.ones(2))
+      h.truthy(lt.equal(got, want) and n == count, shape[1] .. " locals, " .. shape[2] .. " arguments")
+    end
+  end
+end)
+
 test("recursion is inlined to a depth of 200", function()
   lt.reset()
   local function down(x, n) return n == 0 and x or down(x * 1.01, n - 1) + 1 end

@@ -24,7 +24,6 @@ class PointEmitter {
         live_(live),
         point_(point),
         base_(proto.framesize),
-        table_(base_ + 1),
         call_(proto, call, proto.framesize),
         e_(proto, exits, proto.framesize) {
     for (const Exit& exit : point.exits) count(exit);
@@ -86,7 +85,7 @@ class PointEmitter {
     unsigned nargs = static_cast<unsigned>(point_.args.size());
     const bool wide = point_.id > 32767;
     if (point_.id < 1) fail("patch: portal id ", point_.id);
-    if (packed_ || base_ + 4 + nargs > kMaxSlots) return emit_packed_call();
+    if (packed_ || base_ + 5 + nargs > kMaxSlots) return emit_packed_call();
     unsigned at = base_ + 2;
     call_.integer(base_, wide ? static_cast<int>(kCallWide) : point_.id);
     if (wide) {
@@ -136,7 +135,7 @@ class PointEmitter {
   void load_packed(int result, unsigned dst) {
     const unsigned scratch = e_.scratch();
     if (dst >= scratch) e_.set_scratch(dst);
-    e_.fetch(table_, result + 1, 1);
+    e_.fetch(base_ + 1, result + 1, 1);
     e_.move(dst, e_.scratch());
     e_.set_scratch(scratch);
   }
@@ -164,23 +163,28 @@ class PointEmitter {
     }
   }
 
-  // args[0] to `callee`, args[1..] to callee + 2 on. A table of results that lies there goes behind them first, with
-  // room for the call that fetches the last one.
+  // args[0] to `callee`, args[1..] to callee + 2 on. Calls that fetch out of a table of results overwrite what lies
+  // above them, so the argument that takes the table's slot is fetched last.
   void load_call(const std::vector<int>& args, unsigned callee) {
     if (args.empty()) fail("patch: a call of nothing");
-    const unsigned end = callee + 1 + unsigned(args.size());
+    const unsigned end = callee + 1 + unsigned(args.size()), table = base_ + 1;
     e_.need(end);
-    table_ = base_ + 1;
-    if (packed_ && end > table_) {
-      const unsigned behind = end + kFetchSlots;
-      e_.need(behind + 1);
-      e_.clear(table_ + 1, behind);
-      e_.move(behind, table_);
-      table_ = behind;
-    }
     load(args[0], callee);
-    for (size_t i = 1; i < args.size(); ++i) load(args[i], callee + 1 + i);
-    table_ = base_ + 1;
+    int last = -1;
+    for (size_t i = 1; i < args.size(); ++i) {
+      const unsigned dst = callee + 1 + unsigned(i);
+      if (packed_ && dst == table) {
+        last = args[i];
+      } else {
+        load(args[i], dst);
+      }
+    }
+    if (last < 0) return;
+    const unsigned scratch = e_.scratch();
+    e_.set_scratch(std::max(end, scratch));
+    e_.fetch(table, last + 1, 1);
+    e_.move(table, e_.scratch());
+    e_.set_scratch(scratch);
   }
 
   void emit_resume(const Resume& r) {
@@ -223,9 +227,7 @@ class PointEmitter {
   const bc::Proto& proto_;
   const bc::Liveness& live_;
   const Point& point_;
-  static constexpr unsigned kFetchSlots = 5;  // of PortalEmitter::fetch
   unsigned base_, nresults_ = 0, widest_ = 0;
-  unsigned table_;  // slot of packed results
   bool packed_ = false;
   PortalEmitter call_, e_;
 };
