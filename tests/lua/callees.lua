@@ -354,6 +354,70 @@ test("callees of many arguments break", function()
   end
 end)
 
+test("frames without room for portals keep their code", function()
+  local function g(x, ...)
+    io.stderr:write("")
+    return x * 2, select("#", ...)
+  end
+  for _, shape in ipairs {{180, 60}, {170, 70}, {160, 80}, {110, 135}, {195, 40}, {190, 30}, {1, 240}} do
+    lt.reset()
+    local want, count = caller(shape[1], shape[2], g)(lt.ones(2))
+    local f = lt.compile(caller(shape[1], shape[2], g))
+    for _ = 1, 3 do
+      local got, n = f(lt.ones(2))
+      h.truthy(lt.equal(got, want) and n == count, shape[1] .. " locals, " .. shape[2] .. " arguments")
+    end
+    h.truthy(h.breaks() > 0)
+  end
+  lt.reset()
+  local large = caller(110, 135, g)
+  h.raises("too many values", lt.compile, large, {fullgraph = true})
+  local names = {}
+  for i = 1, 130 do names[i] = "p" .. i end
+  names = table.concat(names, ", ")
+  local many = assert(loadstring("return function(" .. names .. ") return p1 * 2 + p130 end"))()
+  local f = lt.compile(many)
+  local arguments = {}
+  for i = 1, 130 do arguments[i] = lt.ones(2) end
+  for _ = 1, 3 do h.truthy(lt.equal(f(unpack(arguments)), lt.full({2}, 3))) end
+end)
+
+test("recursion through metamethods breaks at its bottom", function()
+  local function add(depth, write)
+    local mt = {}
+    function mt.__add(a, b)
+      if a.n == 0 then
+        if write then io.stderr:write("") end
+        return b
+      end
+      return setmetatable({n = a.n - 1}, mt) + b * 1.01
+    end
+    return function(x) return setmetatable({n = depth}, mt) + x end
+  end
+  local function mixed(depth, write)
+    local mt, down = {}, nil
+    function down(x, n)
+      if n == 0 then
+        if write then io.stderr:write("") end
+        return x
+      end
+      if n % 2 == 0 then return down(x * 1.01, n - 1) + 1 end
+      return setmetatable({n = n - 1}, mt) + x
+    end
+    function mt.__add(a, b) return down(b, a.n) * 0.5 end
+    return function(x) return down(x, depth) end
+  end
+  for name, make in pairs {add = add, mixed = mixed} do
+    for _, write in ipairs {true, false} do
+      for _, depth in ipairs {60, 84, 85, 119, 122, 150, 218, 219, 230, 300} do
+        lt.reset()
+        local f, want = lt.compile(make(depth, write)), make(depth, write)(lt.ones(2))
+        for _ = 1, 2 do h.truthy(lt.equal(f(lt.ones(2)), want), name .. " " .. depth) end
+      end
+    end
+  end
+end)
+
 test("recursion is inlined to a depth of 200", function()
   lt.reset()
   local function down(x, n) return n == 0 and x or down(x * 1.01, n - 1) + 1 end

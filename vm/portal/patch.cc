@@ -272,6 +272,11 @@ Patched finish_patch(const bc::Dump& dump, Editor::Result&& r) {
   return out;
 }
 
+// With packed arguments and results, a point needs base, which is called, and a call of five slots after the table.
+bool has_room(const bc::Proto& proto) { return proto.framesize + 8u <= kMaxSlots; }
+
+bool has_room_for_stub(const bc::Proto& proto) { return proto.framesize + proto.num_params + 5u <= kMaxSlots; }
+
 Patched apply_patch(const bc::Dump& dump, const Patch& patch) {
   const bc::Proto& p = dump.top();
   const bc::Liveness live = bc::liveness(p);

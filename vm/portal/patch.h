@@ -85,6 +85,10 @@ struct Patched {
   uint64_t version = 0;       // a number of whoever made it, see version_of
 };
 
+// Is there room in the frame for points; for a stub?
+bool has_room(const bc::Proto& proto);
+bool has_room_for_stub(const bc::Proto& proto);
+
 // Throws lutra::Error where a point breaks a rule (not insertable, a dead or hidden argument, no room in the frame).
 Patched apply_patch(const bc::Dump& dump, const Patch& patch);
 
@@ -117,6 +121,7 @@ struct ResumeProto {
 // shared with a closure and may be assigned).
 std::vector<unsigned> resume_slots(const bc::Proto& proto, bc::Pc pc, ResumeMode mode);
 std::string why_not_resumable(const bc::Proto& proto, bc::Pc pc, ResumeMode mode);
+bool has_room(const bc::Proto& proto, const ResumeSpec& spec);
 ResumeProto build_resume(const bc::Dump& dump, const ResumeSpec& spec);
 
 }  // namespace lutra

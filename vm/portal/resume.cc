@@ -229,6 +229,16 @@ std::string why_not_resumable(const bc::Proto& proto, Pc pc, ResumeMode mode) {
   return {};
 }
 
+// What emit_call takes at most.
+bool has_room(const bc::Proto& proto, const ResumeSpec& spec) {
+  const unsigned m = spec.mode == ResumeMode::kAfterCall ? 1u + unsigned(spec.num_args) : 0;
+  const unsigned n = unsigned(resume_slots(proto, spec.pc, spec.mode).size());
+  const unsigned own = std::max<unsigned>(proto.framesize, n + m);
+  const Ins i = proto.code[spec.pc];
+  const unsigned callee = bc::callee_slot(i) >= 0 ? bc::op_a(i) : own;
+  return std::max(own, m ? callee + m + 2 : 0) <= kMaxSlots;
+}
+
 ResumeProto build_resume(const bc::Dump& dump, const ResumeSpec& spec) { return ResumeBuilder(dump, spec).build(); }
 
 }  // namespace lutra

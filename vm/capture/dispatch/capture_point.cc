@@ -64,13 +64,6 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   return s.entry;
 }
 
-void count_break(lua_State* L, CompiledProto& compiled, const BreakReason& why) {
-  runtime(L).counters.graph_break[why.reason]++;
-  compiled.breaks->push_back(why);
-  if (!log_wanted("graph_breaks")) return;
-  log_text("graph_breaks", str(place_of(why), ": ", describe(why)));
-}
-
 // Runs f, which captures or compiles. False where the compiled prototype runs its original code from now on.
 template <class F>
 bool survives(lua_State* L, CompiledProto& compiled, const F& f) {
@@ -139,6 +132,13 @@ void report_internal(CompiledProto& compiled, const std::string& what, const std
   compiled.failed = true;
   fprintf(stderr, "lutra: internal error in %s, which runs its original code from now on: %s\n%s%s",
           compiled.name.c_str(), what.c_str(), graph.c_str(), graph.empty() || graph.back() == '\n' ? "" : "\n");
+}
+
+void count_break(lua_State* L, CompiledProto& compiled, const BreakReason& why) {
+  runtime(L).counters.graph_break[why.reason]++;
+  compiled.breaks->push_back(why);
+  if (!log_wanted("graph_breaks")) return;
+  log_text("graph_breaks", str(place_of(why), ": ", describe(why)));
 }
 
 bool finish_entries(lua_State* L, CompiledProto& compiled, ProtoPoint& point) {

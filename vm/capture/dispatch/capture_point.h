@@ -16,6 +16,8 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
 // original code from now on. Throws what the compiler says of the program, as capture_point does; the entry is gone
 // then.
 bool finish_entries(lua_State* L, CompiledProto& compiled, ProtoPoint& point);
+// For counters, reports and logs.
+void count_break(lua_State* L, CompiledProto& compiled, const BreakReason& why);
 // An internal error: the compiled prototype runs its original code from now on.
 void report_internal(CompiledProto& compiled, const std::string& what, const std::string& graph);
 

@@ -6,7 +6,9 @@
 #include <lua.hpp>
 #include <optional>
 
+#include "vm/capture/dispatch/capture_point.h"
 #include "vm/capture/dispatch/state.h"
+#include "vm/capture/segment/capture.h"
 #include "vm/host/runtime.h"
 #include "vm/mirror/prototypes.h"
 #include "vm/portal/portal.h"
@@ -35,6 +37,19 @@ std::shared_ptr<CompiledProto> make_proto(CaptureState& state, lua_State* L, std
 
 }  // namespace
 
+namespace {
+
+// A frame near LuaJIT's limit keeps its code: there is no room for calls of portals.
+void check_room(lua_State* L, CompiledProto& compiled) {
+  const LuaCode& code = *compiled.code;
+  if (has_room(code.proto())) return;
+  const BreakReason why(Break::many_values, {}, {code.file, int(code.proto().first_line)});
+  if (compiled.options.fullgraph) fail("compile: fullgraph=true, but the graph breaks: ", describe(why));
+  count_break(L, compiled, why);
+}
+
+}  // namespace
+
 std::shared_ptr<CompiledProto> find_proto(CaptureState& state, lua_State* L, int index, const CaptureOptions& options,
                                           uint64_t serial) {
   const ProtoKey key{prototype_identity(L, index), options, serial};
@@ -44,6 +59,7 @@ std::shared_ptr<CompiledProto> find_proto(CaptureState& state, lua_State* L, int
   if (!code) return nullptr;
   auto compiled = make_proto(state, L, std::move(code), options);
   compiled->key = key;
+  check_room(L, *compiled);
   add_point(*compiled, 1);
   compiled->stub_id = alloc_portal_id(L);
   state.portals[compiled->stub_id] = {{1, 0, true}, compiled};
@@ -66,6 +82,7 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
   compiled->recompiles = parent.recompiles;
   compiled->log = parent.log;
   compiled->breaks = parent.breaks;
+  check_room(L, *compiled);
   LUTRA_CHECK(resume.patched.sites.empty(), "a resume prototype with too many parameters");
   for (bc::Pc next : bc::successors(code.proto(), spec.pc)) {
     for (bc::Pc pc = 1; pc < resume.old_pc.size(); pc++) {
@@ -80,6 +97,7 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
 
 void add_point(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept, Within within) {
   const bc::Proto& proto = compiled.code->proto();
+  if (!has_room(proto)) return;
   for (int tries = 0; tries < 8; tries++) {
     if (pc == 0 || pc >= proto.size() || compiled.points.count(pc) || !within.contains(pc)) return;
     const bc::Ins i = proto.code[pc];
@@ -117,7 +135,8 @@ bool can_switch(lua_State* L, const CompiledProto& compiled, const ProtoPoint& p
     if (l.kind == bc::Loop::Kind::kIterN && point.pc >= l.head && point.pc <= l.end) return false;
   }
   if (!why_not_resumable(code.proto(), point.pc, ResumeMode::kAt).empty()) return false;
-  return resume_slots(code.proto(), point.pc, ResumeMode::kAt).size() < 60;
+  const size_t slots = resume_slots(code.proto(), point.pc, ResumeMode::kAt).size();
+  return slots < 60 && code.proto().framesize + slots < 240;
 }
 
 Exit switch_exit(const CompiledProto& compiled, const ProtoPoint& point) {
@@ -215,7 +234,7 @@ void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledPr
 
 void push_clone(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int index,
                 bool stub) {
-  if (stub) {
+  if (stub && has_room_for_stub(compiled->code->proto())) {
     make_clone(L, index, make_stub(*compiled->code->dump, compiled->stub_id));
     return;
   }

@@ -227,6 +227,7 @@ struct Finisher {
     t.push_pin(f.function->pin);
     const void* prototype = prototype_identity(t.L, lua_gettop(t.L));
     lua_pop(t.L, 1);
+    if (!has_room(f.code->proto(), {f.pc, mode, num_args})) stop_halfway(links);
     made.resumes.push_back({f.code, {f.pc, mode, num_args}, prototype, last});
     append_function({Recipe::kResume, int(entry.resumes.size())}, handler, args);
     entry.resumes.push_back({nullptr, value(f.function)});
@@ -319,7 +320,7 @@ struct Finisher {
       for (bc::Pc next : bc::successors(proto, f.pc)) live |= f.code->liveness().before[next];
       live &= ~bc::effects(proto, f.pc).writes;
       if (too_many(args.size() + live.count())) {
-        if (links.size() > 1) stop_at(f.step, reason(Break::many_values));
+        if (links.size() > 1) stop_halfway(links);
         stop_before_producer(f, reason(Break::many_values));
       }
       write_slots(live);
@@ -337,6 +338,11 @@ struct Finisher {
   // A list of results (MULTRES) cannot be handed to the original code: end before its producer.
   [[noreturn]] void stop_before_producer(Frame& f, const BreakReason& why) {
     stop_at(f.multres_step ? f.multres_step : f.step, why);
+  }
+
+  // Half as many frames pass on fewer values.
+  [[noreturn]] void stop_halfway(const std::vector<Link>& links) {
+    stop_at(links[links.size() / 2 - 1].frame->step, reason(Break::many_values));
   }
 
   // A portal's results are slots of the frame, which has 250.
