@@ -2,6 +2,7 @@
 //
 // Invariants: symbols are evaluated from the inputs, never taken from hints; a random node takes the call index of its
 // ordinal, whatever other nodes were dropped; the generator moves by the graph's count, and not at all on an error.
+#include <algorithm>
 #include <unordered_map>
 
 #include "jit/compile.h"
@@ -20,6 +21,7 @@ struct Interpreter {
   const NodeObserver* observer;
   std::vector<InputView> views;
   std::vector<double> scalars;  // unbacked sizes by their hints, until they are told
+  int32_t told = 0;
 
   Interpreter(const Graph& g, const NodeObserver* observer) : graph(g), observer(observer) {}
 
@@ -66,7 +68,8 @@ struct Interpreter {
     if (numbers.empty()) return;
     const std::vector<int32_t> levels = unbacked_levels(graph.env->exprs(), numbers);
     for (const SymGuard& g : graph.env->guards()) {
-      if (levels[size_t(g.a)] || (arity(g.cmp) == 2 && levels[size_t(g.b)])) program.add_guard(g);
+      const int32_t last = std::max(levels[size_t(g.a)], arity(g.cmp) == 2 ? levels[size_t(g.b)] : 0);
+      if (last > 0) program.add_guard(g, last);
     }
   }
 
@@ -74,7 +77,7 @@ struct Interpreter {
     const int32_t number = unbacked_number(graph.env->exprs(), n.results[0]->sizes[0].expr);
     scalars[size_t(number)] = double(result->sizes[0].hint);
     program.run(numbers.data(), views.data(), scalars.data());
-    if (!program.guards_hold(numbers.data())) throw UnbackedMiss();
+    if (!program.guards_hold(numbers.data(), ++told)) throw UnbackedMiss();
   }
 
   SymInt size(SymInt s) const { return s.expr ? SymInt(program.int_value(numbers.data(), s.expr)) : s; }

@@ -88,7 +88,8 @@ void FlatPlan::find_unbacked() {
   if (numbers.empty()) return;
   levels_ = unbacked_levels(plan.exprs, numbers);
   for (const SymGuard& g : plan.guards) {
-    if (level(g.a) > 0 || (arity(g.cmp) == 2 && level(g.b) > 0)) program.add_guard(g);
+    const int32_t last = std::max(level(g.a), arity(g.cmp) == 2 ? level(g.b) : 0);
+    if (last > 0) program.add_guard(g, last);
   }
 }
 

@@ -74,10 +74,10 @@ int32_t HostProgram::number_slot(int32_t expr) {
   return known;
 }
 
-void HostProgram::add_guard(const SymGuard& g) {
+void HostProgram::add_guard(const SymGuard& g, int32_t level) {
   const bool a = is_number(exprs_[size_t(g.a)].op), b = arity(g.cmp) == 2 && is_number(exprs_[size_t(g.b)].op);
   const bool numbers = a || b;
-  Guard guard{g.cmp, numbers, g.outcome, numbers ? number_slot(g.a) : slot(g.a), 0};
+  Guard guard{g.cmp, numbers, g.outcome, level, numbers ? number_slot(g.a) : slot(g.a), 0};
   if (arity(g.cmp) == 2) guard.b = numbers ? number_slot(g.b) : slot(g.b);
   guards_.push_back(guard);
 }
@@ -109,8 +109,9 @@ void HostProgram::run(HostValue* v, const InputView* inputs, const double* scala
   }
 }
 
-bool HostProgram::guards_hold(const HostValue* v) const {
+bool HostProgram::guards_hold(const HostValue* v, int32_t level) const {
   for (const Guard& g : guards_) {
+    if (g.level > level) continue;
     const bool answer = g.numbers ? compare_number(g.cmp, v[g.a].d, v[g.b].d) : compare_int(g.cmp, v[g.a].i, v[g.b].i);
     if (answer != g.outcome) return false;
   }

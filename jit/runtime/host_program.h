@@ -30,8 +30,8 @@ class HostProgram {
   // Where the expression's value will be, converted to an integer or a number if it is the other.
   int32_t int_slot(int32_t expr);
   int32_t number_slot(int32_t expr);
-  // A question whose answer guards_hold checks.
-  void add_guard(const SymGuard& guard);
+  // A question whose answer guards_hold checks, at its level and those above.
+  void add_guard(const SymGuard& guard, int32_t level = 0);
 
   // Of an expression that int_slot was asked for.
   int64_t int_value(const HostValue* values, int32_t expr) const { return values[int_slots_[expr]].i; }
@@ -45,7 +45,7 @@ class HostProgram {
   size_t size() const { return start_.size(); }
   const std::vector<HostValue>& start_values() const { return start_; }
   void run(HostValue* values, const InputView* inputs, const double* scalars) const;
-  bool guards_hold(const HostValue* values) const;
+  bool guards_hold(const HostValue* values, int32_t level = 0) const;
   size_t guard_count() const { return guards_.size(); }
 
  private:
@@ -58,6 +58,7 @@ class HostProgram {
   struct Guard {
     SymCmp cmp;
     bool numbers, outcome;
+    int32_t level;
     int32_t a, b;
   };
   int32_t slot(int32_t expr);

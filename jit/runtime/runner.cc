@@ -219,7 +219,7 @@ void Runner::launch_unbacked(RunContext& c, const LaunchStep& step) const {
   const Results made = make_unbacked(c, launch);
   c.scalars[size_t(flat_.unbacked[size_t(step.unbacked)].number)] = double(made[0]->sizes[0].hint);
   program_.run(c.values.data(), c.given, c.scalars.data());
-  if (!program_.guards_hold(c.values.data())) throw UnbackedMiss();
+  if (!program_.guards_hold(c.values.data(), step.unbacked + 1)) throw UnbackedMiss();
   make_told(c, step.unbacked + 1);
   for (size_t r = 0; r < made.size(); r++) {
     const auto place = size_t(launch.out[r].buffer);
