@@ -385,7 +385,12 @@ std::vector<Value> Runner::run(const std::vector<Tensor>& inputs, const std::vec
   choose(c, inputs, donors);
   make_outputs(c);
   count_writes(inputs, [&] { launch(c); });
-  return make_results(c, inputs);
+  try {
+    return make_results(c, inputs);
+  } catch (const std::bad_alloc&) {
+    if (plan_.mutated.empty()) throw;
+    throw LateError(Error(ErrorKind::kMemory, "no memory for results; the inputs have been written"));
+  }
 }
 
 void Runner::run_into(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
