@@ -46,11 +46,22 @@ local m = lt.eye(3)
 local write = lt.compile(function(x, scale) x:mul_(scale) x[1]:add_(m[2]) return x:view(-1):cumsum(0) end)
 for i = 1, 3 do print(("%a"):format(write(lt.ones(3, 3), i / 2):sum():item())) end]])
 
+-- Sizes that elements decide; an operand that is absent.
+local sizes = program("sizes", [[
+local f = lt.compile(function(x)
+  local y = x:abs():long()
+  return lt.bincount(y, {minlength = 3}) + 1, lt.bincount(y, x), x[x:gt(0)] * 2
+end)
+for i = 1, 3 do
+  for k, v in ipairs {f(lt.tensor({1, 2, 3, -3}) * i)} do print(k, v:sum():item()) end
+end]])
+
 test("a second process takes what the first one kept", function()
   local _, misses = twice(train)
   truthy(misses >= 2)
   equal(entries(), misses)
   truthy(select(2, twice(parts)) >= 4)
+  truthy(select(2, twice(sizes)) >= 1)
   local before = entries()
   equal(run(train, "LUTRA_CACHE=off"):gsub("hits.*", ""), run(train):gsub("hits.*", ""), "with and without")
   equal(entries(), before)
