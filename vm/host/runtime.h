@@ -36,6 +36,7 @@ struct Counters {
   int64_t frames_total = 0, frames_ok = 0;
   int64_t unique_graphs = 0, calls_captured = 0;
   int64_t cache_hits = 0, cache_misses = 0;
+  int64_t lost_sizes = 0;    // runs given up: elements decided on a size that the code was not made for
   int64_t checkpointed = 0;  // runs of compiled code's original, since lt.checkpoint watches
   int64_t kernels = 0;
   int64_t backward_graphs = 0, backward_ops = 0, backward_calls = 0;

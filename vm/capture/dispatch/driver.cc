@@ -155,7 +155,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
       bool lost_size = false;
       const int n = run_entry(L, *compiled, *a.entry, a.values, lost_size);
       if (watched) a.entry->decline = a.entry->segment->forward().is_refused();
-      if (lost_size) note_lost_size(L, point, a.entry);
+      if (lost_size) note_lost_size(L, *compiled, point, a.entry);
       return n;
     }
     if (round == 1 || a.no_room) return decline();

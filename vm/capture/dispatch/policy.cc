@@ -298,8 +298,10 @@ bool runs_code(const CompiledProto& compiled) {
 
 }  // namespace
 
-void note_lost_size(lua_State* L, ProtoPoint& point, const std::shared_ptr<Entry>& entry) {
+void note_lost_size(lua_State* L, CompiledProto& compiled, ProtoPoint& point, const std::shared_ptr<Entry>& entry) {
   constexpr int kPatience = 4, kSeldom = 16;
+  runtime(L).counters.lost_sizes++;
+  if (compiled.options.fullgraph) return;  // a break is an error there
   if (++point.size_misses < kPatience || int64_t(kSeldom) * point.size_misses < entry->hits) return;
   point.decisions.sizes_outside = true;
   forget_tree(point);

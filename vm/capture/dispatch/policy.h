@@ -28,7 +28,7 @@ bool gives_up(lua_State* L, ProtoPoint& point, CompiledProto& compiled);
 
 // A run of the entry was given up for a size that elements decided. Where that happens often, the entry goes, and the
 // graphs of the point end where such a size is made.
-void note_lost_size(lua_State* L, ProtoPoint& point, const std::shared_ptr<Entry>& entry);
+void note_lost_size(lua_State* L, CompiledProto& compiled, ProtoPoint& point, const std::shared_ptr<Entry>& entry);
 
 // Whether an entry only resumes a callee in which nothing was compiled in several calls. It then declines, and the
 // point makes no more such; a point that has no other entries is given up.

@@ -297,7 +297,7 @@ int api_counters(lua_State* L) {
   lua_setfield(L, -2, "compiled_autograd");
   lua_newtable(L);
   set_count(L, "hits", c.cache_hits), set_count(L, "misses", c.cache_misses);
-  set_count(L, "checkpointed", c.checkpointed);
+  set_count(L, "checkpointed", c.checkpointed), set_count(L, "lost_sizes", c.lost_sizes);
   const CaptureState& state = capture_state(L);
   set_count(L, "functions", int64_t(state.protos.size() + state.resume_protos.size()));
   lua_setfield(L, -2, "cache");
