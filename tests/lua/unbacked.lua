@@ -126,6 +126,16 @@ test("facts are stated", function()
   h.raises("check_is_size", f, lt.full({50}, 1))
 end)
 
+test("only lt.check_is_size states facts", function()
+  local f = assert(loadstring([[
+    return function(x)
+      local y = x[x:gt(0)]
+      if y.shape[1] <= 40 then y = y + 1 end
+      return y
+    end]], "@my/checks.lua"))()
+  equal(select(2, compare(function() return f end, {several[4] * 2})), 1)
+end)
+
 test("a train step", function()
   local step = function()
     local w = lt.full({1}, 0.5, {requires_grad = true})
@@ -169,6 +179,53 @@ end)
 test("fullgraph holds", function()
   local f = lt.compile(function(x) return x[x:gt(0)] * 2 end, {fullgraph = true})
   for _, x in ipairs(several) do equal(text(f(x)), text(x[x:gt(0)] * 2)) end
+end)
+
+local function first(n, most)
+  local t = {}
+  for i = 1, most do t[i] = i <= n and 3 or -1 end
+  return lt.tensor(t)
+end
+
+test("any counts of several tellers fit", function()
+  local w = lt.full({64, 3}, 0.1, {requires_grad = true})
+  local v = lt.arange(64):float():view(-1, 1) + 1
+  local cases = {
+    function(x)
+      local z = x[x:gt(0)]
+      local y = z[z:gt(1)]
+      return y * 2
+    end,
+    function(x)
+      w.grad = nil
+      local t, keep = x:abs():long() % 3, x:gt(0)
+      lt.nn.functional.cross_entropy((w * v)[keep], t[keep]):backward()
+      return w.grad
+    end,
+    function(x)
+      local m = x:gt(0)
+      return x:masked_select(m) - v:view(-1)[m], x[m] + v:view(-1):masked_select(m)
+    end,
+  }
+  for i, f in ipairs(cases) do
+    for _, backend in ipairs {"native", "eager"} do
+      lt.reset()
+      local c = lt.compile(f, {backend = backend})
+      for n = 2, 64 do equal(text(c(first(n, 64))), text(f(first(n, 64))), i .. ": " .. n) end
+      equal(breaks(), 0, i)
+      equal(lt.counters().cache.lost_sizes, 0, i)
+    end
+  end
+end)
+
+test("sizes that miss break no fullgraph", function()
+  lt.reset()
+  local f = lt.compile(function(x) x = x * 2 return x[x:gt(0)] + 1 end, {fullgraph = true})
+  for round = 1, 3 do
+    equal(text(f(several[1])), text((several[1] * 2)[several[1]:gt(0)] + 1))
+    for _ = 1, 20 do equal(text(f(ends[1])), text(ends[1]:new_zeros(0))) end
+    equal(lt.counters().cache.lost_sizes, 20 * round)
+  end
 end)
 
 test("sizes that miss often break the graph", function()

@@ -3,12 +3,14 @@
 #include "vm/capture/trace/unbacked_sizes.h"
 
 #include <algorithm>
+#include <lua.hpp>
 
 #include "ops/decompose/emit.h"
 #include "ops/meta/unbacked.h"
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/trace.h"
+#include "vm/mirror/prototypes.h"
 
 namespace lutra {
 namespace {
@@ -28,9 +30,21 @@ SymRange range_of(const Trace& t, const Scalar& n) {
 }
 
 // lt.check_is_size compares what the program states.
-bool is_stated(const Trace& t) {
-  return std::any_of(t.frames.begin(), t.frames.end(),
-                     [](const Frame* f) { return std::string_view(f->code->file).ends_with("checks.lua"); });
+bool is_stated(Trace& t) {
+  const int top = lua_gettop(t.L);
+  lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
+  lua_getfield(t.L, -1, "check_is_size");
+  const bool known = lua_isfunction(t.L, -1) && !lua_iscfunction(t.L, -1);
+  const void* const states = known ? prototype_identity(t.L, top + 2) : nullptr;
+  const bool stated = states && std::any_of(t.frames.begin(), t.frames.end(), [&](const Frame* f) {
+                        if (f->function->kind != VarKind::kFunction) return false;
+                        t.push_pin(f->function->pin);
+                        const bool is = prototype_identity(t.L, lua_gettop(t.L)) == states;
+                        lua_pop(t.L, 1);
+                        return is;
+                      });
+  lua_settop(t.L, top);
+  return stated;
 }
 
 }  // namespace
