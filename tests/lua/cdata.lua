@@ -59,6 +59,52 @@ test("a loop over 64 bits", function()
   end, x)
 end)
 
+-- The functions are compiled in a state of their own, as eager ones are.
+local function compare_states(make, ...)
+  lt.reset()
+  local eager, compiled = make(), lt.compile(make())
+  for call = 1, 6 do
+    local want, got = {eager(...)}, {compiled(...)}
+    for i = 1, #want do equal(text(got[i]), text(want[i]), ("call %d, result %d"):format(call, i)) end
+  end
+end
+
+test("a constant is one object", function()
+  compare_states(function()
+    local memo = {}
+    return function(x)
+      local n = 0
+      memo[1LL] = true
+      for _ in pairs(memo) do n = n + 1 end
+      return x * 2, n
+    end
+  end, x)
+  compare_states(function()
+    local memo = {}
+    return function(x)
+      local k = 5LL
+      if memo[k] then return x * 3, "seen" end
+      memo[k] = 1
+      return x * 2, "new"
+    end
+  end, x)
+  local function last_one(breaks_there)
+    return function()
+      local last
+      return function(x)
+        local k = 5LL
+        x = x * 2
+        if breaks_there then lt.graph_break() end
+        local same = rawequal(k, last)
+        last = k
+        return x * 2, tostring(same)
+      end
+    end
+  end
+  compare_states(last_one(false), x)
+  compare_states(last_one(true), x)
+end)
+
 test("what comes from outside breaks the graph", function()
   lt.reset()
   local ffi = require "ffi"

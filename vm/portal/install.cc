@@ -23,10 +23,12 @@ char table_keys[static_cast<int>(PortalTable::kCount)];
 const char* const kModes[] = {"v", "k", "k"};
 static_assert(std::size(kModes) == static_cast<size_t>(PortalTable::kCount));
 
-// The children of the new prototype become the original's own, so that closures it makes are of the same prototypes.
-void share_children(const bc::Proto& decoded, const mirror::Proto* original, mirror::Proto* copy) {
+// The new prototype's constants that have an identity become the original's own: children, of which it makes closures,
+// and numbers of 64 bits.
+void share_constants(const bc::Proto& decoded, const mirror::Proto* original, mirror::Proto* copy) {
   for (size_t i = 0; i < decoded.kgc.size() && i < original->sizekgc; ++i) {
-    if (!std::holds_alternative<bc::Child>(decoded.kgc[i])) continue;
+    const bc::KGC& k = decoded.kgc[i];
+    if (std::holds_alternative<std::string>(k) || std::holds_alternative<bc::Template>(k)) continue;
     const auto slot = -1 - static_cast<ptrdiff_t>(i);
     copy->k[slot] = original->k[slot];
   }
@@ -278,7 +280,7 @@ void make_clone(lua_State* L, int index, const Patched& patched) {
   const int clone = lua_gettop(L);
   const mirror::Proto* original = original_proto(L, index);
   mirror::Proto* copy = mirror::proto_of(lua_function(L, clone));
-  share_children(patched.dump.top(), original, copy);
+  share_constants(patched.dump.top(), original, copy);
   add_record(L, clone, patched);
   push_table(L, PrototypeTable::kOriginal);
   push_proto(L, clone);

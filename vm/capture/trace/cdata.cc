@@ -1,12 +1,14 @@
 // Constants in; constants that LuaJIT computes of them out.
 #include "vm/capture/trace/cdata.h"
 
+#include <bit>
 #include <cinttypes>
 #include <cstdio>
 #include <lua.hpp>
 
 #include "ops/core/error.h"
 #include "vm/capture/trace/trace.h"
+#include "vm/mirror/prototypes.h"
 
 namespace lutra {
 namespace {
@@ -22,7 +24,16 @@ std::string literal(const bc::KGC& k) {
 
 }  // namespace
 
-Var* number_cdata(Trace& t, const bc::KGC& constant) {
+Var* number_cdata(Trace& t, Frame& f, unsigned index) {
+  const bc::KGC& constant = f.code->proto().kgc[index];
+  if (f.function->kind == VarKind::kFunction && mirror::available(t.L)) {
+    t.push_pin(f.function->pin);
+    const mirror::Proto* const proto = original_proto(t.L, lua_gettop(t.L));
+    lua_pop(t.L, 1);
+    const uint64_t object = proto->k[-1 - ptrdiff_t(index)];
+    mirror::push_object(t.L, mirror::kCdata, std::bit_cast<const void*>(object));
+    return t.constant_from_stack();
+  }
   const std::string code = "return " + literal(constant);
   if (luaL_loadstring(t.L, code.c_str()) || lua_pcall(t.L, 0, 1, 0)) fail_internal("capture: ", code);
   return t.constant_from_stack();

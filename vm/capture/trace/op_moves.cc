@@ -55,8 +55,7 @@ void install_moves(Handlers& h) {
   h.set(Op::KNIL, [](Trace& t, Frame& f, bc::Ins i) {
     for (unsigned s = op_a(i); s <= op_d(i); s++) t.set(f, s, t.nil());
   });
-  h.set(Op::KCDATA,
-        [](Trace& t, Frame& f, bc::Ins i) { t.set(f, op_a(i), number_cdata(t, f.code->proto().kgc[op_d(i)])); });
+  h.set(Op::KCDATA, [](Trace& t, Frame& f, bc::Ins i) { t.set(f, op_a(i), number_cdata(t, f, op_d(i))); });
   h.set(Op::UGET, [](Trace& t, Frame& f, bc::Ins i) { t.set(f, op_a(i), t.upvalue(f, op_d(i))->value); });
   h.set(Op::USETV, [](Trace& t, Frame& f, bc::Ins i) { set_upvalue(t, f, op_a(i), t.slot(f, op_d(i))); });
   h.set(Op::USETS, [](Trace& t, Frame& f, bc::Ins i) { set_upvalue(t, f, op_a(i), string_constant(t, f, op_d(i))); });
