@@ -152,8 +152,8 @@ DEV void in_slice(const Walk& w, i64 e, i64& dst, i64& src) {
 const ExternSource kSerialSource = {"scatter_serial",
                                     R"cuda(
 // A thread walks through `length` positions, `step` apart, of a line and one element of their slices.
-KERNEL scatter_serial(const __grid_constant__ Walk w, i64 lines, i64 length, i64 step, T0* to, const T0* from, Finish f, Fault* fault,
-                      i64 site) {
+KERNEL scatter_serial(const __grid_constant__ Walk w, i64 lines, i64 length, i64 step, T0* to, const T0* from,
+                      Finish f, Fault* fault, i64 site) {
   const i64 i = thread_number();
   if (i >= lines * w.slice) return;
   const i64 line = i / w.slice, e = i % w.slice;
@@ -233,8 +233,8 @@ KERNEL scatter_keys(Walk w, i64 length, i64 step, u64* keys, Fault* fault, i64 s
   keys[i] = resolve(w, position_of(line, i - line * length, length, step), dst, src, fault, site) ? (u64)dst : ~0ull;
 }
 // The first of the sorted positions of a place takes them all; where only the last counts, that one.
-KERNEL scatter_sorted(const __grid_constant__ Walk w, i64 length, i64 step, const u64* keys, const u32* at, T0* to, const T0* from,
-                      Finish f) {
+KERNEL scatter_sorted(const __grid_constant__ Walk w, i64 length, i64 step, const u64* keys, const u32* at, T0* to,
+                      const T0* from, Finish f) {
   const i64 i = thread_number();
   if (i >= w.positions * w.slice) return;
   const i64 s = i / w.slice, e = i - s * w.slice, line = length == w.positions ? 0 : s / length;
