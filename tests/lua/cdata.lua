@@ -2,14 +2,9 @@
 local lt = require "lutra"
 local h = require "harness"
 local bit = require "bit"
-local test, equal, breaks = h.test, h.equal, h.breaks
+local test, equal, breaks, text = h.test, h.equal, h.breaks, h.text
 
 local x = lt.tensor({1.5, -2, 3})
-
-local function text(v)
-  if type(v) == "userdata" then return table.concat(v:totable(), " ") end
-  return type(v) .. " " .. tostring(v)
-end
 
 local function one_graph(f, ...)
   lt.reset()

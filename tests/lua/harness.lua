@@ -44,6 +44,24 @@ function M.deep(got, want, tolerance, what)
   end
 end
 
+local function number_text(v) return v ~= v and "nan" or ("%.17g"):format(v) end
+
+-- What tells a value from any other: of a tensor its dtype, shape, strides and elements; of a table its list.
+function M.text(v)
+  local kind, parts = type(v), {}
+  if kind == "number" then return number_text(v) end
+  if kind == "table" then
+    for i, e in ipairs(v) do parts[i] = M.text(e) end
+    return "{" .. table.concat(parts, ", ") .. "}"
+  end
+  if kind ~= "userdata" then return kind .. " " .. tostring(v) end
+  for i, e in ipairs(v:detach():reshape(-1):totable()) do
+    parts[i] = type(e) == "number" and number_text(e) or tostring(e)
+  end
+  return ("%s {%s} {%s} %s"):format(v.dtype, table.concat(v.shape, " "), table.concat({v:stride()}, " "),
+    table.concat(parts, " "))
+end
+
 -- f(...) must raise a message that contains `text` (plain).
 function M.raises(text, f, ...)
   local ok, message = pcall(f, ...)

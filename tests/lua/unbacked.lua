@@ -1,20 +1,7 @@
 -- Sizes that elements decide (x[mask], nonzero, masked_select) are symbols of the graph, which goes on behind them.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, breaks = h.test, h.equal, h.breaks
-
-local function text(v)
-  if type(v) == "table" then
-    local all = {}
-    for i, e in ipairs(v) do all[i] = text(e) end
-    return "{" .. table.concat(all, ", ") .. "}"
-  end
-  if type(v) ~= "userdata" then return type(v) .. " " .. tostring(v) end
-  local elements = {}
-  for i, e in ipairs(v:detach():reshape(-1):totable()) do elements[i] = ("%.17g"):format(e) end
-  return ("%s {%s} {%s} %s"):format(v.dtype, table.concat(v.shape, " "), table.concat({v:stride()}, " "),
-    table.concat(elements, " "))
-end
+local test, equal, breaks, text = h.test, h.equal, h.breaks, h.text
 
 local function randoms(n)
   lt.manual_seed(n)
