@@ -109,6 +109,11 @@ const Driver* driver() {
   return ready.load(std::memory_order_relaxed);
 }
 
+bool has_dependent_launches() {
+  const Driver* d = driver();
+  return d && d->graph_edges && d->graph_add_edges && d->graph_remove_edges;
+}
+
 bool has_conditional_nodes() {
   constexpr int kWithMemoryNodes = 12040;
   const Driver* d = driver();

@@ -19,6 +19,7 @@ using GraphNode = struct CUgraphNode_st*;
 using GraphExec = struct CUgraphExec_st*;
 
 inline constexpr Result kSuccess = 0, kOutOfMemory = 2;
+inline constexpr int kKernelNode = 0;  // CU_GRAPH_NODE_TYPE_KERNEL
 
 // CUDA_KERNEL_NODE_PARAMS (version 2).
 struct KernelNodeParams {
@@ -29,6 +30,12 @@ struct KernelNodeParams {
   void* kernel;
   ContextHandle context;
 };
+
+// CUgraphEdgeData: of which kind, and which event of the node that it comes from it waits for.
+struct GraphEdge {
+  unsigned char from_port = 0, to_port = 0, type = 0, reserved[5] = {};
+};
+static_assert(sizeof(GraphEdge) == 8);
 
 // CUgraphNodeParams of a conditional node; graphs: told by the driver, one a body.
 struct ConditionalNodeParams {
@@ -109,7 +116,12 @@ static_assert(sizeof(ConditionalNodeParams) == 256);
     (StreamHandle, GraphHandle, const GraphNode*, const void*, size_t, int))                                          \
   X(graph_conditional_handle, "cuGraphConditionalHandleCreate",                                                       \
     (uint64_t*, GraphHandle, ContextHandle, unsigned, unsigned))                                                      \
-  X(graph_add_node, "cuGraphAddNode", (GraphNode*, GraphHandle, const GraphNode*, size_t, ConditionalNodeParams*))
+  X(graph_add_node, "cuGraphAddNode", (GraphNode*, GraphHandle, const GraphNode*, size_t, ConditionalNodeParams*))    \
+  X(graph_edges, "cuGraphGetEdges_v2", (GraphHandle, GraphNode*, GraphNode*, GraphEdge*, size_t*))                     \
+  X(graph_add_edges, "cuGraphAddDependencies_v2",                                                                     \
+    (GraphHandle, const GraphNode*, const GraphNode*, const GraphEdge*, size_t))                                      \
+  X(graph_remove_edges, "cuGraphRemoveDependencies_v2",                                                               \
+    (GraphHandle, const GraphNode*, const GraphNode*, const GraphEdge*, size_t))
 // clang-format on
 
 struct Driver {
@@ -124,6 +136,8 @@ const Driver* driver();
 const std::string& driver_problem();
 // Whether a GPU may decide what of a graph it runs: since CUDA 12.4.
 bool has_conditional_nodes();
+// Whether a launch of a graph may begin before those that it depends on have ended: since CUDA 12.3.
+bool has_dependent_launches();
 // Tests put a driver of their own in place (it is asked for its version as the machine's is); null takes it out. All
 // that this folder knows of GPUs is forgotten: no storage of theirs may be alive.
 void set_driver(const Driver* driver);

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <vector>
 
@@ -101,6 +102,7 @@ std::string compile_fresh(const std::string& source, const std::vector<std::stri
 
 struct Loaded {
   std::mutex mutex;
+  std::set<FunctionHandle> dependent;  // functions that wait by themselves
   std::map<std::pair<int, std::string>, std::weak_ptr<LoadedModule>> modules;
 };
 Loaded& loaded() {
@@ -189,7 +191,8 @@ uint64_t compile_wait_ns() { return waited_ns; }
 std::shared_ptr<LoadedModule> LoadedModule::keep(const std::string& source, const std::string& cubin, Context& c) {
   ModuleHandle module = nullptr;
   check(load_module(&module, cubin.data(), c), "module_load()");
-  std::shared_ptr<LoadedModule> made(new LoadedModule(module));
+  const bool dependent = c.arch >= 90 && source.find(kDependentLaunch) != std::string::npos;
+  std::shared_ptr<LoadedModule> made(new LoadedModule(module, dependent));
   Loaded& all = loaded();
   std::lock_guard lock(all.mutex);
   std::weak_ptr<LoadedModule>& place = all.modules[{c.index, source}];
@@ -198,7 +201,18 @@ std::shared_ptr<LoadedModule> LoadedModule::keep(const std::string& source, cons
   return made;
 }
 
-LoadedModule::~LoadedModule() { driver()->module_unload(module_); }
+LoadedModule::~LoadedModule() {
+  if (!functions_.empty()) {
+    const std::lock_guard lock(loaded().mutex);
+    for (FunctionHandle f : functions_) loaded().dependent.erase(f);
+  }
+  driver()->module_unload(module_);
+}
+
+bool waits_by_itself(FunctionHandle function) {
+  const std::lock_guard lock(loaded().mutex);
+  return loaded().dependent.count(function) > 0;
+}
 
 FunctionHandle LoadedModule::find_function(const char* name) {
   FunctionHandle f = nullptr;
@@ -209,6 +223,11 @@ FunctionHandle LoadedModule::function(const char* name, int shared_bytes) {
   constexpr int kMaxDynamicShared = 8;  // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
   FunctionHandle f = nullptr;
   LUTRA_CUDA(module_function(&f, module_, name));
+  if (dependent_) {
+    const std::lock_guard lock(loaded().mutex);
+    loaded().dependent.insert(f);
+    functions_.push_back(f);
+  }
   if (shared_bytes > 48 * 1024) LUTRA_CUDA(set_function_attribute(f, kMaxDynamicShared, shared_bytes));
   return f;
 }

@@ -65,6 +65,7 @@ struct Node {
   std::vector<void*> pointers;
   std::function<void()> other;
   std::vector<Node*> after;
+  std::set<Node*> early;  // those of `after` that need not have ended
   // Of a conditional node.
   bool conditional = false, loops = false;
   const unsigned* condition = nullptr;
@@ -273,6 +274,46 @@ FAKE(cuGraphKernelNodeGetParams_v2)(GraphNode node, KernelNodeParams* p) {
   for (int i = 0; i < 3; i++) p->grid[i] = n->grid[i], p->block[i] = n->block[i];
   p->shared_bytes = n->shared_bytes;
   p->params = n->pointers.data();
+  return kSuccess;
+}
+// An edge that lets a launch begin early is one for the order as well: a launch that waits by itself comes after.
+FAKE(cuGraphGetEdges_v2)(GraphHandle graph, GraphNode* from, GraphNode* to, GraphEdge* edges, size_t* count) {
+  ENTER("cuGraphGetEdges_v2");
+  size_t n = 0;
+  for (const auto& node : reinterpret_cast<Graph*>(graph)->nodes) {
+    for (Node* before : node->after) {
+      if (from) {
+        from[n] = reinterpret_cast<GraphNode>(before), to[n] = reinterpret_cast<GraphNode>(node.get());
+        edges[n] = {};
+        edges[n].type = edges[n].from_port = node->early.count(before) > 0;
+      }
+      n++;
+    }
+  }
+  *count = n;
+  return kSuccess;
+}
+FAKE(cuGraphRemoveDependencies_v2)
+(GraphHandle, const GraphNode* from, const GraphNode* to, const GraphEdge* edges, size_t count) {
+  ENTER("cuGraphRemoveDependencies_v2");
+  for (size_t i = 0; i < count; i++) {
+    Node *before = reinterpret_cast<Node*>(from[i]), *node = reinterpret_cast<Node*>(to[i]);
+    const auto at = std::find(node->after.begin(), node->after.end(), before);
+    if (at == node->after.end() || node->early.count(before) != edges[i].type) return kInvalidValue;
+    node->after.erase(at), node->early.erase(before);
+  }
+  return kSuccess;
+}
+FAKE(cuGraphAddDependencies_v2)
+(GraphHandle, const GraphNode* from, const GraphNode* to, const GraphEdge* edges, size_t count) {
+  ENTER("cuGraphAddDependencies_v2");
+  for (size_t i = 0; i < count; i++) {
+    Node *before = reinterpret_cast<Node*>(from[i]), *node = reinterpret_cast<Node*>(to[i]);
+    const bool early = edges[i].type == 1;
+    if (early != (edges[i].from_port == 1) || (early && (!before->function || !node->function))) return kInvalidValue;
+    node->after.push_back(before);
+    if (early) node->early.insert(before);
+  }
   return kSuccess;
 }
 // An order that is hard on who forgot an edge: of what may run, what was recorded last and first by turns.

@@ -346,7 +346,7 @@ test("what a scan's steps are is recorded, up to a number of launches", function
       short(lt.randn(20, 3))
       if i < 4 then long(lt.randn(17000, 2)) end
     end]]
-  truthy(said:find(":1 is recorded %(1%): 1 launches, 20 nodes\n"), said)
+  truthy(said:find(":1 is recorded %(1%): 1 launches, 20 nodes, 19 launched early\n"), said)
   truthy(said:find(":1 is not recorded: it has more than 16384 launches\n"), said)
 end)
 

@@ -6,6 +6,7 @@ struct Block {
 };
 extern "C" __global__ void __launch_bounds__(1024) lutra_sum(const __grid_constant__ Block b) {
   __shared__ __align__(16) unsigned char shared[4096], slots[512];
+  sync_dependencies();
   const float* const p0 = static_cast<const float*>(b.p[0]);
   float* const p1 = static_cast<float*>(b.p[1]);
   const i64 n0 = b.n[0];

@@ -5,6 +5,7 @@ struct Block {
   i64 n[2];
 };
 extern "C" __global__ void __launch_bounds__(256) lutra_gelu(const __grid_constant__ Block b) {
+  sync_dependencies();
   const float* const p0 = static_cast<const float*>(b.p[0]);
   const float* const p1 = static_cast<const float*>(b.p[1]);
   const float* const p2 = static_cast<const float*>(b.p[2]);

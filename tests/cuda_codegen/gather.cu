@@ -5,6 +5,7 @@ struct Block {
   i64 n[4];
 };
 extern "C" __global__ void __launch_bounds__(128) lutra_index_select(const __grid_constant__ Block b) {
+  sync_dependencies();
   const uint16_t* const p0 = static_cast<const uint16_t*>(b.p[0]);
   const i64* const p1 = static_cast<const i64*>(b.p[1]);
   uint16_t* const p2 = static_cast<uint16_t*>(b.p[2]);

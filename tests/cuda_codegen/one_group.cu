@@ -7,6 +7,7 @@ struct Block {
 };
 extern "C" __global__ void __launch_bounds__(512, 2) lutra_sum_div(const __grid_constant__ Block b) {
   __shared__ __align__(16) unsigned char shared[20480], slots[32];
+  sync_dependencies();
   const i64* const p0 = static_cast<const i64*>(b.p[0]);
   float* const p1 = static_cast<float*>(b.p[1]);
   float* const p2 = static_cast<float*>(b.p[2]);

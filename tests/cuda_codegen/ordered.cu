@@ -5,6 +5,7 @@ struct Block {
   i64 n[3];
 };
 extern "C" __global__ void __launch_bounds__(32) lutra_index_add(const __grid_constant__ Block b) {
+  sync_dependencies();
   const float* const p0 = static_cast<const float*>(b.p[0]);
   const i64* const p1 = static_cast<const i64*>(b.p[1]);
   float* const p2 = static_cast<float*>(b.p[2]);

@@ -6,6 +6,7 @@ struct Block {
   double x[1];
 };
 extern "C" __global__ void __launch_bounds__(256, 4) lutra_layer_norm(const __grid_constant__ Block b) {
+  sync_dependencies();
   const float* const p0 = static_cast<const float*>(b.p[0]);
   const float* const p1 = static_cast<const float*>(b.p[1]);
   const float* const p2 = static_cast<const float*>(b.p[2]);

@@ -9,6 +9,7 @@
 
 #include "jit/codegen/cuda/device_text.h"
 #include "jit/device/cuda/machine.h"
+#include "ops/cuda/loaded_module.h"
 #include "tests/golden.h"
 
 namespace lutra {
@@ -32,8 +33,8 @@ void ShimLibrary::build() {
     // What all begin with stands once.
     std::ofstream out(source);
     out << "#include \"" << source_path("tests/cuda_codegen/shim.h") << "\"\n"
-        << cuda::device_scalars << cuda::device_math << cuda::loop_math << cuda::loop_functions << cuda::device_random
-        << cuda::device_reduce;
+        << cuda::kDependentLaunch << cuda::device_scalars << cuda::device_math << cuda::loop_math
+        << cuda::loop_functions << cuda::device_random << cuda::device_reduce;
     for (size_t i = 0; i < sources_.size(); i++) {
       const std::string& text = sources_[i]->text;
       out << "namespace k" << i << " {\n#define " << sources_[i]->entry << " kernel" << i << "\n"

@@ -6,6 +6,7 @@
 
 #include "jit/codegen/cuda/device_text.h"
 #include "jit/codegen/cuda/writer.h"
+#include "ops/cuda/loaded_module.h"
 
 namespace lutra::cuda {
 
@@ -64,6 +65,7 @@ void Writer::head() {
   line(str("extern \"C\" __global__ void __launch_bounds__(", bounds, ") ", entry_, "(const __grid_constant__ ",
            most_ > 1 ? "Several several" : "Block b", ") {"));
   depth_++;
+  line("sync_dependencies();");
   if (most_ > 1) {
     line("unsigned which = 0;");
     line("while (which + 1 < several.count && blockIdx.x >= several.first[which + 1]) which++;");
@@ -417,7 +419,7 @@ namespace {
 
 // What a kernel's text begins with: no more of it than the text uses, as it is compiled with each.
 std::string preamble(const std::string& text, bool reduces) {
-  std::string before = device_scalars;
+  std::string before = str(kDependentLaunch, device_scalars);
   if (text.find("lutra::loop::") != std::string::npos || text.find("uniform_") != std::string::npos) {
     before += str(device_math, loop_math, loop_functions, device_random);
   }

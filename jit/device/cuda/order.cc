@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <unordered_map>
 
-#include "ops/cuda/context.h"
+#include "ops/cuda/loaded_module.h"
 
 namespace lutra {
 namespace {
@@ -221,5 +222,38 @@ std::vector<cuda::GraphNode> LaunchOrder::leaves() const {
 }
 
 cuda::GraphHandle LaunchOrder::graph() const { return Captured(stream_).graph; }
+
+// What a launch waits for through others stays right: those others end after what they wait for.
+size_t overlap_launches(cuda::GraphHandle graph, const cuda::Context& gpu) {
+  constexpr cuda::GraphEdge kWhole, kEarly{1, 0, 1, {}};  // CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC and its type of edge
+  constexpr int64_t kSmall = 2;                           // blocks a multiprocessor
+  if (!cuda::has_dependent_launches()) return 0;
+  size_t count = 0;
+  LUTRA_CUDA(graph_edges(graph, nullptr, nullptr, nullptr, &count));
+  std::vector<cuda::GraphNode> from(count), to(count);
+  std::vector<cuda::GraphEdge> edges(count);
+  LUTRA_CUDA(graph_edges(graph, from.data(), to.data(), edges.data(), &count));
+  std::unordered_map<cuda::GraphNode, cuda::KernelNodeParams> kernels;  // without a function: no kernel
+  const auto kernel_of = [&](cuda::GraphNode node) -> const cuda::KernelNodeParams& {
+    const auto [at, is_new] = kernels.try_emplace(node);
+    int type = 0;
+    if (is_new) LUTRA_CUDA(graph_node_type(node, &type));
+    if (is_new && type == cuda::kKernelNode) LUTRA_CUDA(graph_kernel_params(node, &at->second));
+    return at->second;
+  };
+  size_t early = 0;
+  for (size_t i = 0; i < count; i++) {
+    const cuda::KernelNodeParams& before = kernel_of(from[i]);
+    const int64_t blocks = int64_t(before.grid[0]) * before.grid[1] * before.grid[2];
+    if (!before.func || blocks > kSmall * gpu.multiprocessors || edges[i].type != kWhole.type) continue;
+    if (cuda::waits_by_itself(kernel_of(to[i]).func)) from[early] = from[i], to[early] = to[i], early++;
+  }
+  if (early == 0) return 0;
+  edges.assign(early, kWhole);
+  LUTRA_CUDA(graph_remove_edges(graph, from.data(), to.data(), edges.data(), early));
+  edges.assign(early, kEarly);
+  LUTRA_CUDA(graph_add_edges(graph, from.data(), to.data(), edges.data(), early));
+  return early;
+}
 
 }  // namespace lutra

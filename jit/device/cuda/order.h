@@ -8,7 +8,7 @@
 
 #include "jit/runtime/arena.h"
 #include "jit/schedule/plan.h"
-#include "ops/cuda/driver.h"
+#include "ops/cuda/context.h"
 #include "ops/extern/cuda/recording.h"
 
 namespace lutra {
@@ -125,5 +125,10 @@ class LaunchOrder : cuda::ScratchWatch {
   LaunchOrder* const outer_ = nullptr;
   int32_t floor_ = -1;  // what all that comes waits for
 };
+
+// Lets launches of a graph that wait by themselves (ops/cuda/loaded_module.h) begin while a small kernel that they
+// depend on still runs: what a launch costs before its first instruction is hidden. Beside a large kernel a launch that
+// waits would take the place of others that could run. The number of edges that were changed.
+size_t overlap_launches(cuda::GraphHandle graph, const cuda::Context& gpu);
 
 }  // namespace lutra

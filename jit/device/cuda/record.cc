@@ -34,8 +34,7 @@ namespace {
 
 constexpr size_t kMostRecordings = 4;
 constexpr int kMostTries = 32;
-constexpr int kRelaxed = 2;     // CU_STREAM_CAPTURE_MODE_RELAXED
-constexpr int kKernelNode = 0;  // CU_GRAPH_NODE_TYPE_KERNEL
+constexpr int kRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 
 void say(const std::string& text) {
   if (runtime_config().recording_log) runtime_config().recording_log(text);
@@ -257,11 +256,11 @@ bool CudaRunner::record(Context& c, Recording& r) const {
     if (wrong.empty() && ended != cuda::kSuccess) wrong = cuda::result_text(ended);
   }
   default_generator().next_call = call;
-  if (wrong.empty()) {
-    const cuda::Result made = d.graph_instantiate(&r.exec, r.graph, 0);
-    if (made != cuda::kSuccess) wrong = cuda::result_text(made);
-  }
+  size_t early = 0;
   try {
+    if (wrong.empty()) early = overlap_launches(r.graph, gpu);
+    const cuda::Result made = wrong.empty() ? d.graph_instantiate(&r.exec, r.graph, 0) : cuda::kSuccess;
+    if (made != cuda::kSuccess) wrong = cuda::result_text(made);
     if (wrong.empty() && !find_nodes(c, r)) wrong = "its kernels are not found in the graph";
   } catch (const std::exception& error) {
     wrong = error.what();
@@ -271,7 +270,7 @@ bool CudaRunner::record(Context& c, Recording& r) const {
     return give_up(wrong), false;
   }
   say(str(flat_.place(), " is recorded (", recordings_->all.size(), "): ", steps_.size(), " launches, ", r.nodes,
-          " nodes\n"));
+          " nodes, ", early, " launched early\n"));
   return true;
 }
 
@@ -286,7 +285,7 @@ bool CudaRunner::find_nodes(const Context& c, Recording& r) const {
   std::vector<cuda::KernelNodeParams> params(count);
   for (size_t n = 0; n < count; n++) {
     int type = 0;
-    if (d.graph_node_type(nodes[n], &type) != cuda::kSuccess || type != kKernelNode) continue;
+    if (d.graph_node_type(nodes[n], &type) != cuda::kSuccess || type != cuda::kKernelNode) continue;
     LUTRA_CUDA(graph_kernel_params(nodes[n], &params[n]));
   }
   r.kernels.resize(groups_.size());

@@ -278,6 +278,7 @@ DEV void weigh(float (&s)[R][C], float (&o)[R][O], float (&top)[R], float (&tota
 }
 
 KERNEL BOUNDS(THREADS, BLOCKS) attention_forward(const Problem p) {
+  sync_dependencies();
   DYNAMIC_SHARED(memory);
   float *q = memory, *k = q + BM * LD, *v = k + STAGE * LD, *w = v + STAGE * LD;
   const i64 heads = p.batch * p.heads, id = blockIdx.x % heads, head = id % p.heads, batch = id / p.heads;
@@ -382,6 +383,7 @@ DEV Part part_of(const Problem& p) {
 // With a, b the rows' matrices and x, y the columns': ds = p * (b y^T - delta) where p = exp(a x^T - lse); then
 // da = ds x, and for keys db = p y. For queries a, b are q and grad, x, y keys and values; for keys the other way round.
 KERNEL BOUNDS(THREADS, BLOCKS) attention_backward(const Problem p) {
+  sync_dependencies();
   DYNAMIC_SHARED(memory);
   float *a = memory, *b = a + BM * LD, *x = b + BM * LD, *y = x + STAGE * LD, *lse = y + STAGE * LD;
   float *delta = lse + 128, *w = delta + 128;

@@ -88,6 +88,7 @@ template <bool kMax> DEV float over_block(float v) {
 }
 
 KERNEL BOUNDS(256) attention_few(Problem p) {
+  sync_dependencies();
   __shared__ float score[KEYS], sums[GROUPS][LANES * 8];
   const Query q = query_of(p, blockIdx.x);
   const int first = blockIdx.y * p.piece, n = p.keys - first < p.piece ? p.keys - first : p.piece;
@@ -160,6 +161,7 @@ KERNEL BOUNDS(256) attention_few(Problem p) {
 }
 
 KERNEL BOUNDS(256) attention_join(Problem p, int pieces) {
+  sync_dependencies();
   const Query q = query_of(p, blockIdx.x);
   const float* part = p.parts + (i64)blockIdx.x * pieces * (p.dim + 2);
   float most = -INF, sum = 0;

@@ -9,6 +9,7 @@ const ExternSource kSource = {"condition", R"cuda(
 extern "C" __device__ void cudaGraphSetConditional(u64 handle, u32 value);
 #endif
 KERNEL set_condition(u64 handle, const T0* flag, u32 holds, const volatile i32* stop) {
+  sync_dependencies();
   const bool is_set = convert<double, T0>(*flag) != 0.0;
   cudaGraphSetConditional(handle, is_set == (holds != 0) && !(stop && *stop));
 }

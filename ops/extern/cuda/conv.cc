@@ -41,6 +41,7 @@ DEV A block_sum(A v) {
   return sum;
 }
 KERNEL conv_map(Geometry g, View x, View w, View bias, View y) {
+  sync_dependencies();
   const i64 i = thread_number(), channels = g.groups * g.k;
   if (i >= g.batch * channels * g.oh * g.ow) return;
   const i64 q = i % g.ow, p = i / g.ow % g.oh, k = i / g.ow / g.oh % channels, n = i / g.ow / g.oh / channels;
@@ -58,6 +59,7 @@ KERNEL conv_map(Geometry g, View x, View w, View bias, View y) {
   store(y, n, k, p, q, sum);
 }
 KERNEL conv_image(Geometry g, View y, View w, View x) {
+  sync_dependencies();
   const i64 i = thread_number(), channels = g.groups * g.c;
   if (i >= g.batch * channels * g.h * g.w) return;
   const i64 v = i % g.w, h = i / g.w % g.h, c = i / g.w / g.h % channels, n = i / g.w / g.h / channels;
@@ -78,6 +80,7 @@ KERNEL conv_image(Geometry g, View y, View w, View x) {
 }
 // A block an element of the weight.
 KERNEL conv_weight(Geometry g, View y, View x, View w) {
+  sync_dependencies();
   const i64 i = blockIdx.x, s = i % g.kw, r = i / g.kw % g.kh, c = i / g.kw / g.kh % g.c, k = i / g.kw / g.kh / g.c;
   const i64 c0 = k / g.k * g.c, total = g.batch * g.oh * g.ow;
   A sum = 0;
@@ -91,6 +94,7 @@ KERNEL conv_weight(Geometry g, View y, View x, View w) {
   if (threadIdx.x == 0) store(w, k, c, r, s, sum);
 }
 KERNEL conv_add_bias(View y, View bias, i64 n) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i >= n) return;
   const i64 inner = y.sizes[2] * y.sizes[3];
@@ -102,6 +106,7 @@ KERNEL conv_add_bias(View y, View bias, i64 n) {
 // The same where channels are innermost: 16 bytes a thread.
 struct alignas(16) Pack { T0 e[16 / sizeof(T0)]; };
 KERNEL conv_add_bias_last(Pack* y, View bias, u32 packs, u32 channels) {
+  sync_dependencies();
   enum { kEach = 16 / sizeof(T0) };
   const u32 i = blockIdx.x * 256 + threadIdx.x;
   if (i >= packs) return;
@@ -115,6 +120,7 @@ KERNEL conv_add_bias_last(Pack* y, View bias, u32 packs, u32 channels) {
 }
 // Sums of the map over batch and pixels: a block a slice of 32 channels, a lane a channel, a warp every eighth pixel.
 KERNEL BOUNDS(256) conv_bias_slices_last(View y, A* partial, i64 each) {
+  sync_dependencies();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const i64 k = blockIdx.y * 32 + lane, channels = y.sizes[1], total = y.sizes[0] * y.sizes[2] * y.sizes[3];
   const i64 begin = blockIdx.x * each, end = begin + each < total ? begin + each : total;
@@ -128,6 +134,7 @@ KERNEL BOUNDS(256) conv_bias_slices_last(View y, A* partial, i64 each) {
 }
 // The same sums where pixels are, through a tile.
 KERNEL BOUNDS(256) conv_bias_slices(View y, A* partial, i64 each) {
+  sync_dependencies();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const i64 k0 = blockIdx.y * 32, channels = y.sizes[1], pixels = y.sizes[2] * y.sizes[3], total = y.sizes[0] * pixels;
   const i64 begin = blockIdx.x * each, end = begin + each < total ? begin + each : total;
@@ -149,6 +156,7 @@ KERNEL BOUNDS(256) conv_bias_slices(View y, A* partial, i64 each) {
 }
 // A block 32 channels.
 KERNEL BOUNDS(256) conv_bias_sum(const A* partial, View bias, int slices) {
+  sync_dependencies();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const i64 k = blockIdx.x * 32 + lane;
   A sum = 0;

@@ -78,6 +78,7 @@ DEV Place place_of(u32 i, u32 batch, u32 rows, u32 strips, int channels, bool la
 
 // A thread: kPixels of a row by kEach channels.
 KERNEL BOUNDS(128) depthwise_map(Geometry g, View x, View w, View bias, View y, int last, int packed, int flip) {
+  sync_dependencies();
   alignas(16) __shared__ A weights[kTaps * kChunk];
   const int chunk = blockIdx.y * kChunk, channels = (int)g.groups - chunk < kChunk ? (int)g.groups - chunk : kChunk;
   load_weights(weights, w, chunk, channels, flip);
@@ -123,6 +124,7 @@ KERNEL BOUNDS(128) depthwise_map(Geometry g, View x, View w, View bias, View y, 
 }
 // The image's gradient where a stride leaves taps out. A thread: kPixels of a row by kEach channels.
 KERNEL BOUNDS(128) depthwise_image(Geometry g, View y, View w, View x, int last, int packed) {
+  sync_dependencies();
   alignas(16) __shared__ A weights[kTaps * kChunk];
   const int chunk = blockIdx.y * kChunk, channels = (int)g.groups - chunk < kChunk ? (int)g.groups - chunk : kChunk;
   load_weights(weights, w, chunk, channels, false);
@@ -167,6 +169,7 @@ KERNEL BOUNDS(128) depthwise_image(Geometry g, View y, View w, View x, int last,
 // A block: 32 channels by a band of rows of an image. A lane is a channel, a warp every eighth strip of a row; the last
 // sum is the bias's.
 KERNEL BOUNDS(256) depthwise_weight(Geometry g, View y, View x, A* partial, int rows) {
+  sync_dependencies();
   const int bands = ((int)g.oh + rows - 1) / rows, n = blockIdx.x / bands, p0 = blockIdx.x % bands * rows;
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, k = blockIdx.y * 32 + lane, channels = (int)g.groups;
   const u32 strips = ((u32)g.ow + kPixels - 1) / kPixels, lines = (int)g.oh - p0 < rows ? (int)g.oh - p0 : rows;
@@ -210,6 +213,7 @@ KERNEL BOUNDS(256) depthwise_weight(Geometry g, View y, View x, A* partial, int 
   }
 }
 KERNEL BOUNDS(1024) depthwise_weight_sum(const A* partial, View w, View bias, int blocks, int channels) {
+  sync_dependencies();
   __shared__ A sums[1024];
   sum_bands<kTaps, 1, kW, T0>(sums, partial, w, bias, blocks, channels);
 }

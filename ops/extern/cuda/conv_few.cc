@@ -108,10 +108,12 @@ DEV void few_map(A* weights, const Geometry& g, const View& x, const View& w, co
   }
 }
 KERNEL BOUNDS(128) few_map_2(Geometry g, View x, View w, View bias, View y, int last, int packed) {
+  sync_dependencies();
   alignas(16) __shared__ A weights[kTaps * kChunk];
   few_map<2>(weights, g, x, w, bias, y, last, packed);
 }
 KERNEL BOUNDS(128) few_map_4(Geometry g, View x, View w, View bias, View y, int last, int packed) {
+  sync_dependencies();
   alignas(16) __shared__ A weights[kTaps * kChunk];
   few_map<4>(weights, g, x, w, bias, y, last, packed);
 }
@@ -119,6 +121,7 @@ KERNEL BOUNDS(128) few_map_4(Geometry g, View x, View w, View bias, View y, int 
 // A block: 32 channels of the map by a band of rows of an image. A lane is a channel, a warp every eighth pixel; the
 // last sum is the bias's.
 KERNEL BOUNDS(256) few_weight(Geometry g, View y, View x, A* partial, int rows) {
+  sync_dependencies();
   DYNAMIC_SHARED(memory);
   A* const stage = (A*)memory;
   const int bands = ((int)g.oh + rows - 1) / rows, n = blockIdx.x / bands, p0 = blockIdx.x % bands * rows;
@@ -168,6 +171,7 @@ KERNEL BOUNDS(256) few_weight(Geometry g, View y, View x, A* partial, int rows) 
   }
 }
 KERNEL BOUNDS(1024) few_weight_sum(const A* partial, View w, View bias, int blocks, int channels) {
+  sync_dependencies();
   __shared__ A sums[1024];
   sum_bands<kTaps, kC, kW, T0>(sums, partial, w, bias, blocks, channels);
 }

@@ -107,6 +107,7 @@ DEV void put(float* partial, const float (&sums)[2][kW][4], int kh, int r, int k
 // Blocks: range of pixels; channels of the map; row of the kernel and channels of the image. partial: by
 // range, row, column, channel of the map, channel of the image, then the biases'.
 KERNEL BOUNDS(256) weight_ranges(Geometry g, View y, View x, float* partial, float* biases, int range) {
+  sync_dependencies();
   DYNAMIC_SHARED(memory);
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, rows = gridDim.y * kRows;
   const int columns = (int)(g.c + kColumns - 1) / kColumns * kColumns, parts = columns / kColumns;
@@ -157,6 +158,7 @@ KERNEL BOUNDS(256) weight_ranges(Geometry g, View y, View x, float* partial, flo
 // A block: 32 elements of a range's sums; the biases' come after the weights'.
 KERNEL BOUNDS(256) weight_sum(const float* partial, const float* biases, View w, View bias, int ranges, int rows,
                                          int columns) {
+  sync_dependencies();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, taps = (int)w.sizes[2] * kW, size = taps * rows * columns;
   const bool biased = blockIdx.x * 32 >= size;
   const int i = biased ? blockIdx.x * 32 + lane - size : blockIdx.x * 32 + lane, each = biased ? rows : size;

@@ -8,16 +8,19 @@ namespace {
 
 const ExternSource kSource = {"copy", R"cuda(
 KERNEL copy_elements(View from, View to, i64 n) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i >= n) return;
   ((T1*)to.data)[place(to, i)] = convert<T1, T0>(((const T0*)from.data)[place(from, i)]);
 }
 KERNEL copy_row(const T0* from, T1* to, i64 n) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i < n) to[i] = convert<T1, T0>(from[i]);
 }
 // Rows into rows that lie otherwise apart, eight elements of a thread under way at a time.
 KERNEL copy_rows(const T0* from, T0* to, i64 columns, i64 parts, i64 from_row, i64 to_row) {
+  sync_dependencies();
   const i64 row = blockIdx.x / parts, first = blockIdx.x % parts * 2048 + threadIdx.x;
   from += row * from_row, to += row * to_row;
   T0 v[8];
@@ -33,6 +36,7 @@ KERNEL copy_rows(const T0* from, T0* to, i64 columns, i64 parts, i64 from_row, i
 // Rows into columns, 32 x 32 elements at a time: both sides are read and written along their innermost dim.
 struct Transposition { i64 rows, columns, row_tiles, column_tiles, from_row, to_column, from_batch, to_batch; };
 KERNEL copy_tiles(const T0* from, T0* to, Transposition t) {
+  sync_dependencies();
   __shared__ T0 tile[32][33];
   const int x = threadIdx.x % 32, y = threadIdx.x / 32;
   const i64 column = blockIdx.x % t.column_tiles * 32, row = blockIdx.x / t.column_tiles % t.row_tiles * 32;

@@ -134,6 +134,7 @@ DEV void pairs_of(const T0* at, bool is_row, u32 (&pairs)[4]) {
 
 KERNEL BOUNDS(32 * WARPS, RT > 1 ? 1 : kFour ? 3 : 4)
 few_bits(const T0* x, const T1* w, const T2* scales, T0* out, Product p) {
+  sync_dependencies();
   __shared__ float sums[WARPS][RT * 16][NT * 8 + 1];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const i64 row0 = (i64)blockIdx.x * (16 * RT);

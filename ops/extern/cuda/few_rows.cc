@@ -154,6 +154,7 @@ template <bool kWhole, int kSteps> DEV void advance(float (&acc)[M][R], const Ro
 }
 
 KERNEL BOUNDS(32 * WARPS) few_rows(const T0* x, const T1* w, const T2* scales, T0* out, Product g) {
+  sync_dependencies();
   const int lane = threadIdx.x % 32;
   const i64 row0 = ((i64)blockIdx.x * WARPS + threadIdx.x / 32) * R;
   if (row0 >= g.n) return;
@@ -214,6 +215,7 @@ DEV void put(T0* to, const float* v, i64 left, int whole) {
   }
 }
 KERNEL widen_int8(const i8* w, const T1* scales, T0* to, i64 k, i64 w_row, int whole) {
+  sync_dependencies();
   const i64 c = thread_number() * 8, row = blockIdx.y;
   if (c >= k) return;
   const i8* from = w + row * w_row + c;
@@ -226,6 +228,7 @@ KERNEL widen_int8(const i8* w, const T1* scales, T0* to, i64 k, i64 w_row, int w
   put(to + row * k + c, v, k - c, whole);
 }
 KERNEL widen_int4(const u8* w, const T1* scales, T0* to, i64 k, i64 w_row, int whole, i64 n, int group_bits) {
+  sync_dependencies();
   const i64 c = thread_number() * 8, row = blockIdx.y;
   if (c >= k) return;
   const u8* from = w + row * w_row + c / 2;

@@ -10,6 +10,7 @@ const ExternSource kGamma = {"incomplete_gamma",
 #include "ops/extern/incomplete_gamma.inc"
                              R"cuda(
 KERNEL gamma_each(const T0* a, const T0* x, T0* out, i64 n, int upper) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i >= n) return;
   out[i] = Num<T0>::down((Num<T0>::A)incomplete_gamma(Num<T0>::wide(a[i]), Num<T0>::wide(x[i]), upper));

@@ -26,6 +26,7 @@ typedef Num<T0>::A A;
 struct Matrix { i64 batch, row, col; };  // strides
 #define STEP 16
 KERNEL gemm_tiled(const T0* a, const T0* b, T0* c, Matrix sa, Matrix sb, Matrix sc, i64 batch, i64 m, i64 n, i64 k) {
+  sync_dependencies();
   __shared__ A at[STEP][64 + 1], bt[STEP][64 + 1];
   const i64 columns = (n + 63) / 64, row0 = blockIdx.x / columns * 64, col0 = blockIdx.x % columns * 64;
   const int t = threadIdx.x, ty = t / 16, tx = t % 16;

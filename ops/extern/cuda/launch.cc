@@ -87,7 +87,7 @@ std::map<std::string, Site, std::less<>>& sites() {
 }  // namespace
 
 std::string kernel_text(const KernelId& k) {
-  std::string text = kPrelude;
+  std::string text = str(kDependentLaunch, kPrelude);
   for (int i = 0; i < k.types.count; i++) text += str("typedef ", device_type(k.types.of[i]), " T", i, ";\n");
   text += str("#define VARIANT ", k.variant, "\n// ", k.source.name, "\n");
   for (const char* before : k.source.before) text += before ? before : "";

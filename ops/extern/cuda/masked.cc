@@ -38,12 +38,14 @@ DEV int count_of(const View& mask, i64 i, i64 n) {
   return count;
 }
 KERNEL count_chunks(View mask, i64 n, i64* counts) {
+  sync_dependencies();
   int all;
   sum_before(count_of(mask, (i64)blockIdx.x * CHUNK + threadIdx.x * 4, n), &all);
   if (threadIdx.x == 0) counts[blockIdx.x] = all;
 }
 // Counts become the sums of those before them; the total comes last.
 KERNEL sum_counts(i64* counts, i64 chunks) {
+  sync_dependencies();
   __shared__ i64 sums[256];
   const i64 each = (chunks + 255) / 256, begin = threadIdx.x * each;
   const i64 end = begin + each < chunks ? begin + each : chunks;
@@ -62,6 +64,7 @@ KERNEL sum_counts(i64* counts, i64 chunks) {
 }
 KERNEL put_masked(View out, View mask, View source, i64 n, const i64* before, i64 chunks, i64 have, int exact,
                   Fault* fault, i64 site) {
+  sync_dependencies();
   const i64 total = before[chunks];
   const bool bad = exact ? total != have : total > have;
   const i64 first = (i64)blockIdx.x * CHUNK + threadIdx.x * 4;
@@ -77,6 +80,7 @@ KERNEL put_masked(View out, View mask, View source, i64 n, const i64* before, i6
 }
 // Each set element's index, one of its parts in each of `out`'s vectors of `found`.
 KERNEL tell_places(View mask, i64* out, i64 n, const i64* before, i64 found) {
+  sync_dependencies();
   const i64 first = (i64)blockIdx.x * CHUNK + threadIdx.x * 4;
   int all;
   i64 k = before[blockIdx.x] + sum_before(count_of(mask, first, n), &all);
@@ -92,6 +96,7 @@ KERNEL tell_places(View mask, i64* out, i64 n, const i64* before, i64 found) {
   }
 }
 KERNEL take_masked(View in, View mask, T0* out, i64 n, const i64* before, i64 size) {
+  sync_dependencies();
   const i64 first = (i64)blockIdx.x * CHUNK + threadIdx.x * 4;
   int all;
   i64 k = before[blockIdx.x] + sum_before(count_of(mask, first, n), &all);

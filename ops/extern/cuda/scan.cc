@@ -70,6 +70,7 @@ typedef Value S;
 #endif
 
 KERNEL scan_threads(const T0* in, T0* out, i64* index, i64 outer, i64 n, i64 inner, int reverse) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i >= outer * inner) return;
   const i64 base = i / inner * n * inner + i % inner;
@@ -83,6 +84,7 @@ KERNEL scan_threads(const T0* in, T0* out, i64* index, i64 outer, i64 n, i64 inn
 
 #define EACH 4
 KERNEL scan_blocks(const T0* in, T0* out, i64* index, i64 n, i64 inner, int reverse) {
+  sync_dependencies();
   __shared__ S sums[2][256];
   const i64 line = blockIdx.x, base = line / inner * n * inner + line % inner;
   const int t = threadIdx.x;

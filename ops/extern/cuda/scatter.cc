@@ -154,6 +154,7 @@ const ExternSource kSerialSource = {"scatter_serial",
 // A thread walks through `length` positions, `step` apart, of a line and one element of their slices.
 KERNEL scatter_serial(const __grid_constant__ Walk w, i64 lines, i64 length, i64 step, T0* to, const T0* from,
                       Finish f, Fault* fault, i64 site) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i >= lines * w.slice) return;
   const i64 line = i / w.slice, e = i % w.slice;
@@ -188,6 +189,7 @@ DEV T0 unpacked(u64 bits) {
 // before it are written.
 KERNEL BOUNDS(128) scatter_warp(Walk w, i64 lines, i64 length, i64 step, T0* to, const T0* from, Finish f, Fault* fault,
                                 i64 site) {
+  sync_dependencies();
   const i64 line = thread_number() / 32;
   const int lane = threadIdx.x % 32;
   if (line >= lines) return;
@@ -226,6 +228,7 @@ DEV i64 position_of(i64 line, i64 k, i64 length, i64 step) {
 }
 // Keys of a line side by side.
 KERNEL scatter_keys(Walk w, i64 length, i64 step, u64* keys, Fault* fault, i64 site) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i >= w.positions) return;
   i64 dst, src;
@@ -235,6 +238,7 @@ KERNEL scatter_keys(Walk w, i64 length, i64 step, u64* keys, Fault* fault, i64 s
 // The first of the sorted positions of a place takes them all; where only the last counts, that one.
 KERNEL scatter_sorted(const __grid_constant__ Walk w, i64 length, i64 step, const u64* keys, const u32* at, T0* to,
                       const T0* from, Finish f) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i >= w.positions * w.slice) return;
   const i64 s = i / w.slice, e = i - s * w.slice, line = length == w.positions ? 0 : s / length;
@@ -287,7 +291,7 @@ KERNEL scatter_sorted(const __grid_constant__ Walk w, i64 length, i64 step, cons
                                     {kWalkText}};
 
 const ExternSource kConstantSource = {"constant", R"cuda(
-KERNEL make_constant(T0* to, double v) { *to = element_of<T0>(v); }
+KERNEL make_constant(T0* to, double v) { sync_dependencies(); *to = element_of<T0>(v); }
 )cuda"};
 
 const ExternSource kRowsSource = {"embedding_rows", R"cuda(
@@ -299,6 +303,7 @@ typedef Num<T0> N;
 KERNEL BOUNDS(256) embedding_rows(const void* index, int is64, i64 positions, i64 rows, i64 skip, const T0* from,
                                   i64 position_stride, i64 feature_stride, T0* to, i64 to_row, i64 to_feature,
                                   i64 features, Fault* fault, i64 site) {
+  sync_dependencies();
   __shared__ u32 list[CHUNK];
   __shared__ T0 values[BATCH][32];
   __shared__ u32 counts[8];

@@ -18,6 +18,7 @@ template <> struct Compare<half16> { typedef float type; static DEV float of(hal
 template <> struct Compare<bfloat> { typedef float type; static DEV float of(bfloat v) { return from_bfloat(v); } };
 
 KERNEL check_sorter(View sorter, i64 total, i64 n, Fault* fault, i64 site) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i >= total) return;
   const i64 v = ((const i64*)sorter.data)[place(sorter, i)];
@@ -25,6 +26,7 @@ KERNEL check_sorter(View sorter, i64 total, i64 n, Fault* fault, i64 site) {
 }
 // The first of n places whose boundary is not below v (right: above v); a NaN is above all.
 KERNEL search(View sorted, View input, View sorter, T3* out, i64 total, double number, int is_number, int right) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i >= total) return;
   const int last = sorted.dim - 1;
@@ -56,10 +58,12 @@ KERNEL search(View sorted, View input, View sorter, T3* out, i64 total, double n
 const ExternSource kIsin = {"isin", R"cuda(
 DEV bool is_nan(T0 v) { return Num<T0>::wide(v) != Num<T0>::wide(v); }
 KERNEL isin_keys(View tests, u64* keys, i64 n) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i < n) keys[i] = sort_key(((const T0*)tests.data)[place(tests, i)]);
 }
 KERNEL isin_find(View in, const u64* keys, i64 n, u8* out, i64 total, int invert) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i >= total) return;
   const T0 v = ((const T0*)in.data)[place(in, i)];
@@ -79,6 +83,7 @@ typedef Num<T0>::A A;
 struct Range { A low, high; int bad, pad; };
 // One block: the range that is counted, the elements' own where the one given is empty.
 KERNEL histc_range(View in, i64 n, double min, double max, Range* range, Fault* fault, i64 site) {
+  sync_dependencies();
   __shared__ A lows[256], highs[256];
   __shared__ int nans[256];
   A low = Num<T0>::up(Num<T0>::down((A)min)), high = Num<T0>::up(Num<T0>::down((A)max));
@@ -113,6 +118,7 @@ KERNEL histc_range(View in, i64 n, double min, double max, Range* range, Fault* 
   else if (low > high) report(fault, site, 1, 0, 0);
 }
 KERNEL histc_count(View in, i64 n, i64 bins, const Range* range, u64* counts) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i >= n || range->bad) return;
   const A v = Num<T0>::up(((const T0*)in.data)[place(in, i)]), low = range->low, high = range->high;
@@ -122,6 +128,7 @@ KERNEL histc_count(View in, i64 n, i64 bins, const Range* range, u64* counts) {
   atomicAdd(&counts[bin], (u64)1);
 }
 KERNEL histc_put(const u64* counts, T0* out, i64 bins) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i < bins) out[i] = Num<T0>::down((A)counts[i]);
 }

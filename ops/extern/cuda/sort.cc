@@ -38,6 +38,7 @@ DEV void sort_keys(u64* key, u32* at) {
 }
 // Keys with their positions within the row, which a tile holds.
 KERNEL BOUNDS(1024) sort_tiles(const u64* keys, u64* out, u32* positions, i64 rows, i64 n) {
+  sync_dependencies();
   __shared__ u64 key[KEYS];
   __shared__ u32 at[KEYS];
   const i64 first = (i64)blockIdx.x * (KEYS / TILE);
@@ -56,6 +57,7 @@ KERNEL BOUNDS(1024) sort_tiles(const u64* keys, u64* out, u32* positions, i64 ro
 // The first k of each tile of a row of n keys, whose positions are `from` where that is given. What fills a row's last
 // tile up comes behind all of the row's.
 KERNEL BOUNDS(1024) top_of_tiles(const u64* keys, const u32* from, u64* out, u32* positions, i64 n, int tiles, int k) {
+  sync_dependencies();
   __shared__ u64 key[KEYS];
   __shared__ u32 at[KEYS];
   const i64 row = blockIdx.x / tiles, first = blockIdx.x % tiles * (i64)TILE;
@@ -76,6 +78,7 @@ KERNEL BOUNDS(1024) top_of_tiles(const u64* keys, const u32* from, u64* out, u32
 const ExternSource kRankSource = {"sort_rank", R"cuda(
 // A key's place is the number of keys before it. A warp takes 4 keys, its lanes the keys that they are compared with.
 KERNEL BOUNDS(256) rank_keys(const u64* keys, u64* out, u32* positions, i64 n) {
+  sync_dependencies();
   const i64 blocks = (n + 31) / 32;
   const u64* row = keys + blockIdx.x / blocks * n;
   const int first = (int)(blockIdx.x % blocks * 32 + threadIdx.x / 32 * 4), lane = threadIdx.x % 32;
@@ -108,6 +111,7 @@ const ExternSource kDigitSource = {"sort_digits", R"cuda(
 #define TURNS 16
 #define PART (THREADS * TURNS)
 KERNEL BOUNDS(THREADS) count_digits(const u64* keys, u32* counts, i64 n, i64 parts, int shift) {
+  sync_dependencies();
   __shared__ u32 bins[256];
   const i64 row = blockIdx.x / parts, part = blockIdx.x % parts;
   bins[threadIdx.x] = 0;
@@ -130,6 +134,7 @@ DEV u32 sum_to(u32 v, int lane) {
 }
 // A warp for each row and digit: its counts become sums of those before.
 KERNEL BOUNDS(256) sum_counts(u32* counts, u32* totals, i64 digits, i64 parts) {
+  sync_dependencies();
   const i64 digit = thread_number() / 32;
   const int lane = threadIdx.x % 32;
   if (digit >= digits) return;
@@ -143,6 +148,7 @@ KERNEL BOUNDS(256) sum_counts(u32* counts, u32* totals, i64 digits, i64 parts) {
 }
 KERNEL BOUNDS(THREADS) place_digits(const u64* keys, const u32* positions, u64* out, u32* out_positions,
                                     const u32* counts, const u32* totals, i64 n, i64 parts, int shift) {
+  sync_dependencies();
   __shared__ u32 warps[THREADS / 32], seen[THREADS / 32][256];
   const i64 row = blockIdx.x / parts, part = blockIdx.x % parts;
   const int t = threadIdx.x, warp = t / 32, lane = t % 32;
@@ -196,6 +202,7 @@ DEV i64 row_place(const View& v, int dim, i64 r) {
   return at;
 }
 KERNEL make_keys(View in, int dim, int descending, i64 rows, i64 n, u64* keys) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i >= rows * n) return;
   const i64 stride = in.dim ? in.strides[dim] : 0;
@@ -203,6 +210,7 @@ KERNEL make_keys(View in, int dim, int descending, i64 rows, i64 n, u64* keys) {
   keys[i] = descending ? ~k : k;
 }
 KERNEL put_sorted(View in, View values, View indices, int dim, i64 rows, i64 n, i64 k, const u32* positions) {
+  sync_dependencies();
   const i64 i = thread_number();
   if (i >= rows * k) return;
   const i64 row = i / k, j = i % k, at = positions[row * n + j];
