@@ -1,4 +1,6 @@
-// cat: each input is copied into its part of the result. flip: a load at the mirrored index.
+// cat: inputs are copied into their parts of the result. flip: a load at the mirrored index.
+#include <span>
+
 #include "jit/lower/lower.h"
 
 namespace lutra {
@@ -26,13 +28,31 @@ Index open_loops(RuleContext& e, const Tensor& t) {
   return at;
 }
 
-void copy_piece(RuleContext& e, const Tensor& from, const Tensor& to, size_t dim, SymInt start) {
-  Index at = open_loops(e, from);
-  int32_t v = e.body.cast(e.operand(from, at), to->dtype);
-  Index where = at;
-  where[dim] = where[dim] + Affine::constant(start);
-  e.body.store(at_strides(where, to->strides, 0), v);
+// Inputs of one size in one nest of loops: what they share is computed once. Of two, as halves that are turned into
+// each other are (rotary positions); more would be many streams of memory at a time.
+constexpr size_t kTogether = 2;
+
+struct Piece {
+  Tensor from;
+  SymInt start;  // in the result's dim
+};
+
+void copy_pieces(RuleContext& e, std::span<const Piece> pieces, const Tensor& to, size_t dim) {
+  Index at = open_loops(e, pieces[0].from);
+  for (const Piece& p : pieces) {
+    int32_t v = e.body.cast(e.operand(p.from, at), to->dtype);
+    Index where = at;
+    where[dim] = where[dim] + Affine::constant(p.start);
+    e.body.store(at_strides(where, to->strides, 0), v);
+  }
   e.body.close_all();
+}
+
+bool have_one_size(SymFacts& facts, const Tensor& a, const Tensor& b) {
+  for (size_t d = 0; d < a->sizes.size(); d++) {
+    if (!facts.equal(a->sizes[d], b->sizes[d])) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -43,13 +63,20 @@ Lowered lower_join(const Node& node, SymFacts& facts) {
   Tensor out = node.results[0];
   auto dim = size_t(wrap_dim(node.args[1].sym_int().hint, out->dim()));
   SymInt start = 0;
+  std::vector<Piece> pieces;
   for (const Tensor& t : node.args[0].as<std::vector<Tensor>>()) {
     SymInt n = t->numel();
     // An empty vector goes with everything.
     if (t->dim() != out->dim() || (n.is_constant() && n.hint == 0)) continue;
     l.reads.push_back(t);
-    l.writes.push_back(write_function(l, facts, [&](RuleContext& e) { copy_piece(e, t, out, dim, start); }));
+    pieces.push_back({t, start});
     start = start + t->sizes[dim];
+  }
+  for (size_t i = 0, n; i < pieces.size(); i += n) {
+    n = 1;
+    while (n < kTogether && i + n < pieces.size() && have_one_size(facts, pieces[i].from, pieces[i + n].from)) n++;
+    const std::span<const Piece> together(&pieces[i], n);
+    l.writes.push_back(write_function(l, facts, [&](RuleContext& e) { copy_pieces(e, together, out, dim); }));
   }
   return l;
 }
