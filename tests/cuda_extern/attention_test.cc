@@ -14,32 +14,33 @@ struct Shape {
   int64_t batch, heads, kv_heads, queries, keys, dim, value_dim;
 };
 
-void check_shape(HostMachine& m, const Shape& s, bool causal, int mask, double scale, double tolerance) {
-  INFO(s.heads << " " << s.queries << " " << s.keys << " " << s.dim << " " << causal << mask);
-  const DType t = DType::kFloat32;
+void check_shape(HostMachine& m, const Shape& s, bool causal, int mask, double scale, double tolerance,
+                 DType t = DType::kFloat32) {
+  INFO(s.heads << " " << s.queries << " " << s.keys << " " << s.dim << " " << causal << mask << name(t));
   const Operand q = random_operand(t, {s.batch, s.heads, s.queries, s.dim}, -1, 1, {0, 2, 1, 3});
   const Operand k = random_operand(t, {s.batch, s.kv_heads, s.keys, s.dim}, -1, 1);
   const Operand v = random_operand(t, {s.batch, s.kv_heads, s.keys, s.value_dim}, -1, 1, {0, 2, 1, 3});
   Operand hidden;
   if (mask) {
-    hidden = random_operand(mask == 1 ? DType::kBool : t, {1, 1, s.queries, s.keys}, 0, 1);
+    hidden = random_operand(mask == 1 ? DType::kBool : DType::kFloat32, {1, 1, s.queries, s.keys}, 0, 1);
     hidden.view.sizes[0] = s.batch, hidden.view.sizes[1] = s.heads;
     hidden.view.strides[0] = hidden.view.strides[1] = 0;
     if (mask == 1) std::fill_n(hidden.bytes.begin(), s.keys, 0);  // the first query sees no key
   }
-  Case forward{
-      OpId::flash_attention,
-      {q, k, v, hidden},
-      {by_position(t, {s.batch, s.heads, s.queries, s.value_dim}), make_operand(t, {s.batch, s.heads, s.queries})},
-      {causal},
-      {scale},
-      {}};
-  CHECK(difference(m, forward) < tolerance);
+  Case forward{OpId::flash_attention,
+               {q, k, v, hidden},
+               {by_position(t, {s.batch, s.heads, s.queries, s.value_dim}),
+                make_operand(DType::kFloat32, {s.batch, s.heads, s.queries})},
+               {causal},
+               {scale},
+               {}};
+  CHECK(difference(m, forward, nullptr, is_half(t)) < tolerance);
   std::string error;
-  const auto results = forward.run(DeviceType::kCPU, error);
-  Operand out = forward.out[0], lse = forward.out[1];
+  const Case reference = widened(forward);
+  const auto results = reference.run(DeviceType::kCPU, error);
+  Operand out = reference.out[0], lse = reference.out[1];
   out.bytes = results[0], lse.bytes = results[1];
-  out.view.data = out.bytes.data(), lse.view.data = lse.bytes.data();
+  out = converted(out, t), lse.view.data = lse.bytes.data();
   const Operand g = random_operand(t, {s.batch, s.heads, s.queries, s.value_dim}, -1, 1);
   const Case backward{
       OpId::flash_attention_backward,
@@ -49,7 +50,7 @@ void check_shape(HostMachine& m, const Shape& s, bool causal, int mask, double s
       {causal},
       {scale},
       {}};
-  CHECK(difference(m, backward) < 4 * tolerance);
+  CHECK(difference(m, backward, nullptr, is_half(t)) < 4 * tolerance);
 }
 
 TEST_CASE("cuda extern: attention") {
@@ -67,6 +68,22 @@ TEST_CASE("cuda extern: attention") {
     check_shape(m, {1, 1, 1, 5, 6, 0, 4}, false, 0, 0.3, tolerance);
   }
   set_matmul_precision(MatmulPrecision::kHighest);
+}
+
+TEST_CASE("cuda extern: attention of half types") {
+  HostMachine m;
+  for (const DType t : {DType::kBFloat16, DType::kFloat16}) {
+    const double tolerance = t == DType::kBFloat16 ? 2e-2 : 3e-3;
+    check_shape(m, {2, 2, 2, 40, 40, 20, 20}, false, 0, NAN, tolerance, t);
+    check_shape(m, {1, 2, 2, 70, 70, 32, 24}, true, 0, 0.3, tolerance, t);
+    check_shape(m, {1, 4, 2, 33, 150, 64, 64}, true, 0, NAN, tolerance, t);
+    check_shape(m, {2, 4, 2, 140, 170, 64, 64}, true, 0, NAN, tolerance, t);  // blocks of 128 rows
+    check_shape(m, {2, 2, 1, 20, 45, 16, 40}, false, 1, NAN, tolerance, t);
+    check_shape(m, {1, 1, 1, 20, 75, 100, 3}, false, 2, NAN, tolerance, t);
+    check_shape(m, {1, 1, 1, 20, 33, 130, 256}, true, 0, NAN, tolerance, t);
+    check_shape(m, {1, 1, 1, 20, 6, 4, 0}, false, 0, NAN, tolerance, t);  // there is nothing to read
+    check_shape(m, {1, 1, 1, 20, 6, 0, 4}, false, 0, 0.3, tolerance, t);
+  }
 }
 
 TEST_CASE("cuda extern: attention of few queries") {

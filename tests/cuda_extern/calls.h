@@ -67,6 +67,24 @@ inline double element_at(const ExternView& v, const std::vector<char>& bytes, in
   return r;
 }
 
+// Of another dtype, laid out alike.
+inline Operand converted(const Operand& o, DType dtype) {
+  Operand r = o;
+  if (!o.view.data) return r;
+  const size_t count = (o.bytes.size() - 8) / size_of(o.view.dtype);
+  r.bytes.assign(count * size_of(dtype) + 8, 0);
+  r.view.dtype = dtype, r.view.data = r.bytes.data();
+  with_element_type(o.view.dtype, [&]<class From>() {
+    with_element_type(dtype, [&]<class To>() {
+      for (size_t i = 0; i < count; i++) {
+        const double v = to_double(reinterpret_cast<const From*>(o.bytes.data())[i]);
+        reinterpret_cast<To*>(r.bytes.data())[i] = element_of<To>(v);
+      }
+    });
+  });
+  return r;
+}
+
 struct Case {
   OpId op;
   std::vector<Operand> in, out;
@@ -99,10 +117,22 @@ struct Case {
   }
 };
 
+// With half types as float32.
+inline Case widened(Case c) {
+  for (auto* operands : {&c.in, &c.out}) {
+    for (Operand& o : *operands) {
+      if (is_half(o.view.dtype)) o = converted(o, DType::kFloat32);
+    }
+  }
+  return c;
+}
+
 // The largest difference relative to max(1, |expected|); infinite where NaNs or infinities differ or the errors do.
-inline double difference(HostMachine& machine, const Case& c, std::string* message = nullptr) {
+// widen: the CPU's candidate has half types as float32.
+inline double difference(HostMachine& machine, const Case& c, std::string* message = nullptr, bool widen = false) {
   std::string expected_error, error;
-  const auto expected = c.run(DeviceType::kCPU, expected_error);
+  const Case reference = widen ? widened(c) : c;
+  const auto expected = reference.run(DeviceType::kCPU, expected_error);
   machine.fault = {};
   const auto got = c.run(DeviceType::kCUDA, error);
   if (error.empty() && machine.fault.set) error = describe_fault(machine.fault).what();
@@ -116,7 +146,8 @@ inline double difference(HostMachine& machine, const Case& c, std::string* messa
   for (size_t r = 0; r < c.out.size(); r++) {
     const ExternView& v = c.inplace && r == 0 ? c.in[0].view : c.out[r].view;
     for (int64_t i = 0; i < v.numel(); i++) {
-      const double a = element_at(v, expected[r], i), b = element_at(v, got[r], i);
+      const ExternView& wide = widen ? reference.out[r].view : v;
+      const double a = element_at(wide, expected[r], i), b = element_at(v, got[r], i);
       if (a == b || (a != a && b != b)) continue;
       const double d = std::abs(a - b) / std::max(1.0, std::abs(a));
       worst = std::max(worst, d == d ? d : double(INFINITY));

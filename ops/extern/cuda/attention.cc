@@ -5,8 +5,8 @@
 // 1. A warp has 16 rows and goes through the columns in tiles of 32 from the first on; tiles that the causal mask hides
 //    from all its rows are left out, which changes no bit. How many rows a block has is free; nothing is shared among
 //    blocks. So bits are a function of sizes and the precision setting.
-// 2. Products are float32 chains (SIMT), or TF32 on tensor cores: for float32 where precision.h allows it, for half
-//    types always (they fit into TF32; weights are rounded to its 10 bits).
+// 2. Products are float32 chains (SIMT), or on tensor cores: TF32 for float32 where precision.h allows it, and half
+//    types as they are. Weights, and gradients of scores, are rounded to what the cores take; sums are float32.
 // 3. A query that sees no key has a logsumexp of +inf, a result of 0 and gradients of 0.
 // 4. The gradient of queries (rows: queries, columns: keys) and those of keys and values (rows: keys, columns: queries)
 //    are one loop: blocks of one launch do the one or the other.
@@ -24,18 +24,19 @@ namespace {
 
 constexpr int kColumns = 32;
 
-// VARIANT: features, padded (32, 64, 128 or 256); 512 for tensor cores; 1024 for the backward; 2048 for blocks of 128
-// rows instead of 64; 4096 with a mask.
-const ExternSource kSource = {"attention",
-                              R"cuda(
+// VARIANT: features, padded (32, 64, 128 or 256); 512 for TF32 on tensor cores; 1024 for the backward; 2048 for blocks
+// of 128 rows instead of 64; 4096 with a mask; 8192 for half types.
+const char kText[] = R"cuda(
 #define D (VARIANT & 511)
-#define LD (D + 4)
+#define HALVES (VARIANT & 8192)
+#define LD (D + (HALVES ? 8 : 4))
 #define BM (VARIANT & 2048 ? 128 : 64)
 #define THREADS (2 * BM)
 // Of a multiprocessor, as shared memory allows.
-#define BLOCKS (BM == 128 ? 2 : D == 32 ? 4 : D == 64 ? 3 : D == 128 ? 2 : 1)
+#define FORWARD_HALVES (HALVES && !(VARIANT & 1024))
+#define BLOCKS (BM == 128 ? 2 : D == 32 ? 4 : D == 64 ? 3 : D == 128 ? (FORWARD_HALVES ? 3 : 2) : 1)
 // Columns in shared memory at a time, and those of a tile.
-#define STAGE (D == 32 ? 128 : D == 64 ? 64 : 32)
+#define STAGE (D == 32 || (HALVES && D == 64) ? 128 : D == 64 || (HALVES && D == 128) ? 64 : 32)
 #define BN 32
 #define LP (BN + 4)
 #define LOG2E 1.4426950408889634f
@@ -52,13 +53,85 @@ struct Problem {
 
 // An engine: thread t has rows row_of(0 .. R-1) of a block's rows, 16 of them in a warp, columns col_of(0 .. C-1) of a
 // tile of scores and features feature_of(0 .. O-1) of a result; LANES threads side by side share rows.
-#if VARIANT & 512
+#if HALVES || VARIANT & 512
 enum { R = 2, C = BN / 4, O = D / 4, LANES = 4 };
-DEV float rounded(float x) { return tf32(x); }
 DEV int row_of(int i) { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * i; }
 DEV int col_of(int j) { return j / 2 * 8 + threadIdx.x % 4 * 2 + j % 2; }
 DEV int feature_of(int j) { return col_of(j); }
+#endif
+#if HALVES
+typedef T0 Shared;
+// Shared memory has what memory has: scores are scaled, and rounded where a product takes them.
+DEV float rounded(float x) { return x; }
+DEV float factor_before(float) { return 1; }
+DEV float factor_after(float scale) { return scale; }
+// Rows of a warp as the left side of products, which a forward of few features has the registers for.
+enum { kKept = !(VARIANT & 1024) && D <= 128 };
+DEV void left_part(u32 (&to)[4], const Shared* a, int k) {
+  const int lane = threadIdx.x % 32;
+  load_matrices<false>(to, a + (threadIdx.x / 32 * 16 + lane % 16) * LD + k + lane / 16 * 8);
+}
+struct Left {
+  const Shared* rows;
+  u32 parts[kKept ? D / 16 : 1][4];
+};
+DEV Left left_of(const Shared* a) {
+  Left l;
+  l.rows = a;
+  if (kKept) {
+#pragma unroll
+    for (int k = 0; k < D; k += 16) left_part(l.parts[kKept ? k / 16 : 0], a, k);
+  }
+  return l;
+}
 // s = a b^T, of rows in shared memory.
+DEV void dot(float (&s)[R][C], const Left& a, const Shared* b) {
+  const int lane = threadIdx.x % 32;
+#pragma unroll
+  for (int j = 0; j < C; j++) s[0][j] = s[1][j] = 0;
+  b += (lane / 16 * 8 + lane % 8) * LD + lane / 8 % 2 * 8;
+#pragma unroll (kKept ? D / 16 : 4)
+  for (int k = 0; k < D; k += 16) {
+    u32 fresh[4];
+    if (!kKept) left_part(fresh, a.rows, k);
+    const u32* fa = kKept ? a.parts[kKept ? k / 16 : 0] : fresh;
+#pragma unroll
+    for (int n = 0; n < BN / 8; n += 2) {
+      u32 fb[4];
+      load_matrices<false>(fb, b + n * 8 * LD + k);
+      mma(s[0][2 * n], s[0][2 * n + 1], s[1][2 * n], s[1][2 * n + 1], fa, fb[0], fb[1]);
+      mma(s[0][2 * n + 2], s[0][2 * n + 3], s[1][2 * n + 2], s[1][2 * n + 3], fa, fb[2], fb[3]);
+    }
+  }
+}
+// o += s v. A tile of scores lies in registers as the left side of a product does.
+DEV void add_product(float (&o)[R][O], const float (&s)[R][C], float*, const Shared* v) {
+  const int lane = threadIdx.x % 32;
+  v += lane % 16 * LD + lane / 16 * 8;
+#pragma unroll
+  for (int k = 0; k < BN; k += 16) {
+    const int j = k / 4;
+    const u32 fa[4] = {pair_of(s[0][j], s[0][j + 1]), pair_of(s[1][j], s[1][j + 1]),
+                       pair_of(s[0][j + 2], s[0][j + 3]), pair_of(s[1][j + 2], s[1][j + 3])};
+#pragma unroll
+    for (int n = 0; n < D / 8; n += 2) {
+      u32 fb[4];
+      load_matrices<true>(fb, v + k * LD + n * 8);
+      mma(o[0][2 * n], o[0][2 * n + 1], o[1][2 * n], o[1][2 * n + 1], fa, fb[0], fb[1]);
+      mma(o[0][2 * n + 2], o[0][2 * n + 3], o[1][2 * n + 2], o[1][2 * n + 3], fa, fb[2], fb[3]);
+    }
+  }
+}
+#else
+typedef float Shared;
+typedef const float* Left;
+DEV Left left_of(const float* a) { return a; }
+DEV float factor_before(float scale) { return scale; }
+DEV float factor_after(float) { return 1; }
+#endif
+#if HALVES
+#elif VARIANT & 512
+DEV float rounded(float x) { return tf32(x); }
 DEV void dot(float (&s)[R][C], const float* a, const float* b) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
@@ -170,40 +243,51 @@ DEV Rows rows_of(const Operand& x, i64 batch, i64 head, int first, int total, in
 }
 struct alignas(4 * sizeof(T0)) Four { T0 v[4]; };
 // Four features of a row, zeros where there are none. Packed: without a branch, so that many loads are under way.
-template <bool kPacked> DEV float4 four_of(const Rows& x, int r, int c) {
+template <bool kPacked> DEV Four four_of(const Rows& x, int r, int c) {
   const bool in = r < x.rows && c < x.dim;
-  float4 v = {0, 0, 0, 0};
+  const T0 zero = element_of<T0>(0);
+  Four f;
   if (kPacked) {
-    const Four f = *(const Four*)(x.data + (in ? r * x.row + c : 0));
-    v.x = in ? Num<T0>::up(f.v[0]) : 0.0f, v.y = in ? Num<T0>::up(f.v[1]) : 0.0f;
-    v.z = in ? Num<T0>::up(f.v[2]) : 0.0f, v.w = in ? Num<T0>::up(f.v[3]) : 0.0f;
-  } else if (in) {
+    f = *(const Four*)(x.data + (in ? r * x.row + c : 0));
+#pragma unroll
+    for (int i = 0; i < 4; i++) f.v[i] = in ? f.v[i] : zero;
+  } else {
     const T0* p = x.data + r * x.row + c * x.col;
-    v.x = Num<T0>::up(p[0]);
-    if (c + 1 < x.dim) v.y = Num<T0>::up(p[x.col]);
-    if (c + 2 < x.dim) v.z = Num<T0>::up(p[2 * x.col]);
-    if (c + 3 < x.dim) v.w = Num<T0>::up(p[3 * x.col]);
+#pragma unroll
+    for (int i = 0; i < 4; i++) f.v[i] = in && c + i < x.dim ? p[i * x.col] : zero;
   }
-  return v;
+  return f;
+}
+struct alignas(4 * sizeof(Shared)) SharedFour { Shared v[4]; };
+DEV SharedFour shared_four(const Four& f, float factor) {
+  SharedFour r;
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+#if HALVES
+    r.v[i] = f.v[i];
+#else
+    r.v[i] = rounded(Num<T0>::up(f.v[i]) * factor);
+#endif
+  }
+  return r;
 }
 // kRows rows times a factor into shared memory, kAhead loads of a thread under way at a time.
-template <int kRows, bool kPacked, int kAhead> DEV void load_rows_by(float* to, const Rows& x, float factor) {
+template <int kRows, bool kPacked, int kAhead> DEV void load_rows_by(Shared* to, const Rows& x, float factor) {
 #pragma unroll 1
   for (int s = threadIdx.x; s < kRows * D / 4; s += kAhead * THREADS) {
-    float4 v[kAhead];
+    Four v[kAhead];
 #pragma unroll
     for (int i = 0; i < kAhead; i++) {
       v[i] = four_of<kPacked>(x, (s + i * THREADS) / (D / 4), (s + i * THREADS) % (D / 4) * 4);
     }
 #pragma unroll
     for (int i = 0; i < kAhead; i++) {
-      v[i].x = rounded(v[i].x * factor), v[i].y = rounded(v[i].y * factor);
-      v[i].z = rounded(v[i].z * factor), v[i].w = rounded(v[i].w * factor);
-      *(float4*)(to + (s + i * THREADS) / (D / 4) * LD + (s + i * THREADS) % (D / 4) * 4) = v[i];
+      Shared* at = to + (s + i * THREADS) / (D / 4) * LD + (s + i * THREADS) % (D / 4) * 4;
+      *(SharedFour*)at = shared_four(v[i], factor);
     }
   }
 }
-template <int kRows> DEV void load_rows(float* to, const Rows& x, float factor) {
+template <int kRows> DEV void load_rows(Shared* to, const Rows& x, float factor) {
   if (x.packed) load_rows_by<kRows, true, 4>(to, x, factor);
   else load_rows_by<kRows, false, 1>(to, x, factor);
 }
@@ -243,6 +327,17 @@ DEV bool all_seen(const Problem& p, int query, int queries, int key, int keys) {
   return !(VARIANT & 4096) && query + queries <= p.queries && key + keys <= p.keys && !(p.causal && key + keys - 1 > query);
 }
 DEV bool none_seen(const Problem& p, int query, int queries, int key) { return p.causal && key > query + queries - 1; }
+// A tile's scores, scaled where the operands are not.
+DEV void scores(float (&s)[R][C], const Left& a, const Shared* b, float scale) {
+  dot(s, a, b);
+#if HALVES
+#pragma unroll
+  for (int i = 0; i < R; i++) {
+#pragma unroll
+    for (int j = 0; j < C; j++) s[i][j] *= scale;
+  }
+#endif
+}
 // A tile's scores as they count; rows are keys where by_key, else queries.
 DEV void hide(float (&s)[R][C], const Problem& p, i64 batch, i64 head, int row, int column, bool by_key) {
 #pragma unroll
@@ -280,11 +375,14 @@ DEV void weigh(float (&s)[R][C], float (&o)[R][O], float (&top)[R], float (&tota
 KERNEL BOUNDS(THREADS, BLOCKS) attention_forward(const Problem p) {
   sync_dependencies();
   DYNAMIC_SHARED(memory);
-  float *q = memory, *k = q + BM * LD, *v = k + STAGE * LD, *w = v + STAGE * LD;
+  Shared *q = (Shared*)memory, *k = q + BM * LD, *v = k + STAGE * LD;
+  float* w = (float*)(v + STAGE * LD);
   const i64 heads = p.batch * p.heads, id = blockIdx.x % heads, head = id % p.heads, batch = id / p.heads;
   const i64 shared_head = head / (p.heads / p.kv_heads);
   const int first = ((p.queries + BM - 1) / BM - 1 - (int)(blockIdx.x / heads)) * BM, mine = first + row_of(0) / 16 * 16;
-  load_rows<BM>(q, rows_of(p.q, batch, head, first, p.queries, p.dim), p.scale);
+  load_rows<BM>(q, rows_of(p.q, batch, head, first, p.queries, p.dim), factor_before(p.scale));
+  __syncthreads();
+  const Left left = left_of(q);
   float o[R][O], top[R], total[R];
   clear(o);
   for (int i = 0; i < R; i++) top[i] = -INF, total[i] = 0;
@@ -299,7 +397,7 @@ KERNEL BOUNDS(THREADS, BLOCKS) attention_forward(const Problem p) {
       const int key = k0 + at;
       if (key >= end || none_seen(p, mine, 16, key)) break;
       float s[R][C];
-      dot(s, q, k + at * LD);
+      scores(s, left, k + at * LD, p.scale);
       if (!all_seen(p, mine, 16, key, BN)) hide(s, p, batch, head, first, key, false);
       weigh(s, o, top, total);
       add_product(o, s, w, v + at * LD);
@@ -324,8 +422,9 @@ template <bool kPacked> DEV void sum_products(float* to, const Rows& a, const Ro
     float sum = 0;
 #pragma unroll (kPacked ? 4 : 1)
     for (int c = threadIdx.x % 4 * 4; c < D; c += 16) {
-      const float4 x = four_of<kPacked>(a, r, c), y = four_of<kPacked>(b, r, c);
-      sum = fmaf(x.x, y.x, sum), sum = fmaf(x.y, y.y, sum), sum = fmaf(x.z, y.z, sum), sum = fmaf(x.w, y.w, sum);
+      const Four x = four_of<kPacked>(a, r, c), y = four_of<kPacked>(b, r, c);
+#pragma unroll
+      for (int i = 0; i < 4; i++) sum = fmaf(Num<T0>::up(x.v[i]), Num<T0>::up(y.v[i]), sum);
     }
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
@@ -385,13 +484,15 @@ DEV Part part_of(const Problem& p) {
 KERNEL BOUNDS(THREADS, BLOCKS) attention_backward(const Problem p) {
   sync_dependencies();
   DYNAMIC_SHARED(memory);
-  float *a = memory, *b = a + BM * LD, *x = b + BM * LD, *y = x + STAGE * LD, *lse = y + STAGE * LD;
-  float *delta = lse + 128, *w = delta + 128;
+  Shared *a = (Shared*)memory, *b = a + BM * LD, *x = b + BM * LD, *y = x + STAGE * LD;
+  float *lse = (float*)(y + STAGE * LD), *delta = lse + 128, *w = delta + 128;
   const auto [by_key, rows, columns, first, mine, batch, own, group] = part_of(p);
-  load_rows<BM>(a, rows_of(by_key ? p.k : p.q, batch, own, first, rows, p.dim), by_key ? 1.0f : p.scale);
+  const float of_q = factor_before(p.scale);
+  load_rows<BM>(a, rows_of(by_key ? p.k : p.q, batch, own, first, rows, p.dim), by_key ? 1.0f : of_q);
   load_rows<BM>(b, rows_of(by_key ? p.v : p.grad, batch, own, first, rows, p.value_dim), 1);
   if (!by_key) load_sums(p, lse, delta, batch, own, first, BM);
   __syncthreads();
+  const Left left_a = left_of(a), left_b = left_of(b);
   float da[R][O], db[R][O], own_lse[R], own_delta[R], factor[R];
   clear(da), clear(db);
   for (int i = 0; i < R; i++) own_lse[i] = lse[row_of(i)], own_delta[i] = delta[row_of(i)];
@@ -403,7 +504,7 @@ KERNEL BOUNDS(THREADS, BLOCKS) attention_backward(const Problem p) {
     for (int c0 = begin; c0 < end; c0 += STAGE) {
       __syncthreads();
       const bool of_queries = late(by_key);
-      load_rows<STAGE>(x, rows_of(of_queries ? p.q : p.k, batch, other, c0, columns, p.dim), of_queries ? p.scale : 1.0f);
+      load_rows<STAGE>(x, rows_of(of_queries ? p.q : p.k, batch, other, c0, columns, p.dim), of_queries ? of_q : 1.0f);
       load_rows<STAGE>(y, rows_of(of_queries ? p.grad : p.v, batch, other, c0, columns, p.value_dim), 1);
       if (of_queries) load_sums(p, lse, delta, batch, head, c0, STAGE);
       __syncthreads();
@@ -412,8 +513,8 @@ KERNEL BOUNDS(THREADS, BLOCKS) attention_backward(const Problem p) {
         const int column = c0 + at;
         if (by_key ? none_seen(p, column, BN, mine) : none_seen(p, mine, 16, column)) continue;
         float s[R][C], d[R][C];
-        dot(s, a, x + at * LD);
-        dot(d, b, y + at * LD);
+        scores(s, left_a, x + at * LD, p.scale);
+        dot(d, left_b, y + at * LD);
         if (by_key ? !all_seen(p, column, BN, mine, 16) : !all_seen(p, mine, 16, column, BN)) {
           hide(s, p, batch, head, first, column, by_key);
         }
@@ -424,14 +525,15 @@ KERNEL BOUNDS(THREADS, BLOCKS) attention_backward(const Problem p) {
     }
   }
   const bool of_keys = late(by_key);
-  for (int i = 0; i < R; i++) factor[i] = of_keys ? 1.0f : p.scale;
+  for (int i = 0; i < R; i++) factor[i] = of_keys ? factor_after(p.scale) : p.scale;
   store(rows_of(of_keys ? p.dk : p.dq, batch, own, first, rows, p.dim), da, factor);
   for (int i = 0; i < R; i++) factor[i] = 1;
   if (by_key) store(rows_of(p.dv, batch, own, first, rows, p.value_dim), db, factor);
 }
 #endif
-)cuda",
-                              {kTensorCoresText}};
+)cuda";
+const ExternSource kSource = {"attention", kText, {kTensorCoresText}};
+const ExternSource kHalvesSource = {"attention", kText, {kHalfCoresText}};
 
 struct Operand {
   void* data = nullptr;
@@ -484,18 +586,23 @@ Problem problem(const ExternCall& call, const ExternView* qkv, const ExternView&
 // A block's shape, and which kernel has it.
 struct Blocks {
   int features, rows;
-  bool cores, backward, mask;
+  bool halves, cores, backward, mask;
 
   // As the source has it: rows of a block and stages of columns, then what the gradients and float32 weights need.
   int shared_bytes() const {
-    const int stage = features == 32 ? 128 : features == 64 ? 64 : kColumns, matrices = backward ? 2 : 1;
-    const int weights = cores ? 0 : rows * (kColumns + 4);
-    return 4 * ((matrices * rows + 2 * stage) * (features + 4) + 2 * 128 * backward + weights);
+    const int most = halves ? 8192 : 4096, stage = std::clamp(most / features, kColumns, 128);
+    const int matrices = backward ? 2 : 1, weights = halves || cores ? 0 : rows * (kColumns + 4);
+    const int row = halves ? 2 * (features + 8) : 4 * (features + 4);
+    return (matrices * rows + 2 * stage) * row + 4 * (2 * 128 * backward + weights);
   }
   KernelId kernel(DType dtype) const {
-    const int variant =
-        features + (cores ? 512 : 0) + (backward ? 1024 : 0) + (rows == 128 ? 2048 : 0) + (mask ? 4096 : 0);
-    return {kSource, backward ? "attention_backward" : "attention_forward", {dtype}, variant, shared_bytes()};
+    const int variant = features + (cores ? 512 : 0) + (backward ? 1024 : 0) + (rows == 128 ? 2048 : 0) +
+                        (mask ? 4096 : 0) + (halves ? 8192 : 0);
+    return {halves ? kHalvesSource : kSource,
+            backward ? "attention_backward" : "attention_forward",
+            {dtype},
+            variant,
+            shared_bytes()};
   }
   int64_t of(int64_t n) const { return (n + rows - 1) / rows; }
   unsigned threads() const { return unsigned(2 * rows); }
@@ -505,7 +612,7 @@ Blocks blocks_of(const ExternCall& call, bool backward) {
   const ExternView *qkv = call.in.data() + backward, &mask = call.in[backward ? 6 : 3];
   const int64_t most = std::max(qkv[0].sizes[3], qkv[2].sizes[3]);
   Blocks b{most <= 32 ? 32 : most <= 64 ? 64 : most <= 128 ? 128 : 256, 64};
-  b.cores = is_half(qkv[0].dtype) || matmul_precision() != MatmulPrecision::kHighest;
+  b.halves = is_half(qkv[0].dtype), b.cores = !b.halves && matmul_precision() != MatmulPrecision::kHighest;
   b.backward = backward, b.mask = mask.data != nullptr;
   // Larger blocks read columns less often; small problems rather have many.
   const int64_t large = emulated() ? 1024 : numerics::kLargeAttention;

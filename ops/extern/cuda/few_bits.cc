@@ -16,7 +16,8 @@ namespace {
 
 // T0: elements of x and out, T1: i8, or u8 with two of int4, T2: scales. VARIANT: tiles of 8 rows of x, plus 8 times
 // the tiles of 16 rows of the weight that a block has, plus 64 where rows are not whole accesses of 16 bytes.
-const ExternSource kSource = {"few_bits", R"cuda(
+const ExternSource kSource = {"few_bits",
+                              R"cuda(
 #define ALIGNED (VARIANT < 64)
 #define NT (VARIANT % 8)
 #define RT (VARIANT / 8 % 8)
@@ -29,18 +30,11 @@ struct Product {
 struct alignas(16) Pack { u32 v[4]; };
 template <class T> struct Bits { enum { four = 0, each = 16 }; };
 template <> struct Bits<u8> { enum { four = 1, each = 32 }; };
-template <class T> struct Type { enum { bfloat = 0 }; };
-template <> struct Type<bfloat> { enum { bfloat = 1 }; };
 // Elements of a lane's 16 bytes, of a block of k, blocks that are read ahead.
-enum { kFour = Bits<T1>::four, E = Bits<T1>::each, KB = 4 * E, kBfloat = Type<T0>::bfloat, kAhead = 2 };
+enum { kFour = Bits<T1>::four, E = Bits<T1>::each, KB = 4 * E, kBfloat = IsBfloat<T0>::yes, kAhead = 2 };
 struct alignas(2 * sizeof(T2)) Pair { T2 scale, zero; };
 
 #ifdef LUTRA_EMULATED
-DEV float half_of(u32 pair, int i) {
-  T0 v;
-  v.bits = (u16)(pair >> 16 * i);
-  return Num<T0>::up(v);
-}
 DEV u32 fma2(u32 a, u32 b, u32 c) {
   u32 r = 0;
   for (int i = 0; i < 2; i++) {
@@ -60,35 +54,7 @@ DEV u32 fma2(u32 a, u32 b, u32 c) {
 DEV u32 low_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x5410); }
 DEV u32 high_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x7632); }
 #endif
-// c (16 x 8) += a (16 x 16) b (16 x 8), spread over the warp as the instruction wants it.
-DEV void mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-#ifdef LUTRA_EMULATED
-  static u32 parts[32][32][6];
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  for (int r = 0; r < 6; r++) parts[warp][lane][r] = r < 4 ? a[r] : b[r - 4];
-  __syncwarp();
-  for (int k = 0; k < 16; k++) {
-    const int at = k % 8 / 2, i = k % 2, far = k / 8;
-    const u32 *x = parts[warp][g * 4 + at] + 2 * far, *y = parts[warp][2 * t * 4 + at] + 4 + far;
-    const u32* z = parts[warp][(2 * t + 1) * 4 + at] + 4 + far;
-    c[0] += half_of(x[0], i) * half_of(*y, i), c[1] += half_of(x[0], i) * half_of(*z, i);
-    c[2] += half_of(x[1], i) * half_of(*y, i), c[3] += half_of(x[1], i) * half_of(*z, i);
-  }
-  __syncwarp();
-#else
-  if (kBfloat) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  } else {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  }
-#endif
-}
+DEV void mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) { mma(c[0], c[1], c[2], c[3], a, b[0], b[1]); }
 
 // The 4 elements of a lane and a row that one instruction takes, as two pairs; what of a word, for int4 a half of it.
 // 0x4300 is 128 as a bfloat, 0x6400 1024 as a half: their last bits count ones.
@@ -259,7 +225,8 @@ few_bits(const T0* x, const T1* w, const T2* scales, T0* out, Product p) {
     out[m * p.out_row + (row0 + r) * p.out_col] = Num<T0>::down(v);
   }
 }
-)cuda"};
+)cuda",
+                              {kHalfCoresText}};
 
 constexpr int64_t kMostRows = 32;
 
