@@ -135,6 +135,9 @@ class Verifier {
       need(in == carried + tests + reads && taken(0) == carried + tests && taken(1) == carried + reads &&
                given(0) == 1 && given(1) == out && carried <= out && e.ints.size() == 4,
            wrong);
+      need(e.functions.size() == 2 || (taken(2) == in && given(2) == 1 && taken(3) == carried + reads &&
+                                       given(3) == carried + kStepsAtOnce * (out - carried)),
+           wrong);
       for (size_t k = carried; wrong_.empty() && k < out; k++) need(!e.out[k].sizes.empty(), "a stack without steps");
     } else if (kind == Control::kWhileLoopBack) {
       const size_t carried = number(0), reads = number(1), sums = number(2), back_reads = number(3);
@@ -143,6 +146,8 @@ class Verifier {
       need(wrong_.empty() && (saved == 0 || saved == given(0) - carried), wrong);
       need(wrong_.empty() && taken(1) == sums + (given(0) - carried) + back_reads && given(1) == sums && out == sums,
            wrong);
+      const bool one = e.functions.size() == 2;
+      need(one || (taken(2) == sums + kStepsAtOnce * (given(0) - carried) + back_reads && given(2) == sums), wrong);
     } else if (kind == Control::kScan) {
       const size_t carried = number(0), slices = number(1), reads = number(3 + slices);
       need(slices > 0 && in == carried + slices + reads && taken(0) == in && given(0) == out && carried <= out &&

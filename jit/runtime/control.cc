@@ -151,13 +151,18 @@ class ControlRun {
     const size_t carried = size_t(c.ints[0]), tests = size_t(c.ints[1]);
     const Operands test_reads = part(in, carried, tests);
     const Operands body_reads = part(in, carried + tests, size_t(c.ints[2]));
-    const Memory flag({operand(nullptr, function(0).plan().outputs[0].view.dtype, {}, {})}, device_);
+    const bool several = launch_.functions.size() > 2;  // steps may be made at once
+    Operands flag_types;
+    for (size_t f = 0; f < launch_.functions.size(); f += 2)
+      flag_types.push_back(operand(nullptr, function(f).plan().outputs[0].view.dtype, {}, {}));
+    const Memory flags(flag_types, device_);
+    const Operands flag = part(flags.tensors, 0, 1);
     const Operands last = part(out, 0, carried);
     const Memory other(last, device_);
     Operands now = part(in, 0, carried);
     if (decider_) {
       if (out.size() > carried) throw std::runtime_error("what steps of a loop keep has a place for each step");
-      return loop_there(now, test_reads, body_reads, flag.tensors, other.tensors, last);
+      return loop_there(now, test_reads, body_reads, flag, other.tensors, last);
     }
     const int64_t kept = c.ints[3];
     const Stacks stacks = sliced(part(out, carried, out.size() - carried));
@@ -165,20 +170,32 @@ class ControlRun {
     std::optional<Memory> beyond;  // of what steps keep that have no place
     Operands results;
     int64_t steps = 0;
-    for (;; steps++) {
-      call(function(0), {&now, &test_reads}, flag.tensors);
-      if (!holds(flag.tensors[0])) break;
-      results = steps % 2 ? other.tensors : last;
-      if (steps < kept || stacks.empty()) {
-        append(results, stacks, steps);
-      } else {
-        if (!beyond) beyond.emplace(slices(stacks), device_);
-        append(results, beyond->tensors);
+    bool in_last = false;
+    // n steps, by function f.
+    const auto make = [&](size_t f, int64_t n) {
+      results = in_last ? other.tensors : last;
+      in_last = !in_last;
+      for (const int64_t end = steps + n; steps < end; steps++) {
+        if (steps < kept || stacks.empty()) {
+          append(results, stacks, steps);
+        } else {
+          if (!beyond) beyond.emplace(slices(stacks), device_);
+          append(results, beyond->tensors);
+        }
       }
-      call(function(1), {&now, &body_reads}, results);
+      call(function(f), {&now, &body_reads}, results);
       now.assign(results.begin(), results.begin() + ptrdiff_t(carried));
+    };
+    while (several && (stacks.empty() || steps + kStepsAtOnce <= kept)) {
+      call(function(2), {&now, &test_reads, &body_reads}, part(flags.tensors, 1, 1));
+      if (!holds(flags.tensors[1])) break;
+      make(3, kStepsAtOnce);
     }
-    if (steps % 2 == 0) copy(now, last);
+    for (;; make(1, 1)) {
+      call(function(0), {&now, &test_reads}, flag);
+      if (!holds(flag[0])) break;
+    }
+    if (!in_last) copy(now, last);
     if (gives_) clear(stacks, steps);
   }
 
@@ -256,11 +273,15 @@ class ControlRun {
     const Memory even(out, device_), odd(out, device_);
     const Stacks stacks = sliced(saved);
     Operands now = first, kept;
-    for (int64_t i = n; i-- > 0;) {
+    bool in_even = false;
+    for (int64_t i = n; i > 0;) {
+      const int64_t at_once = launch_.functions.size() > 2 && i >= kStepsAtOnce ? kStepsAtOnce : 1;
       kept.clear();
-      append(kept, stacks, i);
-      const Operands& next = i == 0 ? out : i % 2 ? odd.tensors : even.tensors;
-      call(function(1), {&now, &kept, &back_reads}, next);
+      for (int64_t step = 1; step <= at_once; step++) append(kept, stacks, i - step);
+      i -= at_once;
+      const Operands& next = i == 0 ? out : in_even ? odd.tensors : even.tensors;
+      in_even = !in_even;
+      call(function(at_once > 1 ? 2 : 1), {&now, &kept, &back_reads}, next);
       now = next;
     }
   }

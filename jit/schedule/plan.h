@@ -61,6 +61,9 @@ struct KernelLaunch {
   int line = 0;
 };
 
+// That the functions of several_steps.h make.
+constexpr int kStepsAtOnce = 4;
+
 // A library's kernel: which op, on which views and attributes (see ExternCall); ops/extern chooses how.
 struct ExternLaunch {
   OpId op;
@@ -68,6 +71,7 @@ struct ExternLaunch {
   std::vector<ExprId> ints, scalars;
   std::vector<std::string> strings;
   std::vector<int32_t> functions;  // of the plan, where op runs functions; ints count the tensors of each list then
+                                   // op's, then, if any, those of several steps (several_steps.h)
   std::string file;
   int line = 0;
 };

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "jit/device/backend.h"
 #include "jit/graph/function.h"
 #include "jit/schedule/combine.h"
 #include "jit/schedule/fuse.h"
 #include "jit/schedule/memory.h"
+#include "jit/schedule/several_steps.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
@@ -202,11 +204,19 @@ class Planner {
     launch.op = u.node->op;
     const OpInfo& op = info(u.node->op);
     for (size_t i = 0; i < u.node->args.size(); i++) extern_argument(launch, op.args[i].type, u.node->args[i]);
+    if (op.has(kControl) && options_.fuse && !backend_of(units_.device).preferences.leaves_processors) {
+      for (const auto& f : several_steps(*u.node)) add_function(launch, *f);
+    }
     for (const Tensor& t : u.node->results) launch.out.push_back(view(t));
     LUTRA_CHECK(launch.out[0].buffer == buffer(units_.source_of(id)), "an extern result elsewhere");
     if (u.node->file) launch.file = u.node->file;
     launch.line = u.node->line;
     plan_.launches.push_back(std::move(launch));
+  }
+
+  void add_function(ExternLaunch& launch, const Graph& f) {
+    launch.functions.push_back(int32_t(plan_.functions.size()));
+    plan_.functions.push_back(schedule(f, options_));
   }
 
   // See ExternCall for what goes where.
@@ -232,10 +242,7 @@ class Planner {
         for (SymInt s : v.as<Sizes>()) launch.ints.push_back(expr(s));
         break;
       case ArgType::kBool: launch.ints.push_back(expr(SymInt(v.as<bool>()))); break;
-      case ArgType::kFunction:
-        launch.functions.push_back(int32_t(plan_.functions.size()));
-        plan_.functions.push_back(schedule(graph_of(v.as<FunctionRef>()), options_));
-        break;
+      case ArgType::kFunction: add_function(launch, graph_of(v.as<FunctionRef>())); break;
       case ArgType::kStr: launch.strings.push_back(v.is_none() ? "" : v.as<std::string>()); break;
       case ArgType::kDType:
       case ArgType::kFloatList:  // of rows that no graph holds

@@ -36,6 +36,8 @@ const std::vector<Form>& forms() {
     }
     const Compiled functions = compile_graph(parse_graph(read_text("tests/graph/functions.graph")));
     add(functions.executable->plan(), no_codes(functions.executable->plan()), {});
+    const Plan steps = schedule(*lowered_graph(*parse_graph(read_text("tests/schedule/several_steps.graph"))));
+    add(steps, no_codes(steps), {});
     return made;
   }();
   return all;

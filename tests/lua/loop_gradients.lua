@@ -92,6 +92,42 @@ test("a loop of known steps is its steps", function()
   end
 end)
 
+test("steps that a counter decides are made several at once, and as many as one by one", function()
+  local leaf = lt.tensor {1.5, 2, 0.25}
+  local function loop(flag, n, x)
+    local i, last, c, before = lt.while_loop(function(i, last) return flag(i, last, n) end, function(i, last, c)
+      return i + 1, i * 2, (c + x / c) * 0.5, c
+    end, lt.tensor(0), lt.tensor(-1), x * 1, x * 2)
+    return i, last, c, before
+  end
+  local flags = {
+    function(i, _, n) return i:lt(n) end,
+    function(i, _, n) return (n - i):clamp {min = 0} end,                             -- a number, not a bool
+    function(i, _, n) return i:lt(n):view(1, 1) end,
+    function(i, last, n) return i:lt(n):logical_and(last:lt(n * 2)) end,
+    function(i, _, n) return lt.where(i:lt(n), lt.tensor(0 / 0), lt.tensor(0.0)) end, -- NaN is no zero
+  }
+  for _, shape in ipairs {{3}, {0}, {40, 30}} do
+    local x = (shape[1] == 3 and leaf or lt.rand(shape) + 0.5):requires_grad_()
+    for _, flag in ipairs(flags) do
+      local function step(n)
+        x.grad = nil
+        local i, last, c, before = loop(flag, n, x)
+        local l = c:sum() + before:square():sum()
+        l:backward()
+        return {i, last, c, before, l, x.grad}
+      end
+      local function forward(n) return lt.no_grad(function() return {loop(flag, n, x)} end) end
+      local compiled, alone = lt.compile(step, {fullgraph = true}), lt.compile(forward)
+      for _, n in ipairs {6, 0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 37} do
+        local want, got, got_alone = step(lt.tensor(n)), compiled(lt.tensor(n)), alone(lt.tensor(n))
+        for k = 1, #want do truthy(same_bits(got[k], want[k]), n .. " steps, value " .. k) end
+        for k = 1, 4 do truthy(same_bits(got_alone[k], want[k]), n .. " steps forward, value " .. k) end
+      end
+    end
+  end
+end)
+
 test("Newton's iteration has the gradient of the root", function()
   local a = lt.tensor({4, 9, 16, 2}, {requires_grad = true})
   local function root(a)
