@@ -1,5 +1,6 @@
 -- lt.config.verify: programs whose compiled code is right are told nothing, each bug that LUTRA_INJECT switches on is
 -- noticed and leaves eager's results, and its repro is minified to at most 5 ops. (tests/repro has the file format.)
+-- LUTRA_TEST_TABLE=1 prints the bugs, what is told of them, and ops and bytes before and after.
 local h = require "harness"
 local test, equal, truthy, shell = h.test, h.equal, h.truthy, h.shell
 
@@ -142,6 +143,7 @@ for i = 1, 4 do mode = i < 3 and "exp" or "sin" show(f(lt.randn(4))) end]],
 }
 
 test("each bug is noticed, its program has eager's results, its repro becomes small", function()
+  local rows = {}
   for name, text in pairs(bugs) do
     forget()
     local file, bug = program("bug_" .. name, text), "LUTRA_INJECT=" .. name
@@ -169,10 +171,14 @@ test("each bug is noticed, its program has eager's results, its repro becomes sm
     if os.getenv("LUTRA_TEST_TABLE") then
       local function size(path) return (shell("stat -c %s " .. path):gsub("%s", "")) end
       local noticed = out:match("lutra: [^\n]-: (compiled code [^\n;]*)")
-      print(("%-18s %2d ops, %6s -> %5s bytes; %s"):format(name, ops, size(repro), size(small), noticed))
+      rows[#rows + 1] = ("| %s | %s | %s -> %d | %s -> %s |"):format(name, noticed:gsub("%(([^,]+), [^)]*%)", "(%1)"),
+        again:match("(%d+) ops?"), ops, size(repro), size(small))
     end
     equal(select(2, run("repro " .. small, bug)), 1, name .. ": the small one")
   end
+  table.sort(rows)
+  if #rows > 0 then print("| bug | noticed | ops | bytes of the repro |\n| --- | --- | --- | --- |") end
+  for _, row in ipairs(rows) do print(row) end
 end)
 
 test("bugs reach the functions of a graph", function()
