@@ -22,6 +22,15 @@ struct ScanNode final : ControlNode {
 
   const char* name() const override { return "scan"; }
   std::vector<Tensor> apply_joint(JointCall& call) override;
+  void note_readers(FirstReaders& out) const override {
+    note(out, reads, *body, body->first_read()), note(out, xs, *body, body->carried()), note(out, init, *body, 0);
+  }
+  Tensors unpack_made() const {
+    Tensors out;
+    for (size_t k = 0; k < made.size(); k++)
+      out.push_back(unpack(made[k], body->first_reader_of_result(body->carried() + k)));
+    return out;
+  }
   bool saves() const override { return body->saves(); }
   void drop() override {
     for (auto* list : {&init, &xs, &reads, &made}) {
@@ -38,10 +47,10 @@ class ScanBackward {
         call_(call),
         body_(*node.body),
         carried_(body_.carried()),
-        init_(node.unpack(node.init)),
-        xs_(node.unpack(node.xs)),
-        reads_(node.unpack(node.reads)),
-        made_(node.unpack(node.made)),
+        init_(node.unpack(node.init, body_, 0)),
+        xs_(node.unpack(node.xs, body_, carried_)),
+        reads_(node.unpack(node.reads, body_, body_.first_read())),
+        made_(node.unpack_made()),
         so_far_(node.so_far(call)),
         grads_(call.grads),
         rest_(node.steps) {
@@ -333,6 +342,13 @@ struct CondNode final : ControlNode {
   std::vector<TensorImpl*> values;  // reads, then made; the graph owns them
 
   const char* name() const override { return "cond"; }
+  void note_readers(FirstReaders& out) const override {
+    for (const Branch& branch : branches) {
+      for (size_t k = 0; branch.function && k < branch.at.size(); k++) {
+        note(out, reads[branch.at[k]], branch.function->first_reader_of_parameter(k));
+      }
+    }
+  }
   bool saves() const override {
     return std::any_of(branches, branches + 2, [](const Branch& b) { return b.function && b.function->saves(); });
   }
@@ -344,25 +360,29 @@ struct CondNode final : ControlNode {
   }
 
   // Of what was written since a run may read anything, as long as it does not take the branch.
-  Tensor value(size_t i) const {
+  Tensor value(const Argument& a, const Branch& branch) const {
+    const size_t i = branch_value(branch, a);
+    const char* op = a.kind == Argument::kResult ? branch.function->first_reader_of_result(a.index)
+                                                 : branch.function->first_reader_of_parameter(a.index);
+    if (!op) op = name();
     try {
-      return unpack(i < reads.size() ? reads[i] : made[i - reads.size()]);
+      return unpack(i < reads.size() ? reads[i] : made[i - reads.size()], op);
     } catch (const Error& e) {
       if (e.kind != ErrorKind::kUser || !pred.is_fake()) throw;
       const Tensor written{Ref<TensorImpl>(values[i])};
-      if (!read_by_branch(written, name(), e.what())) throw;
+      if (!read_by_branch(written, op, e.what())) throw;
       return written;
     }
   }
   // As its readers in the branch read it: all that a reader takes, from the n-th on.
-  Tensor value(size_t i, const Branch& branch, const Reader& reader, size_t n = 0) const {
-    if (n == reader.size() || !pred.is_fake()) return value(i);
+  Tensor value(const Argument& a, const Branch& branch, const Reader& reader, size_t n = 0) const {
+    if (n == reader.size() || !pred.is_fake()) return value(a, branch);
     const BranchReads within(Tensor{Ref<TensorImpl>(values[branch_value(branch, reader[n].flag)])}, reader[n].holds);
-    return value(i, branch, reader, n + 1);
+    return value(a, branch, reader, n + 1);
   }
-  Tensor value(size_t i, const Branch& branch, const std::vector<Reader>& readers) const {
+  Tensor value(const Argument& a, const Branch& branch, const std::vector<Reader>& readers) const {
     Tensor v;
-    for (const Reader& reader : readers) v = value(i, branch, reader);
+    for (const Reader& reader : readers) v = value(a, branch, reader);
     return v;
   }
   // Which of the node's values an argument is.
@@ -392,7 +412,7 @@ struct CondNode final : ControlNode {
     for (size_t i = 0; i < b.arguments.size(); i++) {
       const Argument& a = b.arguments[i];
       const bool sum = a.kind == Argument::kSoFar, kept = a.kind != Argument::kGradient && !sum;
-      arguments.push_back(out.input(kept  ? value(branch_value(branch, a), branch, b.readers[i])
+      arguments.push_back(out.input(kept  ? value(a, branch, b.readers[i])
                                     : sum ? sums[branch.at[a.index]]
                                           : grads[branch.place[a.index]]));
     }
@@ -428,7 +448,7 @@ struct CondNode final : ControlNode {
 
   std::vector<Tensor> apply_joint(JointCall& call) override {
     begin();
-    const Tensor flag = unpack(pred);
+    const Tensor flag = unpack(pred, nullptr);
     Tensors grads = call.grads;
     const Tensors sums = so_far(call);
     grads.resize(made.size());

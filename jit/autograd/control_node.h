@@ -65,6 +65,8 @@ struct ControlNode : GradNode {
   bool leads(uint32_t, const std::function<bool(const Edge&)>& wanted) override {
     return std::any_of(next.begin(), next.end(), wanted);
   }
+  // Of the ops within.
+  virtual void note_readers(FirstReaders& out) const = 0;
   virtual bool saves() const = 0;
   virtual void drop() = 0;
   bool is_released() const override { return released; }
@@ -95,18 +97,26 @@ struct ControlNode : GradNode {
     return sums;
   }
   // What was written since is no value of the graph: eager code may not have read it.
-  Tensor unpack(const SavedTensor& t, const Edge* history = nullptr) const {
+  // op: what reads it; null: nothing in particular.
+  Tensor unpack(const SavedTensor& t, const char* op, const Edge* history = nullptr) const {
     try {
-      return t.unpack(name(), history);
+      return t.unpack(op ? op : name(), history);
     } catch (const Error& e) {
       if (!tape_watch()) refuse("what it read is written before its backward");
       throw;
     }
   }
-  std::vector<Tensor> unpack(const std::vector<SavedTensor>& list) const {
+  // first: the parameter of f that the first one is.
+  std::vector<Tensor> unpack(const std::vector<SavedTensor>& list, const TracedFunction& f, size_t first) const {
     std::vector<Tensor> out;
-    for (const SavedTensor& t : list) out.push_back(unpack(t));
+    for (size_t i = 0; i < list.size(); i++) out.push_back(unpack(list[i], f.first_reader_of_parameter(first + i)));
     return out;
+  }
+  static void note(FirstReaders& out, const SavedTensor& t, const char* op) {
+    if (op && t.is_fake()) out.emplace(t.fake()->storage.get(), op);
+  }
+  static void note(FirstReaders& out, const std::vector<SavedTensor>& list, const TracedFunction& f, size_t first) {
+    for (size_t i = 0; i < list.size(); i++) note(out, list[i], f.first_reader_of_parameter(first + i));
   }
 };
 

@@ -15,6 +15,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "jit/autograd/trace_backward.h"
@@ -27,6 +28,9 @@ namespace lutra {
 std::vector<Tensor> replay(const Graph& graph, const std::vector<Tensor>& arguments, GraphRecorder* recorder = nullptr);
 // Whether there is control flow in it whose results require grad: replayed, that has no history.
 bool has_control(const Graph& graph);
+
+// By memory of values of a graph: the op whose backward is the first to read it.
+using FirstReaders = std::unordered_map<const Storage*, const char*>;
 
 class TracedFunction {
  public:
@@ -82,6 +86,10 @@ class TracedFunction {
   bool gives_gradient(size_t result) const { return gradient_[result] >= 0; }
   // Parameters that gradients of these results give gradients to.
   std::vector<size_t> reach(const std::vector<size_t>& results);
+  // The op whose backward is the first to read a parameter's memory, or that of what a result of the forward copies;
+  // null: none does.
+  const char* first_reader_of_parameter(size_t parameter) const;
+  const char* first_reader_of_result(size_t result) const;
   // Raises what eager raises in its backward.
   const Backward& backward(const Request& request);
 
@@ -94,6 +102,7 @@ class TracedFunction {
   };
 
   void find_read();
+  const char* first_reader(const Tensor& value) const;
   void find_stacked();
   Stack stack(const Tensor& value);
   void add_results();
@@ -112,6 +121,7 @@ class TracedFunction {
   std::vector<bool> read_;  // by parameter
   Graph layouts_;           // tensors that lie as gradients do
   std::map<Request, Backward> backwards_;
+  mutable std::optional<FirstReaders> readers_;
 };
 
 }  // namespace lutra

@@ -61,6 +61,9 @@ struct WhileNode final : ControlNode {
 
   // Edges: of what is read, then of what is carried in.
   const char* name() const override { return "while_loop"; }
+  void note_readers(FirstReaders& out) const override {
+    note(out, reads, *body, body->first_read()), note(out, init, *body, 0);
+  }
   bool saves() const override { return true; }
   void drop() override {
     steps.release();
@@ -115,13 +118,16 @@ struct WhileNode final : ControlNode {
 
   std::vector<Tensor> apply_joint(JointCall& call) override {
     begin();
-    const auto with_history = [&](const std::vector<SavedTensor>& list, size_t first) {
+    // edge, parameter: those of the first one.
+    const auto with_history = [&](const std::vector<SavedTensor>& list, size_t edge, size_t parameter) {
       Tensors out;
-      for (size_t i = 0; i < list.size(); i++)
-        out.push_back(unpack(list[i], call.create_graph ? &next[first + i] : nullptr));
+      for (size_t i = 0; i < list.size(); i++) {
+        const Edge* const history = call.create_graph ? &next[edge + i] : nullptr;
+        out.push_back(unpack(list[i], body->first_reader_of_parameter(parameter + i), history));
+      }
       return out;
     };
-    const Tensors read = with_history(reads, 0), from = with_history(init, reads.size());
+    const Tensors read = with_history(reads, 0, body->first_read()), from = with_history(init, reads.size(), 0);
     Tensors grads = call.grads, sums = so_far(call, reads.size());
     grads.resize(body->carried());
     for (size_t k = grads.size(); k-- > 0;) visit(call, k, grads[k]);
@@ -143,11 +149,11 @@ struct WhileNode final : ControlNode {
     const Tensors start = values(b, 0, b.carried, grads, sums, read);
     Tensors saved;
     for (size_t i = b.carried; i < first && !made.empty(); i++)
-      saved.push_back(unpack(made[b.arguments[i].index - body->carried()]));
+      saved.push_back(unpack(made[b.arguments[i].index - body->carried()], nullptr));
     Results results;
     {
       GradModeScope no_grad(false);
-      results = call_while_loop_back(again, back, unpack(steps), from, start, saved);
+      results = call_while_loop_back(again, back, unpack(steps, nullptr), from, start, saved);
     }
     if (call.create_graph) set_second(results, joined(joined(read, from), joined(start, back.reads)));
     for (size_t i = 0; i < body->parameters(); i++) {

@@ -4,7 +4,7 @@ local lt = require "lutra"
 local h = require "harness"
 local same = require "same_gradients"
 local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
-local check, same_bits = same.check, same.same_bits
+local check, same_bits, reader_in = same.check, same.same_bits, same.reader_in
 
 lt.config.recompile_limit = 1000
 lt.manual_seed(5)
@@ -343,6 +343,53 @@ test("a gradient goes on through compiled control flow from what eager code behi
       truthy(same_bits(gradient(lt.compile(f)), gradient(f)), dtype .. ", kind " .. kind)
     end
     w = w0
+  end
+end)
+
+test("what was written since is told with the op in the body that reads it, as eager code does", function()
+  local xs = lt.randn(20, 3)
+  local bodies = {
+    mul = function(c, a) return c * a end,
+    exp = function(c, a) return (c * 0.1 + a):exp() end,
+    mm = function(c, a) return c * a:view(1, 3):matmul(a:view(3, 1)):tanh():view(1) + c:sin() end,
+    cond = function(c, a)
+      return lt.cond(c:sum():gt(-1e9), function() return c + (a * 2):sigmoid() * a:cos() end,
+        function() return c - a end)
+    end,
+  }
+  local loops = {
+    whiles = function(body, x, a)
+      local _, c = lt.while_loop(function(i) return i:lt(xs[0][0] * 0 + 20) end, function(i, c)
+        return i + 1, body(c, a)
+      end, lt.tensor(0), x * 1)
+      return c
+    end,
+    scans = function(body, x, a) return (lt.scan(function(c, s) return body(c, a) * s, c end, x * 1, xs)) end,
+    conds = function(body, x, a) return lt.cond(x:sum():gt(1e9), function() return x * 1 end, body, x, a) end,
+  }
+  for name, body in pairs(bodies) do
+    for kind, loop in pairs(loops) do
+      for _, what in ipairs {"within", "outside", "whole"} do
+        local function run(compile)
+          local x = lt.tensor({0.5, -1, 2}, {requires_grad = true})
+          local a = x * 2
+          local f = compile(function(x, a)
+            local y = loop(body, x, a)
+            if what ~= "outside" then a:add_(1) end
+            if what == "whole" then y:sum():backward() end
+            return y
+          end)
+          local y = f(x, a)
+          if what == "outside" then a:add_(1) end
+          if what ~= "whole" then y:sum():backward() end
+        end
+        local eager, e = pcall(run, function(f) return f end)
+        local compiled, c = pcall(run, lt.compile)
+        local about = ("%s, %s, %s: %s\n%s"):format(name, kind, what, tostring(e), tostring(c))
+        equal(compiled, eager, about)
+        if not eager then equal(reader_in(c), reader_in(e), about) end
+      end
+    end
   end
 end)
 

@@ -41,4 +41,9 @@ function M.check(graphs, f, leaves, x)
   return want
 end
 
+-- The op that a backward names because what it reads was written; nil where a message says something else.
+function M.reader_in(message)
+  return tostring(message):match("modified by an inplace operation: .*, an input or result of ([%w_]+), is at version")
+end
+
 return M
