@@ -9,6 +9,7 @@
 #include "jit/schedule/plan.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/control.h"
+#include "ops/defs/cost.h"
 #include "ops/defs/each_tensor.h"
 
 namespace lutra {
@@ -16,7 +17,7 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-constexpr size_t kMostNodes = 64;          // of the steps together, but for views
+constexpr int kMostWork = 64;              // of the steps together: more takes long to compile, and memory is no limit
 constexpr int64_t kMostTestElements = 16;  // of each value that decides about a step
 
 bool is_plain(const Node& n) {
@@ -27,12 +28,12 @@ bool is_plain(const Node& n) {
 
 // Whether its steps may become one kernel.
 bool joins(const Graph& step) {
-  size_t nodes = 0;
+  int work = 0;
   for (const auto& n : step.nodes) {
     if (!is_plain(*n)) return false;
-    nodes += !info(n->op).has(kView);
+    if (!info(n->op).has(kView)) work += element_work(n->op);
   }
-  return nodes * kStepsAtOnce <= kMostNodes;
+  return work * kStepsAtOnce <= kMostWork;
 }
 
 bool is_small(const Graph& g) {
