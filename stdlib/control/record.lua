@@ -3,7 +3,6 @@ local lt, use = ...
 local tree = use "control.tree"
 local native = lt._native
 local open, close, refuse = native.control_open, native.control_close, native.control_refuse
-local place_of = native.control_place_of
 
 local M = {}
 
@@ -36,19 +35,22 @@ end
 -- The n results, built as `values` are.
 function M.unpack(values, n, list) return unpack(M.rebuild(values, n, list), 1, n) end
 
--- The number of the function f(...), its results and how many they are.
-function M.call(where, f, ...)
-  local parameters = open({})
+-- "f (model.lua:12)": a side of control flow, in what is said of it.
+M.side = tree.place_of
+
+-- The number of the function f(...), its results and how many they are. name: f's.
+function M.call(where, name, f, ...)
+  local parameters = open({}, M.side(name, f))
   local results, n = list_of(f(...))
   return close(M.flatten(where, results, n), parameters, 0), results, n
 end
 
 -- The same for f(values...): the tensors of its arguments are parameters, the first of which are carried by a loop.
 -- tests: it tells whether a loop goes on.
-function M.body(where, carried, f, values, n, tests)
+function M.body(where, name, carried, f, values, n, tests)
   local tensors = M.flatten(where, values, n)
   while true do
-    local parameters = open(tensors, tests)
+    local parameters = open(tensors, M.side(name, f), tests)
     local results, m = list_of(f(unpack(M.rebuild(values, n, parameters), 1, n)))
     local number = close(M.flatten(where, results, m), parameters, carried)
     if number then return number, results, m end
@@ -72,9 +74,6 @@ local function shapes(values, n)
   for i = 1, n do parts[i] = shape(values[i]) end
   return table.concat(parts, ", ")
 end
-
--- "f (model.lua:12)": a side of control flow, in what is said of it.
-function M.side(name, f) return name .. " (" .. place_of(f) .. ")" end
 
 -- Leaves control flow to Lua where two sides, as texts, have values that are built differently.
 function M.same(first, a, n, second, b, m)

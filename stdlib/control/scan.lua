@@ -25,10 +25,11 @@ local function of_graph(f, init, xs, slices, dim, reverse)
   for k = 1, #slices do x[k] = slices[k]:select(dim, 0) end
   local values = {init, tree.like(xs, x)}
   local carried = tree.flatten("scan", "argument 'init'", init)
-  local body, results, n = record.body("scan", #carried, f, values, 2)
+  local body, results, n = record.body("scan", "f", #carried, f, values, 2)
   if n > 2 then native.control_refuse("f gives more than a carry and a y") end
-  record.same(record.side("f", f), results, 1, "it takes", values, 1)
-  local out = emit(body, carried, slices, dim, reverse)
+  local side = record.side("f", f)
+  record.same(side, results, 1, "it takes", values, 1)
+  local out = emit(body, carried, slices, dim, reverse, side)
   local carry, at = tree.place(init, out, 1)
   if results[2] == nil then return carry, nil end
   return carry, (tree.place(results[2], out, at))

@@ -12,8 +12,8 @@ local M = {}
 function M.branches(f, g, ...)
   if not captured() then return false end
   if not possible() then return nil end
-  local first, results, n = record.call("cond", f, ...)
-  local second, others, m = record.call("cond", g, ...)
+  local first, results, n = record.call("cond", "f", f, ...)
+  local second, others, m = record.call("cond", "g", g, ...)
   record.same(record.side("f", f), results, n, record.side("g", g), others, m)
   return branch_reads(first, second), branch_reads(second, first), lt.zeros(0)
 end
@@ -21,10 +21,10 @@ end
 function M.loop(cond, body, carried, n)
   if not captured() then return false end
   if not possible() then return nil end
-  local _, condition = record.body("while_loop", 0, cond, carried, n)
+  local _, condition = record.body("while_loop", "cond", 0, cond, carried, n)
   if not lt.is_tensor(condition[1]) then native.control_refuse("cond gives no tensor") end
   local tensors = record.flatten("while_loop", carried, n)
-  local step, results, m = record.body("while_loop", #tensors, body, carried, n)
+  local step, results, m = record.body("while_loop", "body", #tensors, body, carried, n)
   record.same(record.side("body", body), results, m, "it takes", carried, n)
   local takes, read = loop_reads(step)
   return takes, read, lt.zeros(0)

@@ -96,8 +96,7 @@ end
 -- "f (model.lua:12)"
 function M.place_of(name, f)
   if type(f) ~= "function" then return name end
-  local about = debug.getinfo(f, "S")
-  return ("%s (%s:%d)"):format(name, about.short_src, about.linedefined)
+  return name .. " (" .. lt._native.control_place_of(f) .. ")"
 end
 
 local function describe(t) return ("%s of {%s}"):format(t.dtype, table.concat(t.shape, ", ")) end
@@ -114,7 +113,7 @@ end
 -- Raises where the tensors of two lists differ in number, dtype, device or shape. `given` and `wanted` name the sides.
 function M.check(where, given, list, wanted, model)
   if #list ~= #model then
-    errors.fail("%s: %s gives %d tensors, but %s has %d", where, given(), #list, wanted, #model)
+    errors.fail("%s: %s has %d tensors, but %s has %d", where, given(), #list, wanted, #model)
   end
   for i = 1, #list do
     local a, b = list[i], model[i]

@@ -19,11 +19,12 @@ end
 
 local function of_graph(cond, body, carried, n)
   local tensors = flat(carried, n)
-  local test, condition = record.body("while_loop", 0, cond, carried, n, true)
+  local test, condition = record.body("while_loop", "cond", 0, cond, carried, n, true)
   if not lt.is_tensor(condition[1]) then native.control_refuse("cond gives no tensor") end
-  local step, results, m = record.body("while_loop", #tensors, body, carried, n)
-  record.same(record.side("body", body), results, m, "it takes", carried, n)
-  return record.unpack(carried, n, emit(test, step, tensors))
+  local step, results, m = record.body("while_loop", "body", #tensors, body, carried, n)
+  local side = record.side("body", body)
+  record.same(side, results, m, "it takes", carried, n)
+  return record.unpack(carried, n, emit(test, step, tensors, record.side("cond", cond), side))
 end
 
 -- In eager code: what stands between steps, where gradients go through the loop. Whatever is carried and takes a

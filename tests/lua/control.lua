@@ -310,9 +310,16 @@ test("what is no part of the graph is told with both sides and their lines", fun
     return lt.while_loop(function(v) return v:sum():lt(100) end, pair, x)
   end), x)
   local function first(c, v) return c[1] + v end
-  raises(place("f", 17) .. " gives tensor, but it takes {tensor, tensor}", whole(function(x)
+  raises("the carry that " .. place("f", 17) .. " gives has 1 tensors, but init has 2", whole(function(x)
     return lt.scan(first, {x, x}, lt.ones(40, 3))
   end), x)
+  raises("strides {1}; " .. place("cond", 22) .. ", " .. place("body", 4), whole(function(x)
+    return lt.while_loop(function(v) return v:sum():lt(100) end, double, x)
+  end), x)
+  raises(place("f", 4) .. " gives is float64 of {3}, but that of init", whole(lt.scan), double, x, lt.ones(9, 3))
+  local function writes(a) line = line return a end
+  raises("it changes what is older than it in " .. place("f", 25) .. ", at control.lua:" .. line + 25, cond(writes,
+    single), x, yes)
 end)
 
 test("gradients go through cond and while_loop", function()

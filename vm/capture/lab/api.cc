@@ -439,6 +439,15 @@ int api_beside_trace(lua_State* L) {
   return 1;
 }
 int api_of_a_trace(lua_State*) { fail_internal("a function of traces is called"); }
+// "model.lua:12": where a function is written.
+int api_place_of(lua_State* L) {
+  lua_Debug about;
+  lua_pushvalue(L, 1);
+  lua_getinfo(L, ">S", &about);
+  const std::string place = str(about.short_src, ":", about.linedefined);
+  lua_pushstring(L, about.linedefined < 0 ? "no function of Lua's" : place.c_str());
+  return 1;
+}
 
 int api_allow_in_graph(lua_State* L) {
   if (!lua_isfunction(L, 1)) wrong_function(L, "allow_in_graph", "a function");
@@ -551,7 +560,7 @@ const ApiRow kNative[] = {{"control_possible", api_beside_trace},    {"control_o
                           {"control_close", api_of_a_trace},         {"control_refuse", api_of_a_trace},
                           {"control_cond", api_of_a_trace},          {"control_while", api_of_a_trace},
                           {"control_scan", api_of_a_trace},          {"control_branch_reads", api_of_a_trace},
-                          {"control_loop_reads", api_of_a_trace},    {"control_place_of", api_of_a_trace},
+                          {"control_loop_reads", api_of_a_trace},    {"control_place_of", api_place_of},
                           {"note_plain_checkpoint", api_of_a_trace}, {"break_rows", api_break_rows},
                           {"is_captured", api_beside_trace}};
 

@@ -279,7 +279,8 @@ struct SegmentCapture {
   bool refused_region(const Trace& t, const std::string& why) {
     if (t.regions.empty() && !is_in_control(t)) return false;
     const ControlPlace place = t.regions.empty() ? control_place(t) : t.regions.back()->place;
-    return decisions.plain_control.emplace(place, why).second || !t.regions.empty();
+    const std::string reason = t.regions.empty() ? why : t.regions.back()->reason(why);
+    return decisions.plain_control.emplace(place, reason).second || !t.regions.empty();
   }
 
   // How the trace ended; false when it must be made again.

@@ -61,15 +61,21 @@ void refuse_control(Trace& t, const ControlPlace& place, const std::string& why)
   throw Restart();
 }
 
-Region::Region(Trace& trace, const ControlPlace& place, bool tests)
+Region::Region(Trace& trace, const ControlPlace& place, std::string side, bool tests)
     : place(place),
       trace_(trace),
+      side_(std::move(side)),
       tests_(tests),
       first_table_(trace.fresh_tables),
       first_cell_(trace.cells.size()),
       grad_mode_(grad_enabled()) {}
 
-void Region::refuse(const std::string& why) const { refuse_control(trace_, place, why); }
+void Region::refuse(const std::string& why) const { refuse_control(trace_, place, reason(why)); }
+
+std::string Region::reason(const std::string& why) const {
+  const Frame* const f = caller_of(trace_);
+  return str(why, " in ", side_, f ? str(", at ", f->code->file, ":", f->line()) : "");
+}
 
 Tensor Region::parameter(const Tensor& like, bool requires_grad) {
   const Tensor t =
@@ -206,7 +212,7 @@ RecordedFunction& function(Trace& t, const Vars& args, size_t i) {
 
 // What call() gives, as a list. A call that the op refuses is ordinary Lua. sides: appended to its error.
 template <class F>
-Vars results_of(Trace& t, const F& call, const std::string& sides = "") {
+Vars results_of(Trace& t, const F& call, const std::string& sides) {
   set_location(t, t.recorder);
   t.effect = true;
   try {
@@ -237,11 +243,13 @@ Vars run_control_possible(Trace& t, Var*, const Vars& args) {
   return {t.boolean(!casts && !short_one && !t.decisions.plain_control.count(control_place(t)))};
 }
 
-// Parameters for values like those of the list. A second argument that is true: of the test of a loop.
+// Parameters for values like those of the list, of a function that the second argument names. A third one that is true:
+// it is the test of a loop.
 Vars run_control_open(Trace& t, Var*, const Vars& args) {
   const std::vector<Tensor> likes = tensors(t, args, 0);
   const std::vector<bool> known = std::exchange(t.carries_gradients, {});
-  t.regions.push_back(std::make_unique<Region>(t, control_place(t), t.truthy(arg(t, args, 1))));
+  t.regions.push_back(
+      std::make_unique<Region>(t, control_place(t), t.text(arg(t, args, 1)), t.truthy(arg(t, args, 2))));
   std::vector<Tensor> parameters;
   for (size_t i = 0; i < likes.size(); i++) {
     const bool requires_grad = likes[i]->requires_grad || (i < known.size() && known[i]);
@@ -301,7 +309,9 @@ Vars run_control_cond(Trace& t, Var*, const Vars& args) {
 Vars run_control_while(Trace& t, Var*, const Vars& args) {
   const RecordedFunction &test = function(t, args, 0), &body = function(t, args, 1);
   const std::vector<Tensor> carried = tensors(t, args, 2);
-  return results_of(t, [&] { return call_while_loop(test.plain, body, carried, refusal(t)); });
+  return results_of(
+      t, [&] { return call_while_loop(test.plain, body, carried, refusal(t)); },
+      str("; ", t.text(arg(t, args, 3)), ", ", t.text(arg(t, args, 4))));
 }
 
 namespace {
@@ -353,7 +363,8 @@ Vars run_control_scan(Trace& t, Var*, const Vars& args) {
   const bool reverse = t.truthy(arg(t, args, 4));
   Sizes dims;
   for (const Tensor& x : xs) dims.push_back(SymInt(dim < 0 ? dim + x->dim() : dim));
-  return results_of(t, [&] { return call_scan(body, carried, xs, dims, reverse, refusal(t)); });
+  return results_of(
+      t, [&] { return call_scan(body, carried, xs, dims, reverse, refusal(t)); }, "; " + t.text(arg(t, args, 5)));
 }
 
 }  // namespace lutra

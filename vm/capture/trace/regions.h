@@ -23,8 +23,8 @@ namespace lutra {
 
 class Region final : public Mode {
  public:
-  // tests: it tells whether a loop goes on.
-  Region(Trace& trace, const ControlPlace& place, bool tests);
+  // side: the function, in what is said of it. tests: it tells whether a loop goes on.
+  Region(Trace& trace, const ControlPlace& place, std::string side, bool tests);
 
   void enter(OpId op, Args& args) override;
   Results call(OpId op, Args& args) override;
@@ -42,6 +42,8 @@ class Region final : public Mode {
   size_t first_cell() const { return first_cell_; }
   bool owns(const Table& t) const { return t.pin == 0 && t.order > first_table_; }
   [[noreturn]] void refuse(const std::string& why) const;
+  // With the function and the line that the trace is at.
+  std::string reason(const std::string& why) const;
 
   const ControlPlace place;
 
@@ -50,6 +52,7 @@ class Region final : public Mode {
   Tensor number(const Scalar& s, DType type, Device device);
   bool is_bound(const Scalar& s) const;
   Trace& trace_;
+  const std::string side_;
   const bool tests_;
   std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
   GraphRecorder recorder_{*graph_};
