@@ -146,8 +146,11 @@ class Verifier {
       need(wrong_.empty() && (saved == 0 || saved == given(0) - carried), wrong);
       need(wrong_.empty() && taken(1) == sums + (given(0) - carried) + back_reads && given(1) == sums && out == sums,
            wrong);
-      const bool one = e.functions.size() == 2;
-      need(one || (taken(2) == sums + kStepsAtOnce * (given(0) - carried) + back_reads && given(2) == sums), wrong);
+      const size_t functions = e.functions.size();
+      if (functions == 2 || !wrong_.empty()) return;
+      const size_t made = kStepsAtOnce * (given(0) - carried);
+      need(taken(2) == sums + made + back_reads && given(2) == sums, wrong);
+      need(functions == 3 || (taken(3) == carried + reads && given(3) == carried + made), wrong);
     } else if (kind == Control::kScan) {
       const size_t carried = number(0), slices = number(1), reads = number(3 + slices);
       need(slices > 0 && in == carried + slices + reads && taken(0) == in && given(0) == out && carried <= out &&

@@ -151,57 +151,64 @@ class ControlRun {
     const size_t carried = size_t(c.ints[0]), tests = size_t(c.ints[1]);
     const Operands test_reads = part(in, carried, tests);
     const Operands body_reads = part(in, carried + tests, size_t(c.ints[2]));
-    const bool several = launch_.functions.size() > 2;  // steps may be made at once
-    Operands flag_types;
-    for (size_t f = 0; f < launch_.functions.size(); f += 2)
-      flag_types.push_back(operand(nullptr, function(f).plan().outputs[0].view.dtype, {}, {}));
-    const Memory flags(flag_types, device_);
-    const Operands flag = part(flags.tensors, 0, 1);
-    const Operands last = part(out, 0, carried);
+    const Operands now = part(in, 0, carried), last = part(out, 0, carried);
     const Memory other(last, device_);
-    Operands now = part(in, 0, carried);
     if (decider_) {
       if (out.size() > carried) throw std::runtime_error("what steps of a loop keep has a place for each step");
-      return loop_there(now, test_reads, body_reads, flag, other.tensors, last);
+      return loop_there(now, test_reads, body_reads, other.tensors, last);
     }
-    const int64_t kept = c.ints[3];
     const Stacks stacks = sliced(part(out, carried, out.size() - carried));
-    for (const Sliced& s : stacks) LUTRA_CHECK(s.count == kept, "a loop that stacks another number");
+    for (const Sliced& s : stacks) LUTRA_CHECK(s.count == c.ints[3], "a loop that stacks another number");
+    const int64_t steps = loop_here(now, test_reads, body_reads, other.tensors, last, stacks);
+    if (gives_) clear(stacks, steps);
+  }
+
+  Memory flag_of(size_t f) {
+    return Memory({operand(nullptr, function(f).plan().outputs[0].view.dtype, {}, {})}, device_);
+  }
+
+  // As long as test says so; how many steps that were. Results are in `last`.
+  int64_t loop_here(Operands now, const Operands& test_reads, const Operands& body_reads, const Operands& other,
+                    const Operands& last, const Stacks& stacks) {
+    const size_t carried = now.size();
     std::optional<Memory> beyond;  // of what steps keep that have no place
     Operands results;
     int64_t steps = 0;
     bool in_last = false;
     // n steps, by function f.
-    const auto make = [&](size_t f, int64_t n) {
-      results = in_last ? other.tensors : last;
+    const auto make = [&](size_t f, int n) {
+      results = in_last ? other : last;
       in_last = !in_last;
-      for (const int64_t end = steps + n; steps < end; steps++) {
-        if (steps < kept || stacks.empty()) {
-          append(results, stacks, steps);
+      for (int i = 0; i < n && !stacks.empty(); i++) {
+        if (steps + i < stacks[0].count) {
+          append(results, stacks, steps + i);
         } else {
-          if (!beyond) beyond.emplace(slices(stacks), device_);
-          append(results, beyond->tensors);
+          if (!beyond) beyond.emplace(slices(stacks, n), device_);
+          append(results, part(beyond->tensors, size_t(i) * stacks.size(), stacks.size()));
         }
       }
       call(function(f), {&now, &body_reads}, results);
       now.assign(results.begin(), results.begin() + ptrdiff_t(carried));
+      steps += n;
     };
-    while (several && (stacks.empty() || steps + kStepsAtOnce <= kept)) {
-      call(function(2), {&now, &test_reads, &body_reads}, part(flags.tensors, 1, 1));
-      if (!holds(flags.tensors[1])) break;
-      make(3, kStepsAtOnce);
+    if (launch_.functions.size() > 2) {
+      for (const Memory all = flag_of(2);; make(3, kStepsAtOnce)) {
+        call(function(2), {&now, &test_reads, &body_reads}, all.tensors);
+        if (!holds(all.tensors[0])) break;
+      }
     }
-    for (;; make(1, 1)) {
-      call(function(0), {&now, &test_reads}, flag);
-      if (!holds(flag[0])) break;
+    for (const Memory flag = flag_of(0);; make(1, 1)) {
+      call(function(0), {&now, &test_reads}, flag.tensors);
+      if (!holds(flag.tensors[0])) break;
     }
     if (!in_last) copy(now, last);
-    if (gives_) clear(stacks, steps);
+    return steps;
   }
 
-  static Operands slices(const Stacks& stacks) {
+  // Like those of n steps.
+  static Operands slices(const Stacks& stacks, int n) {
     Operands out;
-    append(out, stacks, 0);
+    for (int i = 0; i < n; i++) append(out, stacks, 0);
     return out;
   }
 
@@ -215,8 +222,10 @@ class ControlRun {
   }
 
   // The same memory in each step: out has what is carried.
-  void loop_there(const Operands& init, const Operands& test_reads, const Operands& body_reads, const Operands& flag,
-                  const Operands& next, const Operands& out) {
+  void loop_there(const Operands& init, const Operands& test_reads, const Operands& body_reads, const Operands& next,
+                  const Operands& out) {
+    const Memory memory = flag_of(0);
+    const Operands& flag = memory.tensors;
     copy(init, out);
     call(function(0), {&out, &test_reads}, flag);
     decider_->repeat(flag[0].data, flag[0].dtype, [&] {
@@ -250,10 +259,13 @@ class ControlRun {
     const Memory even(init, device_), odd(init, device_);
     const Stacks stacks = sliced(saved.tensors);
     Operands now = init, results;
-    for (int64_t i = 0; i < n; i++) {
-      results = i % 2 ? odd.tensors : even.tensors;
-      append(results, stacks, i);
-      call(function(0), {&now, &reads}, results);
+    bool in_even = false;
+    for (int64_t i = 0; i < n;) {
+      const int64_t at_once = launch_.functions.size() > 3 && i + kStepsAtOnce <= n ? kStepsAtOnce : 1;
+      results = in_even ? odd.tensors : even.tensors;
+      in_even = !in_even;
+      for (const int64_t end = i + at_once; i < end; i++) append(results, stacks, i);
+      call(function(at_once > 1 ? 3 : 0), {&now, &reads}, results);
       now.assign(results.begin(), results.begin() + ptrdiff_t(init.size()));
     }
     return saved;

@@ -155,7 +155,9 @@ std::vector<GraphPtr> several_steps(const Node& loop) {
     out.push_back(std::move(tests)), out.push_back(bodies_of(body, carried));
   } else if (control_of(loop.op) == Control::kWhileLoopBack) {
     const size_t saved = function(loop, 0).outputs.size() - count(loop, 3);
-    if (joins(function(loop, 1))) out.push_back(backs_of(function(loop, 1), count(loop, 5), saved));
+    if (!joins(function(loop, 1))) return out;
+    out.push_back(backs_of(function(loop, 1), count(loop, 5), saved));
+    if (joins(function(loop, 0))) out.push_back(bodies_of(function(loop, 0), count(loop, 3)));
   }
   return out;
 }

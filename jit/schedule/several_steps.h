@@ -11,7 +11,8 @@ namespace lutra {
 // numbers decides whether there is a next one.
 // Of a while_loop: whether all of the next steps are made, by what is carried, what test reads and what body reads; the
 // steps, by what is carried and what body reads, which give what is carried on, then what each step gives beside it.
-// Of a while_loop_back: the steps, by sums, by what is saved of each step, the last one first, and by what back reads.
+// Of a while_loop_back: back's steps, by sums, by what is saved of each step, the last one first, and by what back
+// reads; then, if any, the body's, as a while_loop's.
 std::vector<std::unique_ptr<Graph>> several_steps(const Node& loop);
 
 }  // namespace lutra
