@@ -188,7 +188,9 @@ struct CompiledNode : GradNode {
     if (stands_in) throw NeedsData("a value was written that a branch of its forward reads");
     return std::all_of(read.branches.begin(), read.branches.end(), [this](const TakenBranch& b) {
       const Tensor flag = b.place >= 0 ? values[size_t(b.place)] : repeat_values()[size_t(b.repeated)].tensor();
-      return (Elements(flag).at(0).to_double() != 0) == b.holds;
+      bool taken = false;
+      Elements(flag).each([&](const Scalar& s) { taken = taken || (s.to_double() != 0) == b.holds; });
+      return taken;
     });
   }
 

@@ -49,7 +49,6 @@ class ScanBackward {
         carried_(body_.carried()),
         init_(node.unpack(node.init, body_, 0)),
         xs_(node.unpack(node.xs, body_, carried_)),
-        reads_(node.unpack(node.reads, body_, body_.first_read())),
         made_(node.unpack_made()),
         so_far_(node.so_far(call)),
         grads_(call.grads),
@@ -151,6 +150,20 @@ class ScanBackward {
     if (!first || !s.by) return slice_of(s.stack, s.dim, place() + s.by);
     return a.kind == Argument::kSoFar ? so_far_[a.index] : init_[a.index];
   }
+  // What the body reads, as its readers in a branch do: all that a reader takes, from the n-th on, is taken in a step.
+  Tensor read(size_t i, const Reader& reader, size_t n = 0) const {
+    const char* const op = body_.first_reader_of_parameter(body_.first_read() + i);
+    if (n == reader.size()) return node_.unpack_written(node_.reads[i], op);
+    const Argument& flag = reader[n].flag;
+    if (flag.kind != Argument::kResult) return read(i, reader, n + 1);
+    const BranchReads within(made_[flag.index - carried_], reader[n].holds);
+    return read(i, reader, n + 1);
+  }
+  Tensor read(size_t i, const std::vector<Reader>& readers) const {
+    Tensor t;
+    for (const Reader& reader : readers) t = read(i, reader);
+    return t;
+  }
   // The values for arguments [from, to) of b, which are not sliced.
   Tensors values(const Backward& b, size_t from, size_t to) const {
     Tensors out;
@@ -158,7 +171,7 @@ class ScanBackward {
       const Argument& a = b.arguments[i];
       out.push_back(a.kind == Argument::kGradient ? grads_[a.index]
                     : a.kind == Argument::kSoFar  ? so_far_[a.index]
-                                                  : reads_[a.index - body_.first_read()]);
+                                                  : read(a.index - body_.first_read(), b.readers[i]));
     }
     return out;
   }
@@ -236,7 +249,7 @@ class ScanBackward {
   const JointCall& call_;
   TracedFunction& body_;
   const size_t carried_;
-  const Tensors init_, xs_, reads_, made_;
+  const Tensors init_, xs_, made_;
   Tensors so_far_;  // by parameter
   Tensors grads_;   // by result: of what is carried on at this step, of all steps of the others
   std::vector<std::vector<Part>> stacks_;
@@ -364,15 +377,7 @@ struct CondNode final : ControlNode {
     const size_t i = branch_value(branch, a);
     const char* op = a.kind == Argument::kResult ? branch.function->first_reader_of_result(a.index)
                                                  : branch.function->first_reader_of_parameter(a.index);
-    if (!op) op = name();
-    try {
-      return unpack(i < reads.size() ? reads[i] : made[i - reads.size()], op);
-    } catch (const Error& e) {
-      if (e.kind != ErrorKind::kUser || !pred.is_fake()) throw;
-      const Tensor written{Ref<TensorImpl>(values[i])};
-      if (!read_by_branch(written, op, e.what())) throw;
-      return written;
-    }
+    return unpack_written(i < reads.size() ? reads[i] : made[i - reads.size()], op);
   }
   // As its readers in the branch read it: all that a reader takes, from the n-th on.
   Tensor value(const Argument& a, const Branch& branch, const Reader& reader, size_t n = 0) const {

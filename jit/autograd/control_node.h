@@ -106,6 +106,15 @@ struct ControlNode : GradNode {
       throw;
     }
   }
+  // Of what was written since a run may read anything, as long as it does not take the branches that read it.
+  Tensor unpack_written(const SavedTensor& t, const char* op) const {
+    try {
+      return unpack(t, op);
+    } catch (const Error& e) {
+      if (e.kind != ErrorKind::kUser || !t.is_fake() || !read_by_branch(t.fake(), op ? op : name(), e.what())) throw;
+      return t.fake();
+    }
+  }
   // first: the parameter of f that the first one is.
   std::vector<Tensor> unpack(const std::vector<SavedTensor>& list, const TracedFunction& f, size_t first) const {
     std::vector<Tensor> out;

@@ -74,8 +74,8 @@ ResultReach reach_of(const TracedForward& forward, uint32_t result);
 
 // A branch that a run takes or not.
 struct TakenBranch {
-  Tensor flag;                    // FakeTensor: the element that decides
-  bool holds;                     // it is taken where that is not 0
+  Tensor flag;                    // FakeTensor: the element that decides, or that of each step of a loop
+  bool holds;                     // it is taken where one is not 0
   int place = -1, repeated = -1;  // of flag; the latter among the saved values that a run does not keep
 };
 

@@ -49,7 +49,7 @@ class SavedTensor {
 
   bool keeps_elements() const { return elements_; }
   bool is_fake() const { return fake_; }
-  const TensorImpl* fake() const { return fake_; }
+  Tensor fake() const { return Tensor(Ref<TensorImpl>(fake_)); }
   bool is_ready() const { return !later_ || later_->is_ready(number_); }
   // Of what is saved now, as unpack has it; without elements, sizes and dtype only.
   const Tensor& kept() const { return tensor_; }

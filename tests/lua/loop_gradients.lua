@@ -393,4 +393,48 @@ test("what was written since is told with the op in the body that reads it, as e
   end
 end)
 
+test("what a branch in a scan reads may be written since, where no step took it", function()
+  local function positive(s, f, g) return lt.cond(s:sum():gt(0), f, g) end
+  local cells = {
+    function(c, s, u, w) return positive(s, function() return c * w end, function() return c * u end) end,
+    function(c, s, u, w) return positive(s, function() return c * w end, function() return c * (u * c):exp() end) end,
+    function(c, s, u, w)
+      return positive(s, function() return c * w end, function()
+        return lt.cond(s[0]:lt(-5), function() return c - w end, function() return c * u end)
+      end)
+    end,
+    function(c, s, u, w) return positive(s, function() return c * w end, function() return c * 2 end) * u end,
+  }
+  for number, cell in ipairs(cells) do
+    for _, negative in ipairs {-1, 0, 7, 19} do
+      for _, within in ipairs {true, false} do
+        local function run(compile)
+          local x, w = lt.ones({3}, {requires_grad = true}), lt.full({3}, 0.9, {requires_grad = true})
+          local xs, u = lt.ones(20, 3), lt.full({3}, 2) * x
+          if negative >= 0 then xs[negative] = -1 end
+          local f = compile(function(x, xs, u, w)
+            local c = lt.scan(function(c, s) return cell(c, s, u, w), c:sum() end, x * 1, xs)
+            if within then u:add_(1) end
+            return c
+          end)
+          local y = f(x, xs, u, w)
+          if not within then u:add_(1) end
+          y:sum():backward()
+          return x.grad, w.grad
+        end
+        local about = ("cell %d, step %d, %s"):format(number, negative, tostring(within))
+        local eager, a, b = pcall(run, function(f) return f end)
+        local compiled, c, d = pcall(run, lt.compile)
+        equal(eager, number < 4 and negative < 0, about .. tostring(a))
+        equal(compiled, eager, about .. ": " .. tostring(c))
+        if eager then
+          truthy(same_bits(a, c) and same_bits(b, d), about)
+        else
+          equal(reader_in(c), reader_in(a), about)
+        end
+      end
+    end
+  end
+end)
+
 h.finish()
