@@ -188,8 +188,18 @@ struct CompiledNode : GradNode {
     if (stands_in) throw NeedsData("a value was written that a branch of its forward reads");
     return std::all_of(read.branches.begin(), read.branches.end(), [this](const TakenBranch& b) {
       const Tensor flag = b.place >= 0 ? values[size_t(b.place)] : repeat_values()[size_t(b.repeated)].tensor();
+      double made = double(flag->numel().hint);  // elements that tell
       bool taken = false;
-      Elements(flag).each([&](const Scalar& s) { taken = taken || (s.to_double() != 0) == b.holds; });
+      if (b.steps_place >= 0) {
+        const double steps = Elements(values[size_t(b.steps_place)]).at(0).to_double();
+        const double places = double(flag->sizes[0].hint);
+        taken = steps > places;  // a step that has no place may have taken it
+        made *= steps / places;
+      }
+      int64_t i = 0;
+      Elements(flag).each([&](const Scalar& element) {
+        taken = taken || (double(i++) < made && (element.to_double() != 0) == b.holds);
+      });
       return taken;
     });
   }

@@ -50,7 +50,7 @@ struct Follower : TapeWatch {
   }
   void read(const Tensor& value, const char* op) override { note({value, op, pieces.back().spends.size()}); }
   void note(BackwardRead read) {
-    for (const BranchReads* b = branch_reads; b; b = b->above) read.branches.push_back({b->flag, b->holds});
+    for (const BranchReads* b = branch_reads; b; b = b->above) read.branches.push_back({b->flag, b->holds, b->steps});
     pieces.back().reads.push_back(std::move(read));
   }
   void added(const GradNode* node) override { met.insert(node); }
@@ -325,11 +325,14 @@ struct Assembler {
   }
   // What nobody keeps does not tell whether the branch was taken. A run has the places of its inputs and what it keeps.
   bool find_flag(TakenBranch& branch) const {
-    const auto at = place.find(branch.flag.get());
-    const bool kept_by_run = at != place.end() && size_t(at->second) < real_inputs + t.forward.kept();
-    if (kept_by_run) branch.place = at->second;
+    const auto place_in_run = [&](const Tensor& t) {
+      const auto at = place.find(t.get());
+      return at != place.end() && size_t(at->second) < real_inputs + this->t.forward.kept() ? at->second : -1;
+    };
+    branch.place = place_in_run(branch.flag);
+    if (branch.steps && (branch.steps_place = place_in_run(branch.steps)) < 0) return false;
     int repeated = 0;
-    for (size_t i = 0; !kept_by_run && i < t.forward.saved.size(); i++) {
+    for (size_t i = 0; branch.place < 0 && i < t.forward.saved.size(); i++) {
       if (t.forward.kept_place(i) >= 0) continue;
       if (t.forward.saved[i].same(branch.flag)) branch.repeated = repeated;
       repeated++;
@@ -370,8 +373,8 @@ struct Assembler {
 
 }  // namespace
 
-BranchReads::BranchReads(const Tensor& flag, bool holds)
-    : flag(flag), holds(holds), above(std::exchange(branch_reads, this)) {}
+BranchReads::BranchReads(const Tensor& flag, bool holds, const Tensor& steps)
+    : flag(flag), steps(steps), holds(holds), above(std::exchange(branch_reads, this)) {}
 BranchReads::~BranchReads() { branch_reads = above; }
 
 bool read_by_branch(const Tensor& written, const char* op, const std::string& error) {

@@ -76,7 +76,9 @@ ResultReach reach_of(const TracedForward& forward, uint32_t result);
 struct TakenBranch {
   Tensor flag;                    // FakeTensor: the element that decides, or that of each step of a loop
   bool holds;                     // it is taken where one is not 0
+  Tensor steps;                   // of a loop that may make fewer or more; null: of none
   int place = -1, repeated = -1;  // of flag; the latter among the saved values that a run does not keep
+  int steps_place = -1;
 };
 
 // Elements of a value of the forward that a node of the tape reads.
@@ -91,10 +93,10 @@ struct BackwardRead {
 
 // While a branch's backward is recorded: eager reads of it what the branch that was taken reads.
 struct BranchReads {
-  BranchReads(const Tensor& flag, bool holds);
+  BranchReads(const Tensor& flag, bool holds, const Tensor& steps = {});
   ~BranchReads();
   BranchReads(const BranchReads&) = delete;
-  const Tensor flag;
+  const Tensor flag, steps;
   const bool holds;
   BranchReads* const above;
 };

@@ -333,7 +333,9 @@ struct TracedFunction::Assembly {
         const Argument is_read = at_place(read.place);
         if (is_read.kind != a.kind || is_read.index != a.index) continue;
         Reader& reader = readers.emplace_back();
-        for (const TakenBranch& b : read.branches) reader.push_back({at_place(b.place), b.holds});
+        for (const TakenBranch& b : read.branches) {
+          if (!b.steps) reader.push_back({at_place(b.place), b.holds});  // else it may have been taken in any step
+        }
       }
       if (readers.empty()) readers.emplace_back();
     }

@@ -11,6 +11,7 @@ namespace {
 using Tensors = std::vector<Tensor>;
 using Request = TracedFunction::Request;
 using Argument = TracedFunction::Argument;
+using Reader = TracedFunction::Reader;
 using Backward = TracedFunction::Backward;
 
 constexpr int64_t kMostKept = 32, kFewestKept = 4, kMostKeptBytes = int64_t(4) << 20;
@@ -127,18 +128,47 @@ struct WhileNode final : ControlNode {
       }
       return out;
     };
-    const Tensors read = with_history(reads, 0, body->first_read()), from = with_history(init, reads.size(), 0);
+    const bool traced = steps.is_fake();
+    const Tensors read = traced ? not_read(reads) : with_history(reads, 0, body->first_read());
+    const Tensors from = with_history(init, reads.size(), 0);
     Tensors grads = call.grads, sums = so_far(call, reads.size());
     grads.resize(body->carried());
     for (size_t k = grads.size(); k-- > 0;) visit(call, k, grads[k]);
     const Backward& b = body->backward(request(call, grads, sums, from, read));
     LUTRA_CHECK(!b.step || b.loop, "steps of a while_loop whose backwards differ");
+    for (size_t i = 0; traced && i < read.size(); i++) note_read(i, b);
     if (b.step) run(call, b, grads, sums, from, read);
     for (size_t k = 0; k < grads.size(); k++) {
       const Edge& e = next[reads.size() + k];
       if (!e.node || !call.wanted(e)) grads[k] = Tensor();
     }
     return joined(sums, grads);
+  }
+
+  static Tensors not_read(const std::vector<SavedTensor>& list) {
+    Tensors out;
+    for (const SavedTensor& t : list) out.push_back(t.fake());
+    return out;
+  }
+  // As its readers in b do: all that a reader takes, from the n-th on, is taken in a step. Of steps that are made again
+  // the body reads it.
+  void note_read(size_t i, const Reader& reader, size_t n = 0) const {
+    if (n == reader.size()) {
+      unpack_written(reads[i], body->first_reader_of_parameter(body->first_read() + i));
+      return;
+    }
+    const Argument& flag = reader[n].flag;
+    if (flag.kind != Argument::kResult || made.empty()) return note_read(i, reader, n + 1);
+    const BranchReads within(made[flag.index - body->carried()].fake(), reader[n].holds, steps.fake());
+    note_read(i, reader, n + 1);
+  }
+  void note_read(size_t i, const Backward& b) const {
+    for (size_t k = 0; k < b.arguments.size(); k++) {
+      if (b.arguments[k].kind != Argument::kParameter || b.arguments[k].index != body->first_read() + i) continue;
+      for (const Reader& reader : b.readers[k]) note_read(i, reader);
+      return;
+    }
+    note_read(i, Reader());
   }
 
   void run(const JointCall& call, const Backward& b, Tensors& grads, Tensors& sums, const Tensors& from,

@@ -393,7 +393,7 @@ test("what was written since is told with the op in the body that reads it, as e
   end
 end)
 
-test("what a branch in a scan reads may be written since, where no step took it", function()
+test("what a branch in a loop reads may be written since, where no step took it", function()
   local function positive(s, f, g) return lt.cond(s:sum():gt(0), f, g) end
   local cells = {
     function(c, s, u, w) return positive(s, function() return c * w end, function() return c * u end) end,
@@ -403,17 +403,32 @@ test("what a branch in a scan reads may be written since, where no step took it"
         return lt.cond(s[0]:lt(-5), function() return c - w end, function() return c * u end)
       end)
     end,
+    function(c, s, u, w)
+      return positive(-s, function() return c * u end, function() return c * w end) + (lt.while_loop(function(i)
+        return i:lt(s[0] * 0 + 3)
+      end, function(i) return i + 1 end, lt.tensor(0)) * 0)
+    end,
     function(c, s, u, w) return positive(s, function() return c * w end, function() return c * 2 end) * u end,
   }
+  local loops = {
+    function(cell, x, xs, u, w) return (lt.scan(function(c, s) return cell(c, s, u, w), c:sum() end, x * 1, xs)) end,
+    function(cell, x, xs, u, w)
+      local _, c = lt.while_loop(function(i) return i:lt(xs[0][0] * 0 + xs:size(0)) end, function(i, c)
+        return i + 1, cell(c, xs:index_select(0, i:long():view(1)):view(3), u, w)
+      end, lt.tensor(0), x * 1)
+      return c
+    end,
+  }
   for number, cell in ipairs(cells) do
-    for _, negative in ipairs {-1, 0, 7, 19} do
+    for case, negative in ipairs {-1, 0, 7, 19, -1, 0, 7, 19, 35} do -- 32 steps of a while_loop have places
       for _, within in ipairs {true, false} do
+        local loop = loops[case > 4 and 2 or 1]
         local function run(compile)
           local x, w = lt.ones({3}, {requires_grad = true}), lt.full({3}, 0.9, {requires_grad = true})
-          local xs, u = lt.ones(20, 3), lt.full({3}, 2) * x
+          local xs, u = lt.ones(negative == 35 and 40 or 20, 3), lt.full({3}, 2) * x
           if negative >= 0 then xs[negative] = -1 end
           local f = compile(function(x, xs, u, w)
-            local c = lt.scan(function(c, s) return cell(c, s, u, w), c:sum() end, x * 1, xs)
+            local c = loop(cell, x, xs, u, w)
             if within then u:add_(1) end
             return c
           end)
@@ -422,10 +437,10 @@ test("what a branch in a scan reads may be written since, where no step took it"
           y:sum():backward()
           return x.grad, w.grad
         end
-        local about = ("cell %d, step %d, %s"):format(number, negative, tostring(within))
+        local about = ("cell %d, case %d, %s"):format(number, case, tostring(within))
         local eager, a, b = pcall(run, function(f) return f end)
         local compiled, c, d = pcall(run, lt.compile)
-        equal(eager, number < 4 and negative < 0, about .. tostring(a))
+        equal(eager, number < 5 and negative < 0, about .. tostring(a))
         equal(compiled, eager, about .. ": " .. tostring(c))
         if eager then
           truthy(same_bits(a, c) and same_bits(b, d), about)
