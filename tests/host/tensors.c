@@ -4,36 +4,8 @@
 #include "lauxlib.h"
 #include "lua.h"
 #include "tests/host/check.h"
+#include "tests/host/dlpack.h"
 #include "vm/capi/lutra.h"
-
-/* DLPack as dlpack.h declares it. */
-typedef struct {
-  int32_t device_type, device_id;
-} DLDevice;
-typedef struct {
-  uint8_t code, bits;
-  uint16_t lanes;
-} DLDataType;
-typedef struct {
-  void* data;
-  DLDevice device;
-  int32_t ndim;
-  DLDataType dtype;
-  int64_t *shape, *strides;
-  uint64_t byte_offset;
-} DLTensor;
-struct DLManagedTensor {
-  DLTensor dl_tensor;
-  void* manager_ctx;
-  void (*deleter)(struct DLManagedTensor*);
-};
-struct DLManagedTensorVersioned {
-  uint32_t major, minor;
-  void* manager_ctx;
-  void (*deleter)(struct DLManagedTensorVersioned*);
-  uint64_t flags;
-  DLTensor dl_tensor;
-};
 
 static void expect(lutra_State* S, int code, const char* what) {
   check(code == LUTRA_OK, what);
