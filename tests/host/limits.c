@@ -212,6 +212,27 @@ static void on_alarm(int number) {
   lutra_interrupt(S);
 }
 
+/* What a limit ends within lt.no_grad or lt.autocast, before that puts its mode back. */
+static void modes_come_back(void) {
+  static const char* const texts[] = {
+      "host.begin() lt.set_grad_enabled(false) lt.set_autocast_enabled('cpu', true) while true do lt.ones(2):sum() end",
+      "lt.set_grad_enabled(false) lt.set_autocast_enabled('cpu', true) return lt.ones(1000, 1000, 1000)"};
+  lutra_Limits l;
+  int i;
+  memset(&l, 0, sizeof l);
+  l.size = sizeof l, l.seconds = 0.02, l.bytes = 64000000;
+  for (i = 0; i < 2; i++) {
+    check(lutra_set_limits(S, &l) == LUTRA_OK, "set_limits");
+    check(lutra_do_string(S, texts[i], "=modes") == LUTRA_ERROR_LIMIT, texts[i]);
+    check(lutra_set_limits(S, NULL) == LUTRA_OK, "no limits");
+    check(lutra_do_string(S, "assert(lt.is_grad_enabled() and not lt.is_autocast_enabled 'cpu')", "=modes") == LUTRA_OK,
+          "modes are as before a call that a limit ended");
+  }
+  check(lutra_do_string(S, "lt.set_grad_enabled(false)", "=modes") == LUTRA_OK, "off");
+  check(lutra_do_string(S, "assert(not lt.is_grad_enabled()) lt.set_grad_enabled(true)", "=modes") == LUTRA_OK,
+        "a mode that a call has set stays");
+}
+
 static void from_a_handler(double latest) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
@@ -280,6 +301,7 @@ int main(void) {
   limits(latest);
   bytes();
   from_a_handler(latest);
+  modes_come_back();
   for (i = 0; i < 2; i++) pthread_create(&threads[i], NULL, with_own_state, NULL);
   for (i = 0; i < 2; i++) pthread_join(threads[i], NULL);
   lutra_close(S);

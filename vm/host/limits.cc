@@ -32,6 +32,7 @@
 #include "ops/defs/autocast.h"
 #include "vm/host/callable.h"
 #include "vm/host/heap.h"
+#include "vm/host/modes.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -314,7 +315,7 @@ class ThreadsScope {
 };
 
 RunLimit::RunLimit(lua_State* L, const CallLimits& limits, const std::atomic<bool>* wish)
-    : grad_(modes().grad), autocast_(autocast_mode()) {
+    : modes_(modes_of(L)), grad_(modes_->grad), autocast_(modes_->autocast.mode) {
   if (wish) wish_ = std::make_unique<LimitScope>(L, 0, wish);
   if (limits.seconds > 0) time_ = std::make_unique<LimitScope>(L, limits.seconds, nullptr);
   if (limits.bytes > 0) traces_ = std::make_unique<LeavableTraces>(L);
@@ -329,7 +330,8 @@ bool RunLimit::over() const {
 
 RunLimit::~RunLimit() {
   if (!returned_ && over()) {
-    modes().grad = grad_;
+    const ModesScope scope(modes_.get());
+    set_grad_enabled(grad_);
     if (!(autocast_mode() == autocast_)) set_autocast_mode(autocast_);
   }
   heap_.reset();

@@ -41,7 +41,9 @@ class RunLimit {
 
  private:
   bool over() const;
-  // A limit may end what would put a mode back: what the call found is there again after it.
+  // A limit may end what would put a mode back: what the call found is there again after it. The state's own modes: at
+  // a host's call they are not installed yet.
+  const std::shared_ptr<Modes> modes_;
   const bool grad_;
   const AutocastMode autocast_;
   bool returned_ = false;
