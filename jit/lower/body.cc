@@ -90,8 +90,9 @@ void Body::accum(int32_t acc, int32_t value) {
 }
 
 void Body::count(const loop::Inst& in, size_t depth) {
-  instructions_++;
-  additions_ += trips(depth) * loop::cost(in.op, in.type);
+  const int cost = loop::cost(in.op, in.type);
+  instructions_ += std::max(1, cost / 4);
+  additions_ += trips(depth) * cost;
 }
 
 size_t Body::depth_of_terms(const Affine& at) const {

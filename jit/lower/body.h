@@ -83,6 +83,7 @@ class Body {
   size_t depth_of(int32_t value) const { return values_[size_t(value)].depth; }
   // How often the body at depth runs, by hints.
   double trips(size_t depth) const { return scopes_[depth].trips; }
+  // A function counts as what it costs: so much code it is.
   int instructions() const { return instructions_; }
   // Of all instructions, by hints, in additions of float32.
   double additions() const { return additions_; }

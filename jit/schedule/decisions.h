@@ -8,7 +8,7 @@ namespace lutra {
 
 // What compiling may take; no bit and no kernel's speed is judged by these.
 namespace budget {
-inline constexpr int kInstructions = 300;  // of a kernel that is fused: beyond, registers run out
+inline constexpr int kInstructions = 300;  // of a kernel that is fused: beyond, registers run out, and code takes 50 ms
 inline constexpr size_t kPointers = 28;    // of the same
 inline constexpr int kHopeless = 4;        // times kInstructions, by the sum of the units': not even tried
 inline constexpr int32_t kUnits = 8192;    // that fusion sees at once: the order between groups is a bit a pair

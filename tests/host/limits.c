@@ -74,7 +74,7 @@ static const char* const loops[] = {
     "local x = lt.ones(2000, 500) while true do x = x:sin() end",
     "local x = lt.ones(600, 600) while true do x:mm(x) end",
     "local f, x = lt.compile(function(x) return x * 2 + 1 end), lt.ones(3) while true do f(x) end",
-    "local f = lt.compile(function(x) for i = 1, 16 do x = (x:sin() + x:cos()):exp():log1p() end return x end)\n"
+    "local f = lt.compile(function(x) for i = 1, 40 do x = (x:sin() + x:cos()):exp():log1p() end return x end)\n"
     "while true do f(lt.ones(1000, 500)) end",
     "while true do lt.compile(function(x) for i = 1, 100 do x = (x * i):sin() + x end return x end)(lt.ones(3)) end",
     LUA_ALONE("while true do pcall(function() while true do end end) end")
