@@ -54,7 +54,7 @@ struct ProductTile {
 };
 
 // rows x columns results, at most a vector of columns: c[i][n] = sums of blocks of `chain` terms a[i][j] * b[n][j],
-// each of which is one chain that starts with zero. Steps and columns are at least one.
+// each of which is one chain that starts with zero. Steps and columns are at least one. goes_on: added to what c holds.
 template <class T>
 struct ProductDots {
   const T* a;
@@ -63,6 +63,7 @@ struct ProductDots {
   int64_t b_row, columns, steps, chain;
   T* c;
   int64_t c_row;
+  bool goes_on;
 };
 
 // A tap of a convolution of each channel with itself: where it lies in the image, and its row of the weights.

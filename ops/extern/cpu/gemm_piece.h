@@ -428,10 +428,14 @@ bool takes_dots(const Matrix& a, const Matrix& b, const Matrix& c) {
 
 template <class T>
 void run_dots(const ConvMicro<T>& micro, const Matrix& a, const Matrix& b, const Matrix& c) {
+  constexpr int64_t kUnseen = kSteps << 10;  // steps between two looks
   for (int64_t col = 0; col < c.cols; col += micro.width) {
-    look_in_loop();
-    micro.dots[c.rows]({a.at<T>(0, 0), a.row_stride, b.at<T>(0, col), b.col_stride,
-                        std::min<int64_t>(micro.width, c.cols - col), a.cols, kSteps, c.at<T>(0, col), c.row_stride});
+    const int64_t columns = std::min<int64_t>(micro.width, c.cols - col);
+    for (int64_t k = 0; k < a.cols; k += kUnseen) {
+      look_in_loop();
+      micro.dots[c.rows]({a.at<T>(0, k), a.row_stride, b.at<T>(k, col), b.col_stride, columns,
+                          std::min(kUnseen, a.cols - k), kSteps, c.at<T>(0, col), c.row_stride, k > 0});
+    }
   }
 }
 
