@@ -5,6 +5,7 @@
 
 #include "jit/eager/eager.h"
 
+#include <algorithm>
 #include <array>
 
 #include "jit/device/backend.h"
@@ -43,12 +44,20 @@ struct Kept {
   std::string isa;
 };
 
-// Of this thread, for the instruction set wanted now.
+// Of this thread, for the instruction set wanted now: states of a thread may differ in it.
 Kept& kept() {
-  thread_local Kept mine;
+  thread_local std::vector<std::unique_ptr<Kept>> all;  // the last one used stands first
   const std::string& isa = settings().isa;
-  if (mine.isa != isa) mine = Kept(), mine.isa = isa;
-  return mine;
+  if (!all.empty() && all[0]->isa == isa) return *all[0];
+  const auto same = std::find_if(all.begin(), all.end(), [&](const auto& k) { return k->isa == isa; });
+  if (same == all.end()) {
+    auto fresh = std::make_unique<Kept>();
+    fresh->isa = isa;
+    all.insert(all.begin(), std::move(fresh));
+  } else {
+    std::rotate(all.begin(), same, same + 1);
+  }
+  return *all[0];
 }
 EagerTable& table() { return kept().table; }
 
@@ -116,21 +125,29 @@ class EagerExecutor : public Executor {
     const Tensor& self = given[0].as<Tensor>();
     Args moved;
     const Args& args = on_device(given, self->device(), moved);
-    if (id == OpId::copy_ || is_pointwise(op, args)) return write(op, self, [&] { pointwise(op, args, self); });
+    if (id == OpId::copy_ || is_pointwise(op, args)) return write(op, args, [&] { pointwise(op, args, self); });
     if ((is_extern(id) || has_candidate(id, args)) && !reads_self(args)) {
-      return write(op, self, [&] { library(op, args, {self}); });
+      return write(op, args, [&] { library(op, args, {self}); });
     }
     const Args copy = {self, run(id, args, specs)[0]};
-    write(op, self, [&] { pointwise(info(OpId::copy_), copy, self); });
+    write(op, copy, [&] { pointwise(info(OpId::copy_), copy, self); });
   }
 
  private:
-  // Elements from which a tensor is not written to the end where the program shall stop.
+  // Elements of an argument from which a tensor is not written to the end where the program shall stop.
   static constexpr int64_t kLongWrite = 1 << 22;
 
+  static bool is_long(const Value& v) {
+    const auto many = [](const Tensor& t) { return t && t->numel().hint >= kLongWrite; };
+    if (v.is<Tensor>()) return many(v.as<Tensor>());
+    if (!v.is<std::vector<Tensor>>()) return false;
+    const auto& list = v.as<std::vector<Tensor>>();
+    return std::any_of(list.begin(), list.end(), many);
+  }
+
   template <class F>
-  static void write(const OpInfo& op, const Tensor& self, const F& f) {
-    if (self->numel().hint < kLongWrite) return f();
+  static void write(const OpInfo& op, const Args& args, const F& f) {
+    if (!std::any_of(args.begin(), args.end(), is_long)) return f();
     try {
       const StoppableLoops loops(true);
       f();
@@ -424,6 +441,10 @@ class EagerExecutor : public Executor {
 }  // namespace
 
 size_t eager_entries() { return table().size(); }
-void clear_eager() { kept() = Kept(); }
+void clear_eager() {
+  Kept& mine = kept();
+  mine.table.clear();
+  mine.same = {};
+}
 
 }  // namespace lutra

@@ -6,6 +6,7 @@
 
 #include "jit/eager/eager.h"
 #include "jit/runtime/executable.h"
+#include "ops/core/settings.h"
 #include "tests/eager/values.h"
 
 namespace lutra {
@@ -120,6 +121,20 @@ TEST_CASE("eager code serves all sizes", "[eager]") {
     }
   }
   CHECK(eager_entries() == before);
+}
+
+TEST_CASE("eager code of two instruction sets is kept side by side", "[eager]") {
+  const Tensor x = tensor_of({5, 3}, DType::kFloat32, 1);
+  op1(OpId::mul, {x, Scalar(0.5)});
+  const size_t before = eager_entries();
+  REQUIRE(before > 0);
+  for (int i = 0; i < 2; i++) {
+    settings().isa = "interp";
+    op1(OpId::mul, {x, Scalar(0.5)});
+    CHECK(eager_entries() == 1);
+    settings().isa = "";
+    CHECK(eager_entries() == before);
+  }
 }
 
 TEST_CASE("arithmetic on tensors alike takes the short way", "[eager]") {
