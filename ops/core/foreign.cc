@@ -53,9 +53,9 @@ Tensor tensor_over(void* data, const Sizes& sizes, const Sizes* strides, DType d
   Ref<TensorImpl> t = make_ref<TensorImpl>();
   t->sizes = sizes, t->strides = steps, t->dtype = dtype;
   Ref<Storage> s = make_ref<Storage>();
+  s->deleter = Foreign{std::move(deleter)};  // the last that may fail: it is not called for data that is not there
   s->data = data, s->nbytes = bytes, s->device = device;
   count_storage(*s);
-  s->deleter = Foreign{std::move(deleter)};
   t->storage = std::move(s);
   return Tensor(std::move(t));
 }

@@ -59,8 +59,8 @@ template <class Call, class Push>
 int run_call(StateScope& scope, lutra_State* S, const Call& call, Push&& push) {
   if (!scope) return scope.code();
   if (call.n < 0 || call.m < 0 || call.n > kMostValues || call.m > kMostValues) {
-    return scope.fail(LUTRA_ERROR_ARGUMENT, str(scope.fn(), ": 0 to ", kMostValues,
-                                                " inputs and outputs are possible, got ", call.n, " and ", call.m));
+    return scope.fail(LUTRA_ERROR_ARGUMENT, scope.fn(), ": 0 to ", kMostValues,
+                      " inputs and outputs are possible, got ", call.n, " and ", call.m);
   }
   if ((call.n > 0 && !scope.has(call.inputs, "inputs")) || (call.m > 0 && !scope.has(call.outputs, "outputs"))) {
     return scope.code();
@@ -330,7 +330,7 @@ extern "C" int lutra_load_state(lutra_State* S, const char* module, const char* 
   if (FILE* file = std::fopen(path, "rb")) {
     std::fclose(file);
   } else {
-    return scope.fail(LUTRA_ERROR_FILE, str("lutra_load_state: cannot open '", path, "': ", std::strerror(errno)));
+    return scope.fail(LUTRA_ERROR_FILE, "lutra_load_state: cannot open '", path, "': ", std::strerror(errno));
   }
   return load_state(scope, module, [&](lua_State* L) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, S->module);

@@ -231,8 +231,8 @@ extern "C" int lutra_call(lutra_State* S, int nargs, int nresults) {
   const StateScope scope(S, "lutra_call");
   if (!scope) return scope.code();
   if (nargs < 0 || nresults < LUA_MULTRET || nargs >= lua_gettop(S->L)) {
-    return scope.fail(LUTRA_ERROR_ARGUMENT, str("lutra_call: the stack has ", lua_gettop(S->L),
-                                                " values: no function and ", nargs, " arguments"));
+    return scope.fail(LUTRA_ERROR_ARGUMENT, "lutra_call: the stack has ", lua_gettop(S->L), " values: no function and ",
+                      nargs, " arguments");
   }
   return scope.call(nargs, nresults);
 }
@@ -253,7 +253,7 @@ extern "C" int lutra_set_limits(lutra_State* S, const lutra_Limits* given) {
   if (given) std::memcpy(&limits, given, given->size < sizeof limits ? given->size : sizeof limits);
   if (limits.threads < 0) return scope.fail(LUTRA_ERROR_ARGUMENT, "lutra_set_limits: threads must not be negative");
   if (!(limits.seconds >= 0) || limits.seconds > 1e9) {
-    return scope.fail(LUTRA_ERROR_ARGUMENT, str("lutra_set_limits: seconds must be 0 to 1e9, got ", limits.seconds));
+    return scope.fail(LUTRA_ERROR_ARGUMENT, "lutra_set_limits: seconds must be 0 to 1e9, got ", limits.seconds);
   }
   S->limits = {limits.seconds, int64_t(std::min<uint64_t>(limits.bytes, INT64_MAX)), limits.threads};
   return LUTRA_OK;

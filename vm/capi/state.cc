@@ -19,7 +19,7 @@ thread_local std::string alone_error;
 thread_local const char thread_mark = 0;
 
 constexpr size_t kKept = 256;
-constexpr int kLimit = 1000;  // beside the statuses of lua_pcall
+constexpr int kLimit = 1000, kNoTimer = 1001;  // beside the statuses of lua_pcall
 
 // Never destroyed: hosts close states when they like.
 struct States {
@@ -36,7 +36,7 @@ void assign(std::string& to, const char* text) {
   try {
     to = text;
   } catch (const std::bad_alloc&) {
-    to.clear();
+    to = kNoMemory;
   }
 }
 
@@ -185,14 +185,9 @@ StateScope::~StateScope() {
   if (S_ && --S_->depth == 0) S_->user.store(nullptr, std::memory_order_release);
 }
 
-int StateScope::fail(int code, const std::string& message) const {
-  assign(S_->error, message.c_str());
-  return code;
-}
-
 bool StateScope::has(const void* pointer, const char* what) {
   if (!S_ || pointer) return pointer != nullptr && S_ != nullptr;
-  code_ = fail(LUTRA_ERROR_ARGUMENT, str(fn_, ": ", what, " must not be NULL"));
+  code_ = fail(LUTRA_ERROR_ARGUMENT, fn_, ": ", what, " must not be NULL");
   return false;
 }
 
@@ -210,9 +205,12 @@ int StateScope::call(int nargs, int nresults) const {
   lua_insert(L, base);
   const int status = protected_call(nargs, nresults, base);
   lua_remove(L, base);
-  return status == 0 ? LUTRA_OK : status == kLimit ? take_error(status), LUTRA_ERROR_LIMIT : take_error(status);
+  if (status == 0) return LUTRA_OK;
+  return status == kLimit ? LUTRA_ERROR_LIMIT : status == kNoTimer ? LUTRA_ERROR_RUN : take_error(status);
 }
 
+// Of kLimit and kNoTimer the state has the text; no error is on the stack: pushing one may fail where nobody catches
+// it.
 int StateScope::protected_call(int nargs, int nresults, int handler) const {
   lua_State* L = S_->L;
   const bool limited = S_->interruptible || S_->limits.any();
@@ -224,8 +222,8 @@ int StateScope::protected_call(int nargs, int nresults, int handler) const {
   } catch (const std::exception&) {  // no timer or no memory: what has no limit runs
     if (S_->limits.any()) {
       lua_settop(L, handler);
-      lua_pushliteral(L, "limits: the system gives no timer");
-      return LUA_ERRRUN;
+      assign(S_->error, "limits: the system gives no timer");
+      return kNoTimer;
     }
   }
   S_->interrupted.store(false, std::memory_order_relaxed);
@@ -235,19 +233,20 @@ int StateScope::protected_call(int nargs, int nresults, int handler) const {
   if (status == 0 && limit) limit->returned();
   if (status == 0 || !limit) return status;
   const char* error = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : nullptr;
-  const std::string told = limit->told(status, error);
-  if (told.empty()) return status;
-  limit.reset();
-  if (!error || told != error) {
-    lua_pop(L, 1);
-    lua_pushlstring(L, told.data(), told.size());
+  try {
+    const std::string told = limit->told(status, error);
+    if (told.empty()) return status;
+    assign(S_->error, told.c_str());
+  } catch (const std::bad_alloc&) {
+    return LUA_ERRMEM;
   }
+  lua_pop(L, 1);
   return kLimit;
 }
 
 int StateScope::run_task(int (*body)(lua_State*, const void*), const void* f, int keep) {
   lua_State* L = S_->L;
-  if (!lua_checkstack(L, 8)) return fail(LUTRA_ERROR_MEMORY, str(fn_, ": the Lua stack is full"));
+  if (!lua_checkstack(L, 8)) return fail(LUTRA_ERROR_MEMORY, fn_, ": the Lua stack is full");
   Task task{body, f};
   const int base = lua_gettop(L) + 1;
   lua_rawgeti(L, LUA_REGISTRYINDEX, S_->traceback);
@@ -256,9 +255,9 @@ int StateScope::run_task(int (*body)(lua_State*, const void*), const void* f, in
   const int status = protected_call(1, keep < 0 ? LUA_MULTRET : keep, base);
   lua_remove(L, base);
   if (status == 0) return LUTRA_OK;
-  if (status == kLimit) return take_error(status), LUTRA_ERROR_LIMIT;
+  if (status == kLimit || status == kNoTimer) return status == kLimit ? LUTRA_ERROR_LIMIT : LUTRA_ERROR_RUN;
   const int code = take_error(status);
-  if (task.code == LUTRA_ERROR_ARGUMENT) assign(S_->error, (std::string(fn_) + ": " + task.argument_error).c_str());
+  if (task.code == LUTRA_ERROR_ARGUMENT) fail(task.code, fn_, ": ", task.argument_error);
   return status == LUA_ERRRUN ? task.code : code;
 }
 
@@ -296,10 +295,7 @@ void push_expression(lua_State* L, const char* expression) {
 }
 
 lutra_Tensor* new_handle(const Tensor& t) {
-  auto handle = std::make_unique<lutra_Tensor>(t);
-  handle->refs = 1;
-  handle->device = to_string(t->device());
-  return handle.release();
+  return new_handle_of([&] { return t; });
 }
 
 }  // namespace lutra::capi

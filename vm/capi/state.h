@@ -11,7 +11,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -47,7 +49,6 @@ struct lutra_Tensor : lutra::RefCounted {
   explicit lutra_Tensor(lutra::Tensor t) : tensor(std::move(t)) {}
   lutra::Tensor tensor;
   int64_t sizes[LUTRA_MOST_DIMS] = {}, strides[LUTRA_MOST_DIMS] = {};
-  std::string device;
 };
 
 namespace lutra::capi {
@@ -60,6 +61,9 @@ template <class... T>
 [[noreturn]] void refuse(const T&... parts) {
   throw ArgumentError(str(parts...));
 }
+
+// The text of an error that there is no memory for: a string holds it in itself.
+inline constexpr const char* kNoMemory = "out of memory";
 
 // Of this thread, where no state can tell it.
 const char* thread_error();
@@ -84,7 +88,15 @@ class StateScope {
   int code() const { return code_; }
   const char* fn() const { return fn_; }
 
-  int fail(int code, const std::string& message) const;
+  template <class... T>
+  int fail(int code, const T&... parts) const {
+    try {
+      S_->error = str(parts...);
+    } catch (const std::bad_alloc&) {
+      S_->error = kNoMemory;
+    }
+    return code;
+  }
   // "FN: what must not be NULL" where it is.
   bool has(const void* pointer, const char* what);
   // Calls body(L), which pushes as many values as it returns: they stay. With keep < 0 all do, otherwise so many.
@@ -111,6 +123,14 @@ void prepare(lutra_State* S, lua_State* L);  // the module is at the top of the 
 // Pushes the value of an expression.
 void push_expression(lua_State* L, const char* expression);
 lutra_Tensor* new_handle(const Tensor& t);  // throws std::bad_alloc
+// Of what make() gives. Nothing fails after that: what it has taken over is not given back with an error.
+template <class F>
+lutra_Tensor* new_handle_of(F&& make) {
+  auto handle = std::make_unique<lutra_Tensor>(Tensor());
+  handle->tensor = make();
+  handle->refs = 1;
+  return handle.release();
+}
 
 template <class F>
 int run_alone(const char* fn, F&& body) {

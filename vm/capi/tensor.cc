@@ -4,6 +4,7 @@
 
 #include "ops/core/dlpack.h"
 #include "ops/core/foreign.h"
+#include "ops/core/intern.h"
 #include "ops/defs/to_device.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capi/state.h"
@@ -70,7 +71,10 @@ int from_dlpack(lutra_State* S, Managed* managed, lutra_Tensor** out, const char
   if (out) *out = nullptr;
   StateScope scope(S, fn);
   if (!scope.has(managed, "the struct") || !scope.has(out, "tensor")) return scope.code();
-  return scope.run([&](lua_State*) { return *out = new_handle(made([&] { return lutra::from_dlpack(managed); })), 0; });
+  return scope.run([&](lua_State*) {
+    *out = new_handle_of([&] { return made([&] { return lutra::from_dlpack(managed); }); });
+    return 0;
+  });
 }
 
 template <class Managed>
@@ -105,10 +109,12 @@ extern "C" int lutra_tensor_from_memory(lutra_State* S, void* data, int dtype, i
     const DType type = dtype_of(dtype);
     std::function<void(void*)> call_deleter;
     if (deleter) call_deleter = [deleter, arg](void* p) { deleter(p, arg); };
-    *tensor = new_handle(made([&] {
-      const Device at = device ? parse_device(device) : Device{};
-      return tensor_over(data, size_list, strides ? &stride_list : nullptr, type, at, std::move(call_deleter));
-    }));
+    *tensor = new_handle_of([&] {
+      return made([&] {
+        const Device at = device ? parse_device(device) : Device{};
+        return tensor_over(data, size_list, strides ? &stride_list : nullptr, type, at, std::move(call_deleter));
+      });
+    });
     return 0;
   });
 }
@@ -172,7 +178,14 @@ extern "C" int lutra_tensor_dtype(const lutra_Tensor* tensor) {
   return tensor ? numbers[size_t(tensor->tensor->dtype)] : -1;
 }
 
-extern "C" const char* lutra_tensor_device(lutra_Tensor* tensor) { return tensor ? tensor->device.c_str() : nullptr; }
+extern "C" const char* lutra_tensor_device(lutra_Tensor* tensor) {
+  if (!tensor) return nullptr;
+  try {
+    return intern(to_string(tensor->tensor->device()));
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 
 extern "C" void* lutra_tensor_data(const lutra_Tensor* tensor) {
   void* data = nullptr;
@@ -226,7 +239,7 @@ extern "C" int lutra_to_tensor(lutra_State* S, int index, lutra_Tensor** tensor)
   const Tensor* t = there ? lutra::to_tensor(L, index) : nullptr;
   if (!t) {
     const char* got = there ? luaL_typename(L, index) : "no value";
-    return scope.fail(LUTRA_ERROR_ARGUMENT, str("lutra_to_tensor: no tensor is at index ", index, " but ", got));
+    return scope.fail(LUTRA_ERROR_ARGUMENT, "lutra_to_tensor: no tensor is at index ", index, " but ", got);
   }
   return scope.run([&](lua_State*) { return *tensor = new_handle(*t), 0; });
 }

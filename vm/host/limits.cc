@@ -340,16 +340,16 @@ RunLimit::~RunLimit() {
 }
 
 std::string RunLimit::told(int status, const char* error) const {
-  const std::string text = error ? error : "";
+  const std::string_view text = error ? error : "";
   const bool no_memory =
-      status == LUA_ERRMEM || status == LUA_ERRERR || text.find("not enough memory") != std::string::npos;
+      status == LUA_ERRMEM || status == LUA_ERRERR || text.find("not enough memory") != std::string_view::npos;
   for (const LimitScope* scope : {wish_.get(), time_.get()}) {
     if (!scope) continue;
-    if (scope->over() && text.find(scope->message()) != std::string::npos) return text;
+    if (scope->over() && text.find(scope->message()) != std::string_view::npos) return std::string(text);
     if (no_memory && (scope->over() || (scope == time_.get() && heap_->refused_time()))) return scope->message();
   }
   if (!heap_ || !heap_->refused_bytes()) return "";
-  if (text.find(heap_->refusal()) != std::string::npos) return text;
+  if (text.find(heap_->refusal()) != std::string_view::npos) return std::string(text);
   return no_memory ? heap_->refusal() : "";
 }
 
