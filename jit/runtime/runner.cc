@@ -146,6 +146,9 @@ void Runner::launch_all(RunContext& c) const {
       throw LateError(Error(e.kind, str(e.what(), "; ", file ? str("the segment at ", file, ":", line) : "it",
                                         " had begun to write its results")));
     throw;
+  } catch (const std::bad_alloc&) {
+    if (wrote) throw LateError(Error(ErrorKind::kMemory, "out of memory"));
+    throw;
   }
 }
 
