@@ -112,8 +112,18 @@ local function requirer(globals, open, read)
   end
 end
 
+-- Without %p, which shows where an object lies.
+local format, find, gsub = string.format, string.find, string.gsub
+local function format_values(text, ...)
+  if type(text) == "string" and find(gsub(text, "%%%%", ""), "%%[-+ #0]*%d*%.?%d*p") then
+    fail("format: %%p shows an address: this is a sandbox")
+  end
+  return format(text, ...)
+end
+
 local function methods(patterns)
   local all = pick(string, LIBRARIES.string)
+  all.format = format_values
   for name, f in pairs(patterns) do all[name] = f end
   return all
 end

@@ -50,6 +50,7 @@ OwnAccount new_account() {
     if (account->tensors.load() != 0) continue;
     *at = account->next;
     account->heap = 0, account->limit = MemoryAccount::kAny, account->refused = false, account->host = {};
+    account->cleared = false;
     return OwnAccount(account);
   }
   return OwnAccount(new Listed);

@@ -26,6 +26,7 @@ struct MemoryAccount {
   std::atomic<int64_t> limit{kAny};
   std::atomic<bool> refused{false};  // since somebody set it to false
   HostMemory host;                   // set before the first tensor
+  bool cleared = false;              // nothing that others have left in memory may be seen: `empty` gives zeros
 
   bool has_room(int64_t bytes) const {
     const int64_t held = tensors.load(std::memory_order_relaxed) + heap.load(std::memory_order_relaxed);

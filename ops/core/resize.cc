@@ -1,6 +1,9 @@
 // A tensor and sizes in, the tensor with these sizes out.
 #include "ops/core/resize.h"
 
+#include <algorithm>
+
+#include "ops/core/account.h"
 #include "ops/core/error.h"
 #include "ops/core/foreign.h"
 
@@ -27,12 +30,22 @@ int64_t extent(SymInt offset, const Sizes& sizes, const Sizes& strides) {
   return last + 1;
 }
 
+// The bytes from `begin` on.
+void clear(const Storage& storage, size_t begin) {
+  static const char zeros[1 << 16] = {};
+  for (size_t at = begin, n; at < storage.nbytes; at += n) {
+    n = std::min(sizeof zeros, storage.nbytes - at);
+    copy_bytes(static_cast<char*>(storage.data) + at, storage.device, zeros, Device{}, n);
+  }
+}
+
 void grow(Storage& storage, int64_t elements, DType dtype) {
   if (is_foreign(storage)) fail("a tensor over memory that is not Lutra's cannot grow: clone it");
   check_not_lent("resize_", storage);
   const Tensor larger = make_tensor({elements}, dtype, storage.device);
   Storage& fresh = *larger->storage;
   copy_bytes(fresh.data, storage.device, storage.data, storage.device, storage.nbytes);
+  if (installed_account && installed_account->cleared) clear(fresh, storage.nbytes);
   std::swap(storage.data, fresh.data);
   std::swap(storage.nbytes, fresh.nbytes);
   std::swap(storage.deleter, fresh.deleter);

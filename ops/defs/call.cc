@@ -396,6 +396,9 @@ Results call_op(OpId id, Args args) {
   const OpInfo& op = info(id);
   if (op.has(kMutates)) return {call_inplace(id, std::move(args))};
   complete_args(op, args);
+  if (id == OpId::empty && installed_account && installed_account->cleared) {
+    return call_op(OpId::full, {args[0], Scalar(0.0), args[1], args[2]});
+  }
   if (Mode* mode = CallStack::mode()) mode->enter(id, args);
   if (id == OpId::index || id == OpId::index_put) bring_indices(args);
   return modes().autocast.watched ? call_autocast(op, args) : call_cast(op, args);

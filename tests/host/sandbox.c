@@ -105,8 +105,9 @@ static const Escape escapes[] = {
     {"index list beyond", "return lt.ones(2)[lt.tensor({5}, {dtype = 'int64'})]"},
     {"negative index", "return lt.ones(2)[lt.tensor({-3}, {dtype = 'int64'})]"},
     {"gather", "return lt.ones(2):gather(0, lt.tensor({9}, {dtype = 'int64'}))"},
-    {"compiled gather", "return lt.compile(function(x, i) return x:gather(0, i) * 2 end)(lt.ones(2), "
-                        "lt.tensor({-9}, {dtype = 'int64'}))"},
+    {"compiled gather",
+     "return lt.compile(function(x, i) return x:gather(0, i) * 2 end)(lt.ones(2), "
+     "lt.tensor({-9}, {dtype = 'int64'}))"},
     {"scatter", "return lt.zeros(2):scatter(0, lt.tensor({7}, {dtype = 'int64'}), 1)"},
     {"index_add", "return lt.zeros(2):index_add(0, lt.tensor({7}, {dtype = 'int64'}), lt.ones(1))"},
     {"index_put", "local x = lt.zeros(2) x[lt.tensor({-7}, {dtype = 'int64'})] = 1 return true"},
@@ -128,13 +129,75 @@ static const Escape escapes[] = {
     /* what the host and the library leave */
     {"error objects", "local ok, e = pcall(error, setmetatable({}, {__index = _G})) return e.io"},
     {"traceback", "local _, e = xpcall(function() error 'x' end, function(m) return debug end) return e"},
-    {"a backend's graph", "local seen local f = lt.compile(function(x) return x + 1 end, {backend = function(g, e) "
-                          "seen = g return function(...) return ... end end}) pcall(f, lt.ones(2)) "
-                          "return seen and (seen._native or seen.io)"},
-    {"guards", "local f = lt.compile(function(x) return lt.nn.functional.relu(x) end) f(lt.ones(2)) "
-               "for _, e in ipairs(lt.guards(f)) do for _, g in ipairs(e) do for k, v in pairs(g) do "
-               "if type(v) == 'function' or type(v) == 'table' and rawget(v, '_native') then return k end end end end"},
+    {"a backend's graph",
+     "local seen local f = lt.compile(function(x) return x + 1 end, {backend = function(g, e) "
+     "seen = g return function(...) return ... end end}) pcall(f, lt.ones(2)) "
+     "return seen and (seen._native or seen.io)"},
+    {"guards",
+     "local f = lt.compile(function(x) return lt.nn.functional.relu(x) end) f(lt.ones(2)) "
+     "for _, e in ipairs(lt.guards(f)) do for _, g in ipairs(e) do for k, v in pairs(g) do "
+     "if type(v) == 'function' or type(v) == 'table' and rawget(v, '_native') then return k end end end end"},
     {"the argument table", "return arg"},
+    /* what is newer: branches, sizes that elements decide, packed weights, hooks, memory that is not initialised */
+    {"what others left in empty", "left() return lt.empty(1000):ne(0):sum():item() > 0"},
+    {"in empty_like", "left() return lt.empty_like(lt.ones(1000)):ne(0):sum():item() > 0"},
+    {"in new_empty", "left() return lt.ones(1):new_empty({1000}):ne(0):sum():item() > 0"},
+    {"in resize_", "left() return lt.ones(1):resize_({1000}):narrow(0, 1, 999):ne(0):sum():item() > 0"},
+    {"in set_", "left() return lt.ones(1):set_(lt.ones(1), 0, {1000}, {1}):narrow(0, 1, 999):ne(0):sum():item() > 0"},
+    {"in empty_permuted", "left() return lt.empty_permuted({10, 100}, {1, 0}):ne(0):sum():item() > 0"},
+    {"in empty_strided", "left() return lt.empty_strided({1000}, {1}):ne(0):sum():item() > 0"},
+    {"in compiled empty",
+     "left() return lt.compile(function(x) return lt.empty(1000) + x end)(lt.zeros(1)):ne(0):sum():item() "
+     "> 0"},
+    {"in a graph's empty",
+     "left() return lt.compile(function(x) return x:new_empty({1000}) end)(lt.zeros(1)):ne(0):sum():item() "
+     "> 0"},
+    {"a branch's environment",
+     "return lt.cond(lt.tensor(true), function() return io or load('return io')() end, function() end)"},
+    {"a compiled branch's environment",
+     "return lt.compile(function(x) return lt.cond(x:sum():gt(0), function(x) return x * (debug and 2 or "
+     "0) end, function(x) return x end, {x}) end)(lt.ones(2)):sum():item() == 4"},
+    {"a hook in backward",
+     "local got local x = lt.ones(2, {requires_grad = true}) x:register_hook(function(g) got = io or debug "
+     "return g end) (x * 2):sum():backward() return got"},
+    {"a hook that frees",
+     "local x = lt.ones(1000, {requires_grad = true}) local y = x * 2 y:register_hook(function(g) "
+     "y:detach():free() return g end) (y * y):sum():backward() return x.grad:ne(8):any():item()"},
+    {"forged groups",
+     "return lt.weight_int4pack_mm(lt.ones(2, 32), lt.zeros(8, 16, {dtype = 'uint8'}), 1e9, lt.ones(1, 8, "
+     "2))"},
+    {"groups without scales",
+     "return lt.weight_int4pack_mm(lt.ones(2, 64), lt.zeros(8, 32, {dtype = 'uint8'}), 32, lt.ones(1, 8, "
+     "2))"},
+    {"a size that is a lie",
+     "return lt.compile(function(x, m) local n = x[m].shape[1] lt.check_is_size(n, {min = 100}) return "
+     "lt.ones(4):narrow(0, 0, n) end)(lt.ones(4), lt.ones(4):gt(0))"},
+    {"a size that data tell",
+     "return lt.compile(function(x, m) return x[m]:as_strided({100}, {1}) end)(lt.ones(4), "
+     "lt.ones(4):gt(0))"},
+    {"indices that data tell",
+     "return lt.compile(function(m) return lt.ones(3):index_select(0, m:nonzero():view(-1)) "
+     "end)(lt.ones(10))"},
+    {"a carry of another size",
+     "return lt.compile(function(x) return lt.scan(function(c, x) return c:view(100), x end, lt.ones(2), "
+     "x) end)(lt.ones(3, 2))"},
+    {"code in the background", "lt.config.async = true return true"},
+    {"compiled without waiting", "return lt.compile(function(x) return io end, {wait = false})(lt.ones(2))"},
+    {"repro files", "lt.config.repro_dir = '/tmp' return true"},
+    {"minify", "return lt.minify or lt.repro"},
+    {"logs", "lt.config.logs = 'graph' return true"},
+    {"lt.special's table", "return lt.special._native or lt.special.io or getmetatable(lt.special)"},
+    {"the memory of a smaller one",
+     "local x = lt.ones(100) local v = x:view(10, 10) x.data = lt.ones(1) return v:sum():item() ~= 100"},
+    {"sizes cut under a view",
+     "local x = lt.ones(100) local v = x:view(10, 10) x:resize_({0}) x:free() return v:sum():item()"},
+    {"a view in a larger dtype", "return lt.zeros({3}, {dtype = 'uint8'}):view('int64')"},
+    {"labels of ctc_loss",
+     "return lt.ctc_loss(lt.randn(5, 1, 4):log_softmax(2), lt.tensor({{1, 200}}), lt.tensor({5}), "
+     "lt.tensor({2}))"},
+    {"a sorter beyond",
+     "return lt.searchsorted(lt.ones(3), lt.ones(1), {sorter = lt.tensor({9, 9, 9}, {dtype = 'int64'})})"},
+    {"an address by format", "return string.format('%p', {}) or ('%10p'):format(print)"},
     {"CUDA source", "return lt.cuda.compile or lt.cuda.load or lt.cuda.module"},
 };
 enum { kEscapes = sizeof escapes / sizeof *escapes };
@@ -153,13 +216,15 @@ static const Escape bombs[] = {
     {"expand, then copy", "return lt.ones(1):expand(1e12):clone()"},
     {"recursion", "local function f() return 1 + f() end return f()"},
     {"recursion of coroutines", "local function f() return coroutine.wrap(f)() end return f()"},
-    {"recursion of metamethods", "local t = setmetatable({}, {}) getmetatable(t).__index = function(_, k) return t[k] end"
-                                 " return t.x"},
+    {"recursion of metamethods",
+     "local t = setmetatable({}, {}) getmetatable(t).__index = function(_, k) return t[k] end"
+     " return t.x"},
     {"recursion of pcall", "local function f() return pcall(f) end while true do f() end"},
     {"nested text", "return load(('('):rep(1e6))"},
     {"long text", "return load(('x = 1 '):rep(1e6))() or load(('x = {1} '):rep(1e5))"},
-    {"compilations", "while true do load('return lt.compile(function(x) return x * ' .. math.random() .. ' end)')()"
-                     "(lt.ones(2)) end"},
+    {"compilations",
+     "while true do load('return lt.compile(function(x) return x * ' .. math.random() .. ' end)')()"
+     "(lt.ones(2)) end"},
     {"a large graph", "return lt.compile(function(x) for i = 1, 1e9 do x = x + i end return x end)(lt.ones(2))"},
     {"randperm", "return lt.randperm(1e9)"},
     {"sort", "while true do lt.randn(1e6):sort() end"},
@@ -228,7 +293,10 @@ static void goes_on(const char* after) {
 
 static void try_escape(const Escape* e) {
   char program[2048];
-  sprintf(program, "local ok, got = pcall(function() %s end) if ok and got then on_escape() end", e->chunk);
+  sprintf(program,
+          "local function left() do local junk = lt.full({1000}, 7) end collectgarbage() end "
+          "local ok, got = pcall(function() %s end) if ok and got then on_escape() end",
+          e->chunk);
   escaped = 0;
   check(lutra_do_string(S, program, "=escape") == LUTRA_OK, lutra_error(S));
   if (escaped) {
@@ -253,7 +321,8 @@ static void try_bomb(const Escape* e) {
   check(lutra_set_limits(S, &limits) == LUTRA_OK, "set_limits");
   code = lutra_do_string(S, e->chunk, "=bomb");
   check(lutra_set_limits(S, NULL) == LUTRA_OK, "no limits");
-  if (getenv("LUTRA_TEST_VERBOSE")) printf("%s: code %d, %.3f s, %.70s\n", e->name, code, now() - start, lutra_error(S));
+  if (getenv("LUTRA_TEST_VERBOSE"))
+    printf("%s: code %d, %.3f s, %.70s\n", e->name, code, now() - start, lutra_error(S));
   if (now() - start > 5) {
     ++failures;
     fprintf(stderr, "FAILED: the bomb %s took %.2f s (code %d)\n", e->name, now() - start, code);
@@ -273,9 +342,10 @@ static void no_page_is_both(void) {
 }
 
 static void files_of_the_host(void) {
-  check(lutra_do_string(S, "local net = require 'net' assert(net.answer == 42 and net.io == nil and require 'net' == net)"
-                           "assert(lt.load('model.safetensors').x:sum():item() == 0)"
-                           "assert(require 'lutra' == lt and require 'lutra.nn' == lt.nn)",
+  check(lutra_do_string(S,
+                        "local net = require 'net' assert(net.answer == 42 and net.io == nil and require 'net' == net)"
+                        "assert(lt.load('model.safetensors').x:sum():item() == 0)"
+                        "assert(require 'lutra' == lt and require 'lutra.nn' == lt.nn)",
                         "=files") == LUTRA_OK,
         lutra_error(S));
 }

@@ -100,8 +100,9 @@ typedef struct lutra_Options {
   void* log_arg;
   int no_interrupt; /* lutra_interrupt does nothing, and no signal is Lutra's but for calls with limits */
   /* Programs are confined: they get no ffi, io, os, debug, jit, bytecode, environments of others, native modules, no
-   * addresses, files or settings of the process, and code that was kept on disk is read only. require and lt.load ask
-   * read_file: NULL, nothing is there. Limits are the host's to set. Not with `lua`. */
+   * addresses of elements, files or settings of the process, and code that was kept on disk is read only. Memory that
+   * lt.empty and its kin give is cleared. require and lt.load ask read_file: NULL, nothing is there. Limits are the
+   * host's to set. Not with `lua`. */
   int sandbox;
   lutra_FileReader read_file;
   void* read_file_arg;

@@ -10,6 +10,7 @@
 
 #include "vm/bind/save.h"
 #include "vm/capi/patterns.h"
+#include "vm/host/modes.h"
 #include "vm/host/runtime.h"
 #include "vm/host/stdlib.h"
 
@@ -85,6 +86,7 @@ void confine(lua_State* L, const lutra_Options& options) {
   lua_replace(L, -3);  // the module
   lua_pop(L, 1);
   runtime(L).sandboxed = true;
+  modes_of(L)->account->cleared = true;
 }
 
 const char* chunk_mode(lua_State* L) { return runtime(L).sandboxed ? "t" : "bt"; }
