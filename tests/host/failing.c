@@ -146,7 +146,8 @@ static void lives_of(double times) {
   seen = 0;
   check(life() == 0, message);
   all = seen, before = blocks;
-  lives = (long)(times * (device ? 1000 : (double)all)); /* on the CPU each allocation in turn */
+  lives = (long)(times * (device ? 1000 : (double)all)); /* on the CPU each allocation in turn, */
+  if (sandbox) lives /= 4;                               /* in a sandbox with LUTRA_TEST_SCALE=4 */
   for (i = 0; i < lives; i++) {
     /* The first ones, then anywhere; each in turn where the lives suffice. */
     const long at = i < lives / 3 || lives >= all ? i % all : (long)((double)all * rand() / RAND_MAX);
