@@ -78,6 +78,35 @@ static void test_options(void) {
   lua_close(L);
 }
 
+/* Leaves by LuaJIT's own error, at once and from within a call of the state that it makes. */
+static int raises(lutra_State* S, void* arg, const lutra_Value* in, int n, lutra_Value* out, int* m) {
+  (void)in, (void)out, (void)m;
+  ++*(int*)arg;
+  if (n == 0) luaL_error(lutra_lua(S), "raised by the host");
+  if (lutra_do_string(S, "host.raise()", "=inner") == LUTRA_OK) return LUTRA_OK;
+  lua_pushstring(lutra_lua(S), lutra_error(S));
+  return lua_error(lutra_lua(S));
+}
+
+static void test_raising(void) {
+  lutra_State* S = lutra_open(NULL);
+  int calls = 0, i;
+  check(lutra_register(S, "host.raise", raises, &calls) == LUTRA_OK, "register");
+  for (i = 0; i < 300; i++) {
+    check(lutra_do_string(S, "local ok, e = pcall(host.raise) assert(not ok and e:find 'raised by the host')\n"
+                             "ok, e = pcall(host.raise, 1) assert(not ok and e:find 'raised by the host')\n"
+                             "ok, e = pcall(coroutine.wrap(host.raise)) assert(not ok and e:find 'raised by the host')\n"
+                             "assert((lt.ones(2) + 1):sum():item() == 4)",
+                          "=raising") == LUTRA_OK,
+          lutra_error(S));
+    check(lutra_do_string(S, "host.raise()", "=raise") == LUTRA_ERROR_RUN, "a code");
+    check(strstr(lutra_error(S), "raised by the host") != NULL, lutra_error(S));
+  }
+  check(calls == 300 * 5, "every call");
+  lutra_close(S); /* not as within a callback */
+  check(lutra_do_string(S, "", "=closed") == LUTRA_ERROR_STATE && strstr(lutra_error(S), "closed"), "it is closed");
+}
+
 int main(int argc, char** argv) {
   lutra_State *S = lutra_open(NULL), *other = lutra_open(NULL);
   if (!S || !other || argc < 2) {
@@ -94,5 +123,6 @@ int main(int argc, char** argv) {
   lutra_close(other);
   lutra_close(NULL);
   test_options();
+  test_raising();
   return failures;
 }

@@ -297,8 +297,8 @@ LUTRA_API void lutra_values_free(lutra_Value* values, int n);
  * index i + 1 of the stack of lutra_lua(S), for what has the kind LUTRA_OTHER. *m is the room in outputs, at least 16,
  * and on return their number; tensors there pass to Lutra, strings are copied on return, tables stay the host's with
  * all that is in them. It returns LUTRA_OK, or any other code, which becomes a Lua error with the text of lutra_fail.
- * It may call all functions on the state but lutra_close. In C++ a std::exception that leaves it becomes a Lua error.
- * It must not longjmp out. */
+ * It may call all functions on the state but lutra_close. What leaves it by lua_error(lutra_lua(S)), or in C++ as a
+ * std::exception, becomes a Lua error. It must not longjmp out: to the state that call would never end. */
 typedef int (*lutra_Callback)(lutra_State* S, void* arg, const lutra_Value* inputs, int n, lutra_Value* outputs,
                               int* m);
 
