@@ -16,7 +16,16 @@ const char kAll[] = R"(effects {
     const 2 = table 1
   }
   table 1 array 0 hash 0 {}
-  return out 1, nil, true, false, sym 0, resume 0, in 1, item 2
+  closure 0 by const 1 in r 2 {
+    = out 1
+    of r 1 3
+  }
+  closure 1 by const 2 in r 2 {
+    of closure 0 1
+    = closure 1
+  }
+  closure 2 by const 2 in r 2 {}
+  return out 1, closure 2, nil, true, false, sym 0, resume 0, in 1, item 2
   set r 3[const 4] = table 0
   setmetatable r 3, nil
   upvalue r 2 5 = sym 1

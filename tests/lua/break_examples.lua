@@ -277,25 +277,21 @@ local f = lt.compile(function(x, step)
   return x + #name
 end)
 for step = 1, 6 do f(lt.ones(3), step) end]],
-  kept_closure = [[
+  kept_closure = {[[
+local n, scaled = 1, nil
 x = x * 2
-return x, function() return 1 end]],
-  shared_variable = {[[
-local shift, kept = 1, nil
-local function shifted(y) return y + shift end
-shift = 3
-local f = lt.compile(function(x)
-  local scale = 2
-  kept = function() return scale end
-  x = shifted(x * 2)
-  return x
-end)
-f(lt.ones(3))]], also = "kept_closure closed_variables"},
-  closed_variables = {[[
-local scale = 2
-local function double(y) return y * scale end
+for step = 2, 2 do
+  scaled = function(y) return y * (n + step) end
+end
+n = 2
 lt.graph_break()
-return double(x)]], also = "user"},
+return scaled(x)]], also = "user closed_variables"},
+  closed_variables = {[[
+local n = 1
+local function count() n = n + 1 end
+lt.graph_break()
+count()
+return x * n]], also = "user"},
   resumed = {[[
 local rest
 local function callee(x)

@@ -63,6 +63,10 @@ class PointEmitter {
   void count(const Exit& exit) {
     for (const Out& o : exit.outs) nresults_ = std::max(nresults_, o.result + 1u);
     for (int result : exit.resume.args) nresults_ = std::max(nresults_, result + 1u);
+    for (const Share& s : exit.shares) {
+      nresults_ = std::max(nresults_, s.result + 1u);
+      widest_ = std::max<unsigned>(widest_, 4 + 2 * s.upvalues.size());
+    }
     widest_ = std::max<unsigned>(widest_, exit.resume.args.size());
   }
 
@@ -142,7 +146,21 @@ class PointEmitter {
 
   void emit_exit(const Exit& exit) {
     emit_outs(exit.outs);
+    for (const Share& s : exit.shares) emit_share(s);
     emit_resume(exit.resume);
+  }
+
+  void emit_share(const Share& s) {
+    const unsigned callee = e_.scratch(), n = static_cast<unsigned>(s.upvalues.size());
+    e_.need(callee + 5 + 2 * n);
+    load(s.result, callee + 3);
+    e_.add(bc::ins_ad(Op::FNEW, callee + 2, s.child));
+    for (unsigned i = 0; i < n; ++i) {
+      e_.integer(callee + 4 + 2 * i, static_cast<int>(s.upvalues[i].first));
+      e_.integer(callee + 5 + 2 * i, static_cast<int>(s.upvalues[i].second));
+    }
+    e_.integer(callee, kCallShare);
+    e_.call(callee, 2 + 2 * n, 0, 0);
   }
 
   void emit_outs(std::vector<Out> outs) {

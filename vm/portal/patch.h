@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "vm/bytecode/dump.h"
@@ -45,9 +46,19 @@ struct Out {
   bool operator==(const Out&) const = default;
 };
 
+// A closure that the portal has made (a result) gets variables of the frame, as the closure that an FNEW of the frame's
+// child would have them.
+struct Share {
+  int result = 0;
+  unsigned child = 0;                                   // constant of the frame's function
+  std::vector<std::pair<unsigned, unsigned>> upvalues;  // of the closure, of the child
+  bool operator==(const Share&) const = default;
+};
+
 struct Exit {
-  int code = 1;           // what the portal returns to take it: 1 .. 32767
-  std::vector<Out> outs;  // done first, then resume
+  int code = 1;               // what the portal returns to take it: 1 .. 32767
+  std::vector<Out> outs;      // done first,
+  std::vector<Share> shares;  // then these, then resume
   Resume resume;
   bool operator==(const Exit&) const = default;
 };
@@ -69,6 +80,7 @@ enum PortalCall : int {
   kCallWide = -1,       // (low 15 bits of the id, the rest, args ...) -> code, results
   kCallFetch = -2,      // (table, first index) -> values from there on
   kCallPush = -3,       // (table or nil, values ...) -> table
+  kCallShare = -5,      // (closure of the child, closure, pairs of upvalues ...): see Share
   kCallRunPacked = -4,  // (table or nil, low, high, pack results?, varargs ...) -> code, results or one table
 };
 

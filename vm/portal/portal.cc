@@ -49,7 +49,7 @@ bool calls_from_clone(lua_State* L) {
 
 // Was number `id` called by the code that apply_patch emitted for it?
 bool is_portal_call(lua_State* L, PortalState& s, int id) {
-  if (id <= -1 && id >= kCallRunPacked) {
+  if (id <= -1 && id >= kCallShare) {
     if (!s.mirror) return calls_from_clone(L);
     const uint32_t* ret = mirror::return_pc(L);
     if (id == kCallWide || id == kCallRunPacked) {
@@ -112,6 +112,14 @@ int fetch_values(lua_State* L) {
   luaL_checkstack(L, n + 1, "portal");
   for (int i = 0; i < n; ++i) lua_rawgeti(L, 2, first + i);
   return std::max(n, 0);
+}
+
+// Stack: kCallShare, a closure that shares variables of the frame, a closure, pairs of upvalues.
+int share_variables(lua_State* L) {
+  for (int i = 4, n = lua_gettop(L); i < n; i += 2) {
+    lua_upvaluejoin(L, 3, int(lua_tointeger(L, i)) + 1, 2, int(lua_tointeger(L, i + 1)) + 1);
+  }
+  return 0;
 }
 
 // Replaces the top n values by one table.
@@ -188,7 +196,7 @@ int number_call(lua_State* L) {
   PortalState& s = *static_cast<PortalState*>(lua_touserdata(L, lua_upvalueindex(1)));
   if (s.closed) return 0;
   const lua_Number number = lua_tonumber(L, 1);
-  if (!(number >= static_cast<int>(kCallRunPacked) && number < 1 << 30)) return user_call(L);
+  if (!(number >= static_cast<int>(kCallShare) && number < 1 << 30)) return user_call(L);
   const int id = static_cast<int>(number);
   if (id != number || !is_portal_call(L, s, id)) return user_call(L);
   const ModesScope modes(s.modes.get());
@@ -200,6 +208,7 @@ int number_call(lua_State* L) {
   switch (id) {
     case kCallFetch: return fetch_values(L);
     case kCallPush: return push_values(L);
+    case kCallShare: return share_variables(L);
     case kCallRunPacked: return run_packed(L, s);
     default: {
       const int wide = static_cast<int>(lua_tointeger(L, 2)) | static_cast<int>(lua_tointeger(L, 3)) << 15;

@@ -81,6 +81,9 @@ void each_recipe(Entry& e, F f) {
     for (auto& [k, v] : t.items) f(k), f(v);
     f(t.metatable);
   }
+  for (FreshClosure& c : e.effects.closures) {
+    for (FreshVariable& v : c.variables) f(v.value);
+  }
   for (TableWrite& w : e.effects.table_writes) f(w.table), f(w.key), f(w.value);
   for (MetatableWrite& w : e.effects.metatable_writes) f(w.table), f(w.metatable);
   for (UpvalueWrite& w : e.effects.upvalue_writes) f(w.function), f(w.value);

@@ -23,17 +23,30 @@ struct Recipe {
     kRegister,
     kSymbol,
     kTable,
+    kClosure,
     kResume
   };
   static constexpr int kKinds = kResume + 1;
   Kind kind = kNil;
-  int index = 0;  // constant, output (kItem: its element), input, register, place of the symbol, fresh table, resume
+  // Constant, output (kItem: its element), input, register, place of the symbol, fresh table or closure, resume.
+  int index = 0;
 };
 
 struct FreshTable {
   int array_size = 0, hash_size = 0;
   std::vector<std::pair<Recipe, Recipe>> items;
   Recipe metatable;
+};
+
+// A variable of a fresh closure: that of another function, or one of its own with this value.
+struct FreshVariable {
+  Recipe function;  // kNil: its own
+  int index = 0;
+  Recipe value;
+};
+struct FreshClosure {
+  Recipe maker, around;  // what is called for it; the function whose environment it has
+  std::vector<FreshVariable> variables;
 };
 
 struct TableWrite {
@@ -92,6 +105,7 @@ struct RequiresGradWrite {
 
 struct Effects {
   std::vector<FreshTable> tables;
+  std::vector<FreshClosure> closures;
   std::vector<Recipe> results;
   std::vector<TableWrite> table_writes;
   std::vector<MetatableWrite> metatable_writes;

@@ -2,13 +2,15 @@
 //
 //   effects := "effects" "{" line* "}"
 //   line    := "table" int "array" int "hash" int ["metatable" recipe] "{" {recipe "=" recipe} "}"
+//            | "closure" int "by" recipe "in" recipe "{" {"=" recipe | "of" recipe int} "}"
 //            | "return" [recipes] | "set" recipe "[" recipe "]" "=" recipe | "setmetatable" recipe "," recipe
 //            | "upvalue" recipe int "=" recipe | "requires_grad" "in" int "=" bool
 //            | "grad" ("in" | "out") int "=" recipe | "writes" "in" int | "leaf" "out" int | "hidden" "out" int
 //            | "retain" "out" int | "draw" recipe int
 //            | "view" "out" int "of" recipe ["recorded"] ["symbolic"] ["complex"] {"by" op "(" values ")"}
 //            | "history" "in" int "=" "out" int | "refuse" "out" int string {"in" int} | "grad_mode" bool
-//   recipe  := "nil" | "false" | "true" | ("const" | "out" | "item" | "in" | "r" | "sym" | "table" | "resume") int
+//   recipe  := "nil" | "false" | "true" | ("const" | "out" | "item" | "in" | "r" | "sym" | "table" | "closure" |
+//   "resume") int
 #include "jit/graph/text.h"
 #include "jit/graph/text_reader.h"
 #include "vm/capture/segment/effects.h"
@@ -16,8 +18,8 @@
 namespace lutra {
 namespace {
 
-constexpr const char* kNames[Recipe::kKinds] = {"nil", "false", "true", "const", "out",   "item",
-                                                "in",  "r",     "sym",  "table", "resume"};
+constexpr const char* kNames[Recipe::kKinds] = {"nil", "false", "true", "const", "out",     "item",
+                                                "in",  "r",     "sym",  "table", "closure", "resume"};
 
 std::string text_of(const Recipe& r) {
   return r.kind <= Recipe::kTrue ? kNames[r.kind] : str(kNames[r.kind], " ", r.index);
@@ -38,6 +40,15 @@ std::string text_of(const FreshTable& t, size_t i) {
   text += " {";
   for (const auto& [k, v] : t.items) text += "\n    " + text_of(k) + " = " + text_of(v);
   return text + (t.items.empty() ? "}" : "\n  }");
+}
+
+std::string text_of(const FreshClosure& c, size_t i) {
+  std::string text = str("closure ", i, " by ", text_of(c.maker), " in ", text_of(c.around), " {");
+  for (const FreshVariable& v : c.variables) {
+    const bool own = v.function.kind == Recipe::kNil;
+    text += own ? "\n    = " + text_of(v.value) : str("\n    of ", text_of(v.function), " ", v.index);
+  }
+  return text + (c.variables.empty() ? "}" : "\n  }");
 }
 
 std::string text_of(const ViewOutput& v) {
@@ -119,6 +130,23 @@ struct Parser : TextReader {
     e.tables.push_back(std::move(t));
   }
 
+  void closure() {
+    if (size_t(place()) != e.closures.size()) error("closures are numbered in order");
+    FreshClosure c;
+    c.maker = after("by"), c.around = after("in");
+    expect("{");
+    while (!accept("}")) {
+      FreshVariable v;
+      if (accept("of")) {
+        v.function = recipe(), v.index = place();
+      } else {
+        v.value = after("=");
+      }
+      c.variables.push_back(v);
+    }
+    e.closures.push_back(std::move(c));
+  }
+
   void view() {
     ViewOutput v;
     v.output = of("out"), v.base = after("of");
@@ -154,6 +182,7 @@ struct Parser : TextReader {
 
   void statement() {
     if (accept("table")) return table();
+    if (accept("closure")) return closure();
     if (accept("view")) return view();
     if (accept("refuse")) return refuse();
     if (accept("set")) return set();
@@ -229,6 +258,7 @@ struct Verifier {
                                            places.registers,
                                            places.symbols,
                                            e.tables.size(),
+                                           e.closures.size(),
                                            places.resumes};
     check(kNames[r.kind], r.index, counts[r.kind]);
   }
@@ -237,6 +267,10 @@ struct Verifier {
     for (const FreshTable& t : e.tables) {
       value(t.metatable);
       for (const auto& [k, v] : t.items) value(k), value(v);
+    }
+    for (const FreshClosure& c : e.closures) {
+      value(c.maker), value(c.around);
+      for (const FreshVariable& v : c.variables) value(v.function), value(v.value);
     }
     for (const Recipe& r : e.results) value(r);
     for (const TableWrite& w : e.table_writes) value(w.table), value(w.key), value(w.value);
@@ -266,6 +300,7 @@ std::string print(const Effects& e) {
   std::string text = "effects {\n";
   const auto line = [&](const auto&... parts) { text += str("  ", parts..., "\n"); };
   for (size_t i = 0; i < e.tables.size(); i++) line(text_of(e.tables[i], i));
+  for (size_t i = 0; i < e.closures.size(); i++) line(text_of(e.closures[i], i));
   if (!e.results.empty()) {
     std::string list;
     for (const Recipe& r : e.results) list += (list.empty() ? "" : ", ") + text_of(r);

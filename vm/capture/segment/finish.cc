@@ -6,16 +6,21 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <lua.hpp>
 #include <set>
 #include <unordered_map>
 
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/capture/segment/apart.h"
 #include "vm/capture/segment/outputs.h"
+#include "vm/capture/segment/shared.h"
 #include "vm/capture/trace/border.h"
+#include "vm/capture/trace/state.h"
 #include "vm/capture/trace/unbacked_sizes.h"
 #include "vm/mirror/prototypes.h"
+#include "vm/portal/portal.h"
 
 namespace lutra {
 namespace {
@@ -35,7 +40,11 @@ struct Finisher {
   Finished made{};
   Exit& exit = made.exit;
   std::map<const Table*, int> fresh;
-  std::deque<std::pair<Table*, int>> unfilled;  // lists of tables have any length
+  std::map<const Closure*, int> closures;
+  Vars made_closures;                              // by that number
+  std::map<const Cell*, FreshVariable> variables;  // of closures, by the first that has it
+  std::map<const LuaCode*, int> makers;            // constants
+  std::deque<std::function<void()>> unfilled;      // lists of tables have any length
   bool filling = false;
   std::map<const TensorImpl*, int> outputs;
 
@@ -71,12 +80,16 @@ struct Finisher {
     const int index = it->second;
     if (!added) return {Recipe::kTable, index};
     left.tables.emplace_back();
-    unfilled.push_back({table, index});
-    if (filling) return {Recipe::kTable, index};
-    filling = true;
-    for (; !unfilled.empty(); unfilled.pop_front()) fill(*unfilled.front().first, unfilled.front().second);
-    filling = false;
+    fill_later([=, this] { fill(*table, index); });
     return {Recipe::kTable, index};
+  }
+
+  void fill_later(std::function<void()> f) {
+    unfilled.push_back(std::move(f));
+    if (filling) return;
+    filling = true;
+    for (; !unfilled.empty(); unfilled.pop_front()) unfilled.front()();
+    filling = false;
   }
 
   void fill(Table& table, int index) {
@@ -93,6 +106,84 @@ struct Finisher {
     left.tables[size_t(index)] = std::move(made);
   }
 
+  bool returns() const { return end.kind == SegmentEnd::kReturn; }
+
+  void share(Var* v, int result) {
+    const auto shares = variables_of_frame(t, returns(), *v->closure);
+    for (auto [child, s] : *shares) {
+      s.result = result;
+      exit.shares.push_back(s);
+    }
+  }
+
+  // Closures that share variables of the frame get them when the frame has them.
+  void share_variables() {
+    for (size_t i = 0; i < made_closures.size(); i++) {
+      const auto shares = variables_of_frame(t, returns(), *made_closures[i]->closure);
+      if (!shares->empty()) share(made_closures[i], result({Recipe::kClosure, int(i)}));
+    }
+    for (int at : exit.resume.args) {
+      const Recipe r = left.results[size_t(at)];
+      if (r.kind != Recipe::kResume) continue;
+      const Recipe function = entry.resumes[size_t(r.index)].function;
+      if (function.kind == Recipe::kClosure) share(made_closures[size_t(function.index)], at);
+    }
+  }
+
+  int maker(Var* v) {
+    auto [it, added] = makers.emplace(v->closure->code, 0);
+    if (!added) return it->second;
+    t.push_prototype(v);
+    const int prototype = lua_gettop(t.L);
+    if (push_maker(t.L, prototype)) {
+      it->second = t.constant_slot_from_stack();
+      t.constant_slot_from_stack();  // the prototype, which lives as long as the maker
+    } else {
+      lua_pop(t.L, 1);
+    }
+    return it->second;
+  }
+
+  // A closure that the trace has made.
+  Recipe closure(Var* v) {
+    Closure* c = v->closure;
+    if (!v->builtin && c->env->kind == VarKind::kClosure) closure(c->env);  // is filled before
+    auto [it, added] = closures.emplace(c, int(left.closures.size()));
+    if (!added) return {Recipe::kClosure, it->second};
+    if (v->builtin || !mirror::available(t.L) || !variables_of_frame(t, returns(), *c)) {
+      stop_at(c->outer_step, reason(Break::kept_closure));
+    }
+    const int made_by = maker(v);
+    if (!made_by) stop_at(c->outer_step, reason(Break::kept_closure));
+    const int index = it->second;
+    left.closures.push_back({{Recipe::kConstant, made_by}, {}, {}});
+    made_closures.push_back(v);
+    fill_later([=, this] { fill(v, index); });
+    return {Recipe::kClosure, index};
+  }
+
+  void fill(Var* v, int index) {
+    FreshClosure made = left.closures[size_t(index)];
+    Var* around = v->closure->env;
+    while (around->kind == VarKind::kClosure) around = around->closure->env;
+    made.around = value(around);
+    const std::vector<bc::Upvalue>& shared = v->closure->code->proto().upvalues;
+    for (size_t i = 0; i < shared.size(); i++) {
+      if (!shared[i].local()) {
+        made.variables.push_back({value(v->closure->env), int(shared[i].index()), {}});
+        continue;
+      }
+      Cell* cell = v->closure->cells[i];
+      if (is_shared(t, returns(), cell)) {
+        made.variables.emplace_back();
+        continue;
+      }
+      const auto [it, first] = variables.emplace(cell, FreshVariable{{Recipe::kClosure, index}, int(i), {}});
+      made.variables.push_back(first ? FreshVariable{{}, 0, value(cell->value)} : it->second);
+    }
+    left.closures[size_t(index)] = std::move(made);
+  }
+
   Recipe value(Var* v) {
     switch (v->kind) {
       case VarKind::kLazy: return {Recipe::kRegister, t.reg(v->source)};
@@ -104,7 +195,7 @@ struct Finisher {
         return {Recipe::kConstant, t.constant_slot(v)};
       case VarKind::kTensor: return tensor(v->tensor);
       case VarKind::kTable: return table(v->table);
-      case VarKind::kClosure: stop_at(v->closure->outer_step, reason(Break::kept_closure));
+      case VarKind::kClosure: return closure(v);
       case VarKind::kBinding: push_method(v->binding); return {Recipe::kConstant, t.constant_slot_from_stack()};
       default:
         if (v->source) return {Recipe::kRegister, t.reg(v->source)};
@@ -200,9 +291,11 @@ struct Finisher {
     Frame& f = *l.frame;
     const bc::Op op = bc::op(f.code->proto().code[f.pc]);
     if (l.expression && !l.modes.empty()) return "a call that is made by C";
-    if (f.function->kind != VarKind::kFunction) return "a closure made in the frame";
+    if (f.function->kind != VarKind::kFunction && (f.function->builtin || !mirror::available(t.L))) {
+      return "a closure made in the frame";
+    }
     for (Cell* c : f.cells) {
-      if (c) return "variables shared with a closure";
+      if (c && c->assigned) return "variables shared with a closure";
     }
     const bool takes = takes_multres(op) || keeps_multres(f.code->proto(), f.pc);
     if (last && takes && !is_call(op)) return "a list of results";
@@ -224,19 +317,29 @@ struct Finisher {
       append_call(links, i + 1, rest);
     }
     const int num_args = rest.empty() ? 0 : int(rest.size()) - 1;
-    t.push_pin(f.function->pin);
+    push_function(f.function);
     const void* prototype = prototype_identity(t.L, lua_gettop(t.L));
+    const LuaCode* code = code_of(t.state, t.L, lua_gettop(t.L));
     lua_pop(t.L, 1);
     if (!has_room(f.code->proto(), {f.pc, mode, num_args})) stop_halfway(links);
-    made.resumes.push_back({f.code, {f.pc, mode, num_args}, prototype, last});
+    made.resumes.push_back({code, {f.pc, mode, num_args}, prototype, last});
     append_function({Recipe::kResume, int(entry.resumes.size())}, handler, args);
     entry.resumes.push_back({nullptr, value(f.function)});
     for (unsigned s : resume_slots(f.code->proto(), f.pc, mode)) {
-      Var* v = s < f.slots.size() ? f.slots[s] : nullptr;
+      Var* v = s < f.cells.size() && f.cells[s] ? f.cells[s]->value : s < f.slots.size() ? f.slots[s] : nullptr;
       args.push_back(v ? value(v) : Recipe{});
     }
     args.insert(args.end(), rest.begin(), rest.end());
     for (Var* v : f.varargs) args.push_back(value(v));
+  }
+
+  // Of a closure that the trace has made: another one of its prototype.
+  void push_function(Var* f) {
+    if (f->kind != VarKind::kClosure) return t.push_pin(f->pin);
+    const int made_by = maker(f);
+    if (!made_by) stop_at(f->closure->outer_step, reason(Break::kept_closure));
+    lua_rawgeti(t.L, t.constants, made_by);
+    lua_call(t.L, 0, 1);
   }
 
   Recipe constant_on_stack() { return {Recipe::kConstant, t.constant_slot_from_stack()}; }
@@ -286,6 +389,9 @@ struct Finisher {
       if (too_many(end.results.size())) stop_before_producer(*t.frames[0], reason(Break::many_values));
       exit.resume.kind = Resume::Kind::kReturn;
       for (Var* v : end.results) exit.resume.args.push_back(result(value(v)));
+      bc::Slots open;
+      for (unsigned s : t.open_slots) open.set(s);
+      write_slots(open);  // closures from before the segment keep their variables
       return;
     }
     const std::vector<Link> links = chain();
@@ -350,116 +456,13 @@ struct Finisher {
 
   // -- effects
 
-  using Alias = std::pair<const Source*, std::pair<int, int>>;  // of a value, its place as a group's member
-
-  // No writer may be another member in a later call, or what is written would show where the trace did not look.
-  void keep_apart(GuardOp op, const std::vector<Alias>& writers, const std::vector<Alias>& others) {
-    constexpr size_t kRows = 4;  // that are told one by one in reports
-    if (writers.empty() || writers.size() + others.size() < 2) return;
-    if (op == GuardOp::kDistinctCheck && writers.size() == 1 && others.size() <= kRows) {
-      for (const Alias& o : others) t.check_pair(GuardOp::kNotSameCheck, writers[0].first, o.first);
-      return;
-    }
-    GuardGroup group;
-    group.writers = int(writers.size());
-    for (const Alias& w : writers) group.members.push_back(w.second);
-    for (const Alias& o : others) group.members.push_back(o.second);
-    t.check_group(op, writers[0].first, std::move(group), "an object of its own");
-  }
-
-  Alias in_register(const Source* s, int upvalue = 0) { return {s, {t.reg(s), upvalue}}; }
-
-  void distinct_tables() {
-    std::set<Key> keys;
-    bool positions = false, plain = false, metatables = false, appended = false;
-    std::vector<Alias> writers, others;
-    for (const Table* w : t.written_tables) {
-      writers.push_back(in_register(w->source));
-      metatables = metatables || w->metatable_written;
-      appended = appended || !w->appended.empty();
-      for (const Key& id : w->log) {
-        keys.insert(id);
-        positions = positions || id.is_position();
-        plain = plain || id.kind != Key::kObject;
-      }
-    }
-    for (const Table& o : t.tables) {
-      if (writers.empty() || o.pin == 0 || o.written) continue;
-      bool shows =
-          o.keys_known || (o.length_read && (positions || appended)) || (!o.read_by.empty() && (plain || appended));
-      shows = shows || (metatables && o.metatable);
-      for (auto e = o.entries.begin(); !shows && e != o.entries.end(); ++e)
-        shows = keys.count(e->first) > 0 || (appended && e->first.is_position());
-      if (shows) others.push_back(in_register(o.source));
-    }
-    keep_apart(GuardOp::kDistinctCheck, writers, others);
-  }
-
-  // Objects that are keys of one table which was written.
-  void distinct_keys() {
-    for (const Table& table : t.tables) {
-      if (!table.written) continue;
-      std::vector<Alias> objects, tensors;
-      for (const auto& [id, e] : table.entries) {
-        if (id.kind != Key::kObject) continue;
-        if (e.key->kind == VarKind::kTable && e.key->table->pin) objects.push_back(in_register(e.key->table->source));
-        if (e.key->kind != VarKind::kTensor) continue;
-        const auto in = t.input_of_fake.find(e.key->tensor.get());
-        if (in != t.input_of_fake.end()) tensors.push_back({t.inputs[size_t(in->second)].source, {in->second, 0}});
-      }
-      keep_apart(GuardOp::kDistinctCheck, objects, {});
-      keep_apart(GuardOp::kDistinctTensorsCheck, tensors, {});
-    }
-  }
-
-  // Variables of closures, where another closure of a prototype may come. Of functions that stay, sharing stays.
-  void distinct_variables() {
-    std::vector<Alias> writers, others;
-    bool loose = false, many = false;
-    const Source* first = nullptr;
-    for (const Cell& c : t.cells) {
-      if (!c.function_pin) continue;
-      if (!first) first = c.function;
-      many = many || c.function != first;
-      loose = loose || t.is_loose(c.function);
-    }
-    if (!loose || !many || t.written_cells.empty()) return;
-    for (const Cell& c : t.cells) {
-      if (c.function_pin) (c.written ? writers : others).push_back(in_register(c.function, c.index));
-    }
-    keep_apart(GuardOp::kDistinctVariablesCheck, writers, others);
-  }
-
-  // Tensors whose gradient or requires_grad changes. What the graph writes has memory of its own (kOverlap).
-  void distinct_tensors() {
-    const auto in = [](const auto& list, size_t i) {
-      return std::any_of(list.begin(), list.end(), [&](const auto& w) { return size_t(w.input) == i; });
-    };
-    const std::set<int> apart(left.written.begin(), left.written.end());
-    const bool flags = !left.requires_grad_writes.empty();
-    std::vector<Alias> writers, others;
-    for (size_t i = 0; i < t.inputs.size(); i++) {
-      const auto& input = t.inputs[i];
-      if (!input.source) continue;
-      const bool differentiated = t.backward_called && input.requires_grad;
-      const bool writes = differentiated || in(left.grad_writes, i) || in(left.requires_grad_writes, i);
-      const Alias alias{input.source, {int(i), 0}};
-      if (apart.count(int(i))) continue;
-      if (writes) writers.push_back(alias);
-      if (!writes && (flags || input.grad_loaded)) others.push_back(alias);
-    }
-    keep_apart(GuardOp::kDistinctTensorsCheck, writers, others);
-  }
-
   void effects() {
     // A backward outside would have to run the hook.
     for (const Trace::Hooked& h : t.hooked) {
       if (!h.hook.expired()) stop_at(h.step, h.why);
     }
     if (t.draws) left.draws = {{Recipe::kRegister, t.reg(t.random->source)}, t.draws};
-    distinct_tables();
-    distinct_keys();
-    distinct_variables();
+    keep_objects_apart(t);
     for (Table* table : t.written_tables) {
       const Recipe target{Recipe::kRegister, t.reg(table->source)};
       if (table->metatable_written) left.metatable_writes.push_back({target, value(table->metatable)});
@@ -566,12 +569,13 @@ struct Finisher {
   void run() {
     frames();
     effects();
+    share_variables();
     output_grads();
     forget_retained();
     output_bases(t);
     for (const Value& v : t.graph->outputs) refresh_view(v.tensor());
     written_inputs();
-    distinct_tensors();
+    keep_tensors_apart(t, left);
     grad_mode_guard();
     current_gpu_guard();
     default_device_guard();

@@ -33,7 +33,7 @@ struct EntryRunner {
   const Effects& left = e.effects;
   std::vector<Value> outputs{};
   int constants = 0;  // stack index
-  // Fresh tables, then operands of effects: on the stack, or in a table where they are many.
+  // Fresh tables, then fresh closures, then operands of effects: on the stack, or in a table where they are many.
   int kept = 0, kept_before = 0, kept_table = 0;  // how many, stack index before the first, stack index or 0
 
   void compute() {
@@ -150,6 +150,7 @@ struct EntryRunner {
         return push_number(L, e.guards.symbols.is_number(r.index) ? v.d : double(v.i));
       }
       case Recipe::kTable: return push_kept(r.index);
+      case Recipe::kClosure: return push_kept(int(left.tables.size()) + r.index);
       case Recipe::kResume: {
         const ResumeFrame& resume = e.resumes[size_t(r.index)];
         push(resume.function);
@@ -162,10 +163,11 @@ struct EntryRunner {
 
   static constexpr size_t kOnStack = 1000;
 
+  size_t fresh() const { return left.tables.size() + left.closures.size(); }
   size_t operands() const {
     return 3 * left.table_writes.size() + 2 * (left.metatable_writes.size() + left.upvalue_writes.size());
   }
-  bool keeps_in_table() const { return left.tables.size() + operands() > kOnStack; }
+  bool keeps_in_table() const { return fresh() + operands() > kOnStack; }
 
   void keep() {  // pops
     ++kept;
@@ -179,13 +181,19 @@ struct EntryRunner {
     return lua_gettop(L);
   }
 
-  void make_tables() {
+  void make_objects() {
     if (keeps_in_table()) {
-      lua_createtable(L, int(left.tables.size() + operands()), 0);
+      lua_createtable(L, int(fresh() + operands()), 0);
       kept_table = lua_gettop(L);
     }
     kept_before = lua_gettop(L);
     for (const FreshTable& t : left.tables) lua_createtable(L, t.array_size, t.hash_size), keep();
+    for (const FreshClosure& c : left.closures) push(c.maker), lua_call(L, 0, 1), keep();
+    fill_tables();
+    for (size_t i = 0; i < left.closures.size(); i++) fill_closure(left.closures[i], int(left.tables.size() + i));
+  }
+
+  void fill_tables() {
     for (size_t i = 0; i < left.tables.size(); i++) {
       const int top = lua_gettop(L), table = place_of(int(i));
       for (const auto& [k, v] : left.tables[i].items) {
@@ -199,6 +207,24 @@ struct EntryRunner {
       }
       lua_settop(L, top);
     }
+  }
+
+  void fill_closure(const FreshClosure& c, int place) {
+    const int top = lua_gettop(L), closure = place_of(place);
+    push(c.around);
+    lua_getfenv(L, -1);
+    lua_setfenv(L, closure);
+    for (size_t i = 0; i < c.variables.size(); i++) {
+      const FreshVariable& v = c.variables[i];
+      if (v.function.kind == Recipe::kNil) {
+        push(v.value);
+        lua_setupvalue(L, closure, int(i) + 1);
+      } else {
+        push(v.function);
+        lua_upvaluejoin(L, closure, int(i) + 1, lua_gettop(L), v.index + 1);
+      }
+    }
+    lua_settop(L, top);
   }
 
   // All operands are kept before the first write: a write may drop the last reference to a later one.
@@ -260,7 +286,7 @@ struct EntryRunner {
   }
 
   int run() {
-    const size_t room = keeps_in_table() ? 0 : left.tables.size() + operands();
+    const size_t room = keeps_in_table() ? 0 : fresh() + operands();
     if (!lua_checkstack(L, int(left.results.size() + room) + 24)) return 0;
     set_requires_grad(true);
     try {
@@ -271,7 +297,7 @@ struct EntryRunner {
     }
     lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
     constants = lua_gettop(L);
-    make_tables();
+    make_objects();
     const int at = kept;
     push_operands();
     lua_pushinteger(L, e.exit + 1);

@@ -13,6 +13,7 @@
 #include "vm/capture/trace/regions.h"
 #include "vm/capture/trace/state.h"
 #include "vm/mirror/prototypes.h"
+#include "vm/portal/portal.h"
 
 namespace lutra {
 namespace {
@@ -333,10 +334,16 @@ Cell* Trace::new_cell() {
 namespace {
 
 // Whether an upvalue of a function may be read as no variable of the first frame: it is never assigned, or no frame's
-// any more, which it stays in that function.
+// any more, which it stays in that function, or guarded to be none.
 bool is_apart(Trace& t, const Frame& f, unsigned i, const void* id) {
   if (f.code->proto().upvalues[i].immutable()) return true;
-  return !t.is_loose(f.function->source) && mirror::available(t.L) && static_cast<const mirror::Upval*>(id)->closed;
+  if (!mirror::available(t.L)) return false;
+  const auto* variable = static_cast<const mirror::Upval*>(id);
+  const Source* function = f.function->source;
+  if (variable->immutable || (!t.is_loose(function) && variable->closed)) return true;
+  if (mirror::slot_of(t.L, variable) >= 0) return false;
+  t.check(GuardOp::kOwnVariableCheck, function, int(i) - 256, "no variable of the frame");
+  return true;
 }
 
 }  // namespace
@@ -356,10 +363,37 @@ Cell* Trace::own_cell(const Source* function, unsigned i, const void* id) {
   const int slot = mirror::slot_of(L, static_cast<const mirror::Upval*>(id));
   if (std::find(open_slots.begin(), open_slots.end(), unsigned(slot)) == open_slots.end()) return nullptr;
   Cell* cell = slot_cell(*frames[0], unsigned(slot));
+  cell->assigned = true;
   if (same_variables.emplace(cell, function).second) {
     check(GuardOp::kOwnVariableCheck, function, int(i) | slot << 8, "a variable of the frame");
   }
   return cell;
+}
+
+// Where the first frame returns, what is open is closed behind the segment.
+void Trace::close_slots(Frame& f, unsigned from) {
+  const bc::Proto& proto = f.code->proto();
+  const bc::Op next = bc::op(proto.code[bc::jump_target(f.pc, proto.code[f.pc])]);
+  const bool returns = next == bc::Op::RET || next == bc::Op::RET0 || next == bc::Op::RET1;
+  if (&f == frames[0] && returns) return;
+  for (unsigned s : open_slots) {
+    if (&f == frames[0] && s >= from) stop(Break::closed_variables);
+  }
+  for (unsigned i = from; i < f.cells.size(); i++) {
+    if (f.cells[i]) f.slots[i] = f.cells[i]->value;
+    f.cells[i] = nullptr;
+  }
+}
+
+void Trace::push_prototype(Var* function) {
+  if (function->kind == VarKind::kClosure) {
+    push_prototype(function->closure->env);
+    push_child_prototype(L, lua_gettop(L), function->closure->constant);
+  } else {
+    push_pin(function->pin);
+    lutra::push_prototype(L, lua_gettop(L));
+  }
+  lua_remove(L, -2);
 }
 
 Cell* Trace::upvalue(Frame& f, unsigned i) {
@@ -381,7 +415,7 @@ Cell* Trace::upvalue(Frame& f, unsigned i) {
   if (!cell) {
     if (frames.size() > 1 && !open_slots.empty() && !is_apart(*this, f, i, id)) {
       lua_pop(L, 1);
-      stop(Break::shared_variable);
+      stop(Break::kept_closure);
     }
     const bc::Proto& proto = f.code->proto();
     std::string name = bc::upvalue_name(proto, i);

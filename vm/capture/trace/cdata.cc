@@ -26,9 +26,9 @@ std::string literal(const bc::KGC& k) {
 
 Var* number_cdata(Trace& t, Frame& f, unsigned index) {
   const bc::KGC& constant = f.code->proto().kgc[index];
-  if (f.function->kind == VarKind::kFunction && mirror::available(t.L)) {
-    t.push_pin(f.function->pin);
-    const mirror::Proto* const proto = original_proto(t.L, lua_gettop(t.L));
+  if (mirror::available(t.L)) {
+    t.push_prototype(f.function);
+    const mirror::Proto* const proto = to_proto(t.L, lua_gettop(t.L));
     lua_pop(t.L, 1);
     const uint64_t object = proto->k[-1 - ptrdiff_t(index)];
     mirror::push_object(t.L, mirror::kCdata, std::bit_cast<const void*>(object));

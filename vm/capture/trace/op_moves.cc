@@ -20,21 +20,16 @@ void set_upvalue(Trace& t, Frame& f, unsigned i, Var* v) {
   t.effect = true;
 }
 
-void close_upvalues(Frame& f, unsigned from) {
-  for (unsigned i = from; i < f.cells.size(); i++) {
-    if (f.cells[i]) f.slots[i] = f.cells[i]->value;
-    f.cells[i] = nullptr;
-  }
-}
-
 void op_fnew(Trace& t, Frame& f, bc::Ins i) {
   const uint32_t child = std::get<bc::Child>(f.code->proto().kgc[op_d(i)]).proto;
   t.closures.emplace_back();
   Closure* c = &t.closures.back();
   c->code = f.code->child(child);
+  c->constant = op_d(i);
   c->outer_step = t.frames[0]->step;
   for (const bc::Upvalue& u : c->code->proto().upvalues) {
     c->cells.push_back(u.local() ? t.slot_cell(f, u.index()) : t.upvalue(f, u.index()));
+    if (u.local() && !u.immutable()) c->cells.back()->assigned = true;
   }
   t.vars.emplace_back();
   Var* v = &t.vars.back();
@@ -62,12 +57,7 @@ void install_moves(Handlers& h) {
   h.set(Op::USETN, [](Trace& t, Frame& f, bc::Ins i) { set_upvalue(t, f, op_a(i), number_constant(t, f, op_d(i))); });
   h.set(Op::USETP, [](Trace& t, Frame& f, bc::Ins i) { set_upvalue(t, f, op_a(i), primitive(t, op_d(i))); });
   h.set(Op::UCLO, [](Trace& t, Frame& f, bc::Ins i) {
-    if (&f == t.frames[0]) {
-      for (unsigned s : t.open_slots) {
-        if (s >= op_a(i)) t.stop(Break::closed_variables);
-      }
-    }
-    close_upvalues(f, op_a(i));
+    t.close_slots(f, op_a(i));
     jump(f, bc::jump_target(f.pc, i));
   });
   h.set(Op::FNEW, op_fnew);

@@ -196,6 +196,8 @@ class Trace {
   Cell* slot_cell(Frame& f, unsigned slot);  // that closures share
   Cell* own_cell(const Source* function, unsigned i, const void* id);
   Cell* upvalue(Frame& f, unsigned i);
+  void close_slots(Frame& f, unsigned from);    // UCLO
+  void push_prototype(Var* function);           // real or made in the trace; only with the mirror
   bool is_loose(const Source* function) const;  // another closure of the prototype may stand there in a later call
 
   // -- guards (guards.cc)

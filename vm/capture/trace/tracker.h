@@ -98,7 +98,8 @@ struct Cell {
   size_t number = 0;  // in the order they were made
   Var* value = nullptr;
   bool written = false;
-  int function_pin = 0;  // real: where to write back
+  bool assigned = false;  // a slot's: after a closure that shares it was made
+  int function_pin = 0;   // real: where to write back
   int index = 0;
   const Source* function = nullptr;
 };
@@ -106,7 +107,8 @@ struct Cell {
 struct Closure {
   LuaCode* code = nullptr;
   std::vector<Cell*> cells;
-  Var* env = nullptr;
+  Var* env = nullptr;       // the function around it
+  unsigned constant = 0;    // of that function: which child it is
   uint64_t outer_step = 0;  // the step of the outermost frame that made it
 };
 

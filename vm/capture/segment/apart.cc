@@ -1,0 +1,127 @@
+// Guards that keep apart, in later calls, what the trace has seen to be different objects: tables, keys, variables and
+// tensors that are written, and others that are read.
+#include "vm/capture/segment/apart.h"
+
+#include <algorithm>
+#include <set>
+
+namespace lutra {
+namespace {
+
+struct Guards {
+  Trace& t;
+
+  using Alias = std::pair<const Source*, std::pair<int, int>>;  // of a value, its place as a group's member
+
+  // No writer may be another member in a later call, or what is written would show where the trace did not look.
+  void keep_apart(GuardOp op, const std::vector<Alias>& writers, const std::vector<Alias>& others) {
+    constexpr size_t kRows = 4;  // that are told one by one in reports
+    if (writers.empty() || writers.size() + others.size() < 2) return;
+    if (op == GuardOp::kDistinctCheck && writers.size() == 1 && others.size() <= kRows) {
+      for (const Alias& o : others) t.check_pair(GuardOp::kNotSameCheck, writers[0].first, o.first);
+      return;
+    }
+    GuardGroup group;
+    group.writers = int(writers.size());
+    for (const Alias& w : writers) group.members.push_back(w.second);
+    for (const Alias& o : others) group.members.push_back(o.second);
+    t.check_group(op, writers[0].first, std::move(group), "an object of its own");
+  }
+
+  Alias in_register(const Source* s, int upvalue = 0) { return {s, {t.reg(s), upvalue}}; }
+
+  void distinct_tables() {
+    std::set<Key> keys;
+    bool positions = false, plain = false, metatables = false, appended = false;
+    std::vector<Alias> writers, others;
+    for (const Table* w : t.written_tables) {
+      writers.push_back(in_register(w->source));
+      metatables = metatables || w->metatable_written;
+      appended = appended || !w->appended.empty();
+      for (const Key& id : w->log) {
+        keys.insert(id);
+        positions = positions || id.is_position();
+        plain = plain || id.kind != Key::kObject;
+      }
+    }
+    for (const Table& o : t.tables) {
+      if (writers.empty() || o.pin == 0 || o.written) continue;
+      bool shows =
+          o.keys_known || (o.length_read && (positions || appended)) || (!o.read_by.empty() && (plain || appended));
+      shows = shows || (metatables && o.metatable);
+      for (auto e = o.entries.begin(); !shows && e != o.entries.end(); ++e)
+        shows = keys.count(e->first) > 0 || (appended && e->first.is_position());
+      if (shows) others.push_back(in_register(o.source));
+    }
+    keep_apart(GuardOp::kDistinctCheck, writers, others);
+  }
+
+  // Objects that are keys of one table which was written.
+  void distinct_keys() {
+    for (const Table& table : t.tables) {
+      if (!table.written) continue;
+      std::vector<Alias> objects, tensors;
+      for (const auto& [id, e] : table.entries) {
+        if (id.kind != Key::kObject) continue;
+        if (e.key->kind == VarKind::kTable && e.key->table->pin) objects.push_back(in_register(e.key->table->source));
+        if (e.key->kind != VarKind::kTensor) continue;
+        const auto in = t.input_of_fake.find(e.key->tensor.get());
+        if (in != t.input_of_fake.end()) tensors.push_back({t.inputs[size_t(in->second)].source, {in->second, 0}});
+      }
+      keep_apart(GuardOp::kDistinctCheck, objects, {});
+      keep_apart(GuardOp::kDistinctTensorsCheck, tensors, {});
+    }
+  }
+
+  // Variables of closures, where another closure of a prototype may come. Of functions that stay, sharing stays.
+  void distinct_variables() {
+    std::vector<Alias> writers, others;
+    bool loose = false, many = false;
+    const Source* first = nullptr;
+    for (const Cell& c : t.cells) {
+      if (!c.function_pin) continue;
+      if (!first) first = c.function;
+      many = many || c.function != first;
+      loose = loose || t.is_loose(c.function);
+    }
+    if (!loose || !many || t.written_cells.empty()) return;
+    for (const Cell& c : t.cells) {
+      if (c.function_pin) (c.written ? writers : others).push_back(in_register(c.function, c.index));
+    }
+    keep_apart(GuardOp::kDistinctVariablesCheck, writers, others);
+  }
+
+  // Tensors whose gradient or requires_grad changes. What the graph writes has memory of its own (kOverlap).
+  void distinct_tensors(const Effects& effects) {
+    const auto in = [](const auto& list, size_t i) {
+      return std::any_of(list.begin(), list.end(), [&](const auto& w) { return size_t(w.input) == i; });
+    };
+    const std::set<int> apart(effects.written.begin(), effects.written.end());
+    const bool flags = !effects.requires_grad_writes.empty();
+    std::vector<Alias> writers, others;
+    for (size_t i = 0; i < t.inputs.size(); i++) {
+      const auto& input = t.inputs[i];
+      if (!input.source) continue;
+      const bool differentiated = t.backward_called && input.requires_grad;
+      const bool writes = differentiated || in(effects.grad_writes, i) || in(effects.requires_grad_writes, i);
+      const Alias alias{input.source, {int(i), 0}};
+      if (apart.count(int(i))) continue;
+      if (writes) writers.push_back(alias);
+      if (!writes && (flags || input.grad_loaded)) others.push_back(alias);
+    }
+    keep_apart(GuardOp::kDistinctTensorsCheck, writers, others);
+  }
+};
+
+}  // namespace
+
+void keep_objects_apart(Trace& t) {
+  Guards guards{t};
+  guards.distinct_tables();
+  guards.distinct_keys();
+  guards.distinct_variables();
+}
+
+void keep_tensors_apart(Trace& t, const Effects& effects) { Guards{t}.distinct_tensors(effects); }
+
+}  // namespace lutra

@@ -1,0 +1,67 @@
+// Functions that make closures of a prototype, as its FNEW would: a prototype in, a maker out. The closures have
+// variables of their own, which whoever makes them fills or joins.
+#include <algorithm>
+#include <bit>
+#include <lua.hpp>
+
+#include "ops/core/error.h"
+#include "vm/bytecode/analysis.h"
+#include "vm/portal/emit.h"
+#include "vm/portal/portal.h"
+#include "vm/portal/state.h"
+
+namespace lutra {
+
+namespace {
+
+constexpr uint16_t kLocal = 0x8000;
+
+// A function without parameters that returns a closure of its only child.
+bc::Proto maker_proto(unsigned slots, unsigned upvalues) {
+  bc::Proto p;
+  p.flags = bc::kHasChild;
+  p.framesize = static_cast<uint8_t>(slots + 2);
+  p.upvalues.assign(upvalues, bc::Upvalue{kLocal});
+  p.kgc = {bc::Child{0, {}}};
+  p.code = {bc::ins_ad(bc::Op::FUNCF, p.framesize, 0)};
+  p.code.push_back(bc::ins_ad(bc::Op::KNIL, 0, slots));
+  p.code.push_back(bc::ins_ad(bc::Op::FNEW, slots, 0));
+  p.code.push_back(bc::ins_jump(bc::Op::UCLO, 0, 3, 4));
+  p.code.push_back(bc::ins_ad(bc::Op::RET1, slots, 2));
+  return p;
+}
+
+}  // namespace
+
+void push_prototype(lua_State* L, int index) { mirror::push_object(L, mirror::kProto, original_proto(L, index)); }
+
+void push_child_prototype(lua_State* L, int index, unsigned constant) {
+  const mirror::Proto* parent = to_proto(L, index);
+  if (constant >= parent->sizekgc) fail_internal("patch: a prototype has no child ", constant);
+  mirror::push_object(L, mirror::kProto, std::bit_cast<const void*>(parent->k[-1 - int64_t(constant)]));
+}
+
+bool push_maker(lua_State* L, int index) {
+  const mirror::Proto* child = to_proto(L, index);
+  unsigned slots = 1, upvalues = 1;
+  for (unsigned i = 0; i < child->sizeuv; ++i) {
+    unsigned& count = child->uv[i] & kLocal ? slots : upvalues;
+    count = std::max(count, (child->uv[i] & 0xffu) + 1);
+  }
+  if (slots + 2 > kMaxSlots) return false;
+  bc::Dump dump;
+  dump.flags = 8 | 2;  // FR2, stripped
+  bc::Proto& dummy = dump.protos.emplace_back();
+  dummy.framesize = 2;
+  dummy.code = {bc::ins_ad(bc::Op::FUNCF, 2, 0), bc::ins_ad(bc::Op::RET0, 0, 1)};
+  dump.protos.push_back(maker_proto(slots, upvalues));
+  const std::string bytes = bc::emit(dump);
+  index = absolute(L, index);
+  if (luaL_loadbuffer(L, bytes.data(), bytes.size(), "=closure")) fail_internal("patch: ", lua_tostring(L, -1));
+  mirror::Proto* p = mirror::proto_of(lua_function(L, -1));
+  p->k[-1] = std::bit_cast<uint64_t>(child);
+  luaJIT_setmode(L, lua_gettop(L), LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);  // no trace has an FNEW
+  return true;
+}
+
+}  // namespace lutra
