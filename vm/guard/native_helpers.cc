@@ -135,6 +135,10 @@ int64_t check_own_variable(GuardRun* run, int64_t a, int64_t index) noexcept {
   return is_own_variable(run->L, f, int(index));
 }
 
+int64_t check_memory(GuardRun* run, int64_t, int64_t index) noexcept {
+  return load_memory(*run->program, run->program->groups[size_t(index)], run->out->tensors);
+}
+
 int64_t check_tensor(GuardRun* run, int64_t a, int64_t index) noexcept {
   const Udata* u = static_cast<const Udata*>(mirror::gc_pointer(run->regs[a]));
   Tensor* t = tensor_in_userdata(u->payload(), u->len);

@@ -53,6 +53,7 @@ struct TensorSpec {
   bool requires_grad = false;
   bool leaf = true;
   bool hooks = false;    // may have hooks
+  bool within = false;   // lies in the memory of another input (kMemory)
   bool written = false;  // by the segment: if it is a view, it has no hooks, which would see gradients of its old value
 };
 std::string describe(const TensorSpec& spec);
@@ -63,8 +64,8 @@ struct GuardPlace {
   int line = 0;
 };
 
-// Members: registers, tensor inputs, or upvalues (a function's register, index). The first `writers` are what the
-// segment writes.
+// Members: registers, tensor inputs (of kMemory with offsets), or upvalues (a function's register, index). The first
+// `writers` are what the segment writes.
 struct GuardGroup {
   int writers = 0;
   std::vector<std::pair<int, int>> members;
@@ -78,6 +79,7 @@ struct GuardProgram {
   std::vector<std::vector<int>> keys;  // kKeys: constants, in order
   std::vector<GuardGroup> groups;
   std::vector<int> written;  // tensor inputs that the graph writes
+  bool parts = false;        // written inputs and others may be parts of one memory that do not overlap
   SymbolProgram symbols;
   std::vector<GuardPlace> relation_places;  // the lines that asked, one a guard of symbols
   GuardPlace start;                         // of the segment: the place of checks that read no value
@@ -114,6 +116,9 @@ std::optional<double> only_element(const Tensor& t);
 
 // Whether the positive whole keys of the table at `index` are 1 .. n.
 bool is_list(lua_State* L, int index, int64_t n);
+
+// Makes the first member the memory of the others. False where they do not lie in it as they should (kMemory).
+bool load_memory(const GuardProgram& program, const GuardGroup& group, std::vector<Tensor>& tensors);
 
 // Whether tensor inputs that are written share memory with others (the kOverlap check).
 bool overlaps(const GuardProgram& program, const std::vector<Tensor>& tensors);

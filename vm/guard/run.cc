@@ -2,6 +2,7 @@
 #include <cmath>
 #include <lua.hpp>
 
+#include "ops/core/overlap.h"
 #include "ops/defs/element.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/guard/native_run.h"
@@ -139,6 +140,7 @@ struct Runner {
       case GuardOp::kDistinctTensorsCheck:
       case GuardOp::kDistinctVariablesCheck:
       case GuardOp::kSameVariableCheck: return group(s);
+      case GuardOp::kMemoryCheck: return load_memory(p, p.groups[size_t(s.index)], out.tensors);
       case GuardOp::kOwnVariableCheck:
         return lua_isfunction(L, reg(s.a)) &&
                is_own_variable(L, static_cast<const mirror::Func*>(mirror::object(L, reg(s.a))), s.index);
@@ -255,24 +257,37 @@ bool is_list(lua_State* L, int index, int64_t n) {
   return is && count == n;
 }
 
+bool load_memory(const GuardProgram& program, const GuardGroup& group, std::vector<Tensor>& tensors) {
+  const auto [memory, first] = group.members[0];
+  const Tensor one = tensors[size_t(group.members[1].first)];
+  for (size_t i = 1; i < group.members.size(); i++) {
+    const Tensor& t = tensors[size_t(group.members[i].first)];
+    if (!(t->storage == one->storage) || t->offset.hint != group.members[i].second) return false;
+  }
+  tensors[size_t(memory)] = alias(one, {program.tensors[size_t(memory)].sizes[0]}, {1}, first);
+  return true;
+}
+
 // Same tensors have one input, so a shared storage is another view of it.
 bool overlaps(const GuardProgram& program, const std::vector<Tensor>& tensors) {
   const auto storage = [&](size_t i) -> const void* { return tensors[i] ? tensors[i]->storage.get() : nullptr; };
-  if (program.written.size() * tensors.size() <= kFewPairs) {
+  const auto pairs = [&] {
     for (int w : program.written) {
       for (size_t i = 0; i < tensors.size(); i++) {
-        if (int(i) != w && storage(i) == storage(size_t(w))) return true;
+        if (int(i) == w || program.tensors[i].within || storage(i) != storage(size_t(w))) continue;
+        if (!program.parts || overlap(tensors[i], tensors[size_t(w)]) != Overlap::kNone) return true;
       }
     }
     return false;
-  }
+  };
+  if (program.written.size() * tensors.size() <= kFewPairs) return pairs();
   PointerSet written(program.written.size());
   for (int w : program.written) {
-    if (!written.insert(storage(size_t(w)))) return true;
+    if (!written.insert(storage(size_t(w)))) return pairs();
   }
   size_t members = 0;
-  for (size_t i = 0; i < tensors.size(); i++) members += written.has(storage(i));
-  return members != program.written.size();
+  for (size_t i = 0; i < tensors.size(); i++) members += !program.tensors[i].within && written.has(storage(i));
+  return members != program.written.size() && pairs();
 }
 
 int run_guards(lua_State* L, const GuardProgram& program, int nslots, int nargs, int self, int constants, int weak,
@@ -344,6 +359,7 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
     case GuardOp::kDistinctTensorsCheck:
     case GuardOp::kDistinctVariablesCheck: text = "the same twice"; break;
     case GuardOp::kSameVariableCheck: text = "two variables"; break;
+    case GuardOp::kMemoryCheck: text = "other memory"; break;
     case GuardOp::kOwnVariableCheck: text = "another variable"; break;
     case GuardOp::kListCheck: text = "holes"; break;
     case GuardOp::kKeysCheck: text = "changed"; break;

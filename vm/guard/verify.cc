@@ -26,6 +26,12 @@ struct Verifier {
     }
   }
 
+  void memory(const GuardStep& s) {
+    check("group", s.index, p.groups.size());
+    if (!wrong.empty()) return;
+    for (const auto& [member, offset] : p.groups[size_t(s.index)].members) tensor(member);
+  }
+
   void symbols() {
     for (int i = 0; i < int(p.symbols.size()); i++) {
       const SymExpr& e = p.symbols[i];
@@ -45,6 +51,7 @@ struct Verifier {
       case GuardOp::kDistinctTensorsCheck:
       case GuardOp::kDistinctVariablesCheck:
       case GuardOp::kSameVariableCheck: return group(s);
+      case GuardOp::kMemoryCheck: return memory(s);
       case GuardOp::kSymbolsCheck: return symbols();
       case GuardOp::kOverlapCheck:
         for (int i : p.written) tensor(i);

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <set>
 
+#include "ops/core/overlap.h"
+#include "vm/capture/trace/memory.h"
+
 namespace lutra {
 namespace {
 
@@ -120,6 +123,36 @@ void keep_objects_apart(Trace& t) {
   guards.distinct_tables();
   guards.distinct_keys();
   guards.distinct_variables();
+}
+
+void guard_memories(Trace& t) {
+  for (size_t m = 0; m < t.inputs.size(); m++) {
+    const auto& memory = t.inputs[m];
+    if (!memory.memory) continue;
+    GuardGroup group{0, {{int(m), int(memory.real->offset.hint)}}};
+    for (size_t i = 0; i < t.inputs.size(); i++) {
+      const Tensor& real = t.inputs[i].real;
+      const bool within = t.program.tensors[i].within && real->storage == memory.real->storage;
+      if (within) group.members.emplace_back(int(i), int(real->offset.hint));
+    }
+    t.check_group(GuardOp::kMemoryCheck, memory.source, std::move(group), "the same memory");
+  }
+}
+
+void part_written(Trace& t, const std::vector<int>& written, const std::function<void()>& stop) {
+  // Versions of storages are of whole memories, and errors of backwards ask for them.
+  t.program.parts = std::none_of(t.inputs.begin(), t.inputs.end(), [](const auto& in) { return in.requires_grad; });
+  for (int w : written) {
+    const Tensor& real = t.inputs[size_t(w)].real;
+    const auto meets = [&](const auto& in) {
+      if (&in == &t.inputs[size_t(w)] || !(in.real->storage == real->storage)) return false;
+      return !t.program.parts || overlap(in.real, real) != Overlap::kNone;
+    };
+    if (t.inputs[size_t(w)].memory || std::none_of(t.inputs.begin(), t.inputs.end(), meets)) continue;
+    const std::optional<MemoryRange> range = memory_of_inputs(t, real->storage.get());
+    if (range && t.decisions.memories.emplace(real->storage.get(), *range).second) throw Restart();
+    stop();
+  }
 }
 
 void keep_tensors_apart(Trace& t, const Effects& effects) { Guards{t}.distinct_tensors(effects); }

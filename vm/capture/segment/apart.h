@@ -1,5 +1,7 @@
 // A finished trace in; guards that keep the objects apart that it writes, and others that it reads.
 #pragma once
+#include <functional>
+
 #include "vm/capture/segment/effects.h"
 #include "vm/capture/trace/trace.h"
 
@@ -7,5 +9,10 @@ namespace lutra {
 
 void keep_objects_apart(Trace& t);                          // tables, keys of one table, variables
 void keep_tensors_apart(Trace& t, const Effects& effects);  // whose gradient or requires_grad changes
+void guard_memories(Trace& t);                              // of inputs that are views of one
+
+// Where inputs that are written overlap others, the trace is made again with their memory as one input; or stop() ends
+// it.
+void part_written(Trace& t, const std::vector<int>& written, const std::function<void()>& stop);
 
 }  // namespace lutra

@@ -520,11 +520,7 @@ struct Finisher {
 
   void written_inputs() {
     std::unordered_map<const Storage*, std::vector<int>> fakes;
-    std::unordered_map<const Storage*, int> holders;  // of real memory: how many inputs
-    for (size_t i = 0; i < t.inputs.size(); i++) {
-      fakes[t.inputs[i].fake->storage.get()].push_back(int(i));
-      holders[t.inputs[i].real->storage.get()]++;
-    }
+    for (size_t i = 0; i < t.inputs.size(); i++) fakes[t.inputs[i].fake->storage.get()].push_back(int(i));
     for (const auto& node : t.graph->nodes) {
       if (!node->inplace) continue;
       const auto found = fakes.find(node->args[0].tensor()->storage.get());
@@ -532,10 +528,9 @@ struct Finisher {
       left.written.insert(left.written.end(), found->second.begin(), found->second.end());
       fakes.erase(found);
     }
-    for (int w : left.written) {
-      if (holders[t.inputs[size_t(w)].real->storage.get()] == 1) continue;
-      stop_at(t.first_step(), reason(Break::shared_memory));
-    }
+    std::erase_if(left.written, [this](int i) { return t.program.tensors[size_t(i)].within; });
+    guard_memories(t);
+    part_written(t, left.written, [&] { stop_at(t.first_step(), reason(Break::shared_memory)); });
     t.program.written = left.written;
     if (left.written.empty() || t.inputs.size() < 2) return;
     t.check(GuardOp::kOverlapCheck, nullptr, 0, "memory of its own");

@@ -60,6 +60,7 @@ void see_writes(Trace& t, size_t first) {
     if (written == t.input_of_storage.end()) continue;
     const auto i = size_t(written->second);
     const auto& in = t.inputs[i];
+    if (in.memory && node.args[0].tensor()->requires_grad) t.stop(Break::shared_memory, {.dirty = true});
     if (!in.fake->requires_grad) continue;
     t.program.tensors[i].written = true;
     if (in.real->base && has_hooks(in.real)) t.stop(Break::hooked_view, {.dirty = true});

@@ -138,7 +138,7 @@ Var* Trace::storage_offset(Var* v) {
   const TensorInput& in = inputs[size_t(input->second)];
   if (in.source && in.source->kind == SourceKind::kGrad) stop(Break::offset, {"the storage offset of a gradient,"});
   lua_pushnumber(L, double(in.real->offset.hint));
-  if (!in.source) return arithmetic(*this, bc::Op::ADDVV, constant_from_stack(), own);
+  if (!in.source || in.memory) return arithmetic(*this, bc::Op::ADDVV, constant_from_stack(), own);
   Var* begin = force(wrap(source(SourceKind::kOffset, in.source, nullptr, 0, in.source->text + ":storage_offset()")));
   return own->num.expr == 0 && own->num.to_double() == 0 ? begin : arithmetic(*this, bc::Op::ADDVV, begin, own);
 }

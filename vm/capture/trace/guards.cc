@@ -79,7 +79,7 @@ void Trace::check_pair(GuardOp op, const Source* s, const Source* other) {
 }
 
 void Trace::check_group(GuardOp op, const Source* s, GuardGroup group, const std::string& expected) {
-  if (op != GuardOp::kDistinctTensorsCheck) {
+  if (op != GuardOp::kDistinctTensorsCheck && op != GuardOp::kMemoryCheck) {
     for (auto& [a, upvalue] : group.members) LUTRA_CHECK(a >= 0 && a < program.registers, expected);
   }
   GuardStep step;

@@ -45,11 +45,17 @@ using ControlPlace = std::pair<const bc::Proto*, bc::Pc>;
 
 using KeptLoops = std::set<std::pair<const bc::Proto*, bc::Pc>>;  // not unrolled; by their heads
 
+// Elements of a storage.
+struct MemoryRange {
+  int64_t first = 0, count = 0;
+};
+
 // What earlier attempts have learned.
 struct Decisions {
   KeptLoops kept_loops;
   uint64_t stop_step = 0;  // break before this step (0: none)
   BreakReason stop_reason;
+  std::map<const Storage*, MemoryRange> memories;     // that inputs share, one of which is written
   std::set<std::string> preload_grads;                // by source: leaves whose gradient is read before backward
   bool leaves_outside = false;                        // break where a leaf that requires grad is made
   std::map<ControlPlace, std::string> plain_control;  // control flow that is ordinary Lua, and why
@@ -249,6 +255,7 @@ class Trace {
     bool requires_grad = false;
     bool grad_known = false;  // by a guard (not merely overwritten)
     Edge edge;                // where the fake's gradient went to when the segment began
+    bool memory = false;      // the elements among which other inputs lie
   };
   std::vector<TensorInput> inputs;  // by graph input
   std::vector<int32_t> unbacked;    // numbers of the graph that are sizes which elements decide
@@ -306,6 +313,10 @@ class Trace {
   // The sizes of a tensor that becomes input `input`: symbols where they are dynamic.
   Sizes symbolic_sizes(const Tensor& real, const Source* source, int input);
   int add_tensor_input(const Tensor& real, const Source* source);
+  void add_constant_inputs();
+  // Inputs that share memory are views of one input.
+  int add_view_input(const Tensor& real, const Source* source, const MemoryRange& range);
+  int memory_input(const Tensor& real, const Source* source, const MemoryRange& range);
   void force_table(Var* v);
   void force_userdata(Var* v);
   TensorSpec spec_of(const Tensor& real, const Tensor& fake);

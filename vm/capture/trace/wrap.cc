@@ -270,11 +270,8 @@ Sizes Trace::symbolic_sizes(const Tensor& real, const Source* source, int input)
   return sizes;
 }
 
-int Trace::add_tensor_input(const Tensor& real, const Source* source) {
-  if (real->storage->freed) stop(Break::raises, {"a freed tensor"});
-  refresh_view(real);
-  if (lost_history(real)) stop(Break::raises, {"a view whose gradient goes through a complex tensor"});
-  // Constants that the recorder met have places among the graph's inputs.
+// Constants that the recorder met have places among the graph's inputs.
+void Trace::add_constant_inputs() {
   while (inputs.size() < graph->inputs.size()) {
     const GraphInput& c = graph->inputs[inputs.size()];
     input_of_storage[c.value->storage.get()] = int(inputs.size());
@@ -282,6 +279,15 @@ int Trace::add_tensor_input(const Tensor& real, const Source* source) {
     program.tensors.emplace_back();
     program.tensor_sources.push_back(nullptr);
   }
+}
+
+int Trace::add_tensor_input(const Tensor& real, const Source* source) {
+  if (real->storage->freed) stop(Break::raises, {"a freed tensor"});
+  refresh_view(real);
+  if (lost_history(real)) stop(Break::raises, {"a view whose gradient goes through a complex tensor"});
+  add_constant_inputs();
+  const auto memory = decisions.memories.find(real->storage.get());
+  if (memory != decisions.memories.end()) return add_view_input(real, source, memory->second);
   const int input = int(graph->inputs.size());
   const Sizes want = contiguous_strides(real->sizes);
   bool contiguous = true;

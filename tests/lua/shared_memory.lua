@@ -1,0 +1,120 @@
+-- Inputs of compiled functions that lie in one memory, some of which are written.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy = h.test, h.equal, h.truthy
+
+-- What f gives, and what is in memory after it, three times on views of new memory; compiled as in eager code. Returns
+-- the number of graphs.
+local function compare(views, f)
+  return h.graphs_of(function(wrap)
+    local compiled, seen = wrap(f), {}
+    for i = 1, 3 do
+      local base = lt.arange(24):to("float32") * i
+      seen[#seen + 1] = h.text({compiled(views(base))})
+      seen[#seen + 1] = h.text(base)
+    end
+    return table.concat(seen, "\n")
+  end)
+end
+
+local function halves(b) return b:narrow(0, 0, 12), b:narrow(0, 12, 12) end
+local function lapping(b) return b:narrow(0, 0, 16), b:narrow(0, 8, 16) end
+local function rows(b) return b:view(4, 6), b:view(4, 6)[1] end
+local function columns(b) return b:view(4, 6):narrow(1, 0, 4), b:view(4, 6):narrow(1, 2, 4) end
+local function beside(b) return b:view(4, 6):narrow(1, 0, 3), b:view(4, 6):narrow(1, 3, 3) end
+
+test("a write to one is seen through the other: one graph", function()
+  for _, views in ipairs {halves, lapping, columns, beside} do
+    equal(compare(views, function(u, v)
+      u:add_(1)
+      local y = v * 2
+      v:mul_(3)
+      return y, u + 1, v
+    end), 1)
+  end
+  equal(compare(rows, function(table, row)
+    row:copy_(table[2] * 2)
+    table[0] = row
+    return table:sum(0), row
+  end), 1)
+end)
+
+test("views of them are returned, offsets and strides are read", function()
+  equal(compare(lapping, function(u, v)
+    u:neg_()
+    local part = v:narrow(0, 2, 3)
+    return part, u:storage_offset(), v:storage_offset(), part:storage_offset(), v:stride(0)
+  end), 1)
+end)
+
+test("another place in the memory, or memories apart, are other entries", function()
+  local function f(u, v) u:add_(1) return v * 2 end
+  local compiled = lt.compile(f)
+  local function both(views)
+    local a, b = lt.arange(24):to("float32"), lt.arange(24):to("float32")
+    equal(h.text({compiled(views(a))}), h.text({f(views(b))}))
+    equal(h.text(a), h.text(b))
+  end
+  for _ = 1, 2 do
+    both(lapping)
+    both(function(b) return b:narrow(0, 4, 16), b:narrow(0, 0, 16) end)
+    both(function(b) return b:narrow(0, 0, 16), lt.ones(16) end)
+    both(function(b) return b:narrow(0, 0, 8), b:narrow(0, 8, 8) end)
+    both(function(b) return b:narrow(0, 8, 8), b:narrow(0, 0, 8) end)
+    both(function(b) return b:narrow(0, 0, 8), b:narrow(0, 4, 8) end)
+    both(function(b) local u = b:narrow(0, 0, 8) return u, u end)
+  end
+end)
+
+test("a break, and a loop, between the writes", function()
+  truthy(compare(lapping, function(u, v)
+    u:add_(1)
+    lt.graph_break()
+    v:mul_(2)
+    for i = 1, 3 do u:add_(v * i) end
+    return u * 1, v
+  end) <= 2)
+end)
+
+test("what has to do with gradients stays as it is", function()
+  local function run(wrap)
+    local w = lt.ones(4, {requires_grad = true})
+    local d, seen = w:detach(), {}
+    local f = wrap(function(x) d:add_(x) return (w * x):sum() end)
+    for i = 1, 3 do
+      local y = f(lt.ones(4) * i)
+      y:backward()
+      seen[i] = h.text({y, w, w.grad})
+    end
+    local u, v = lapping(lt.zeros(24))
+    local g = wrap(function(u, v) u:add_(w:sum()) return (v * 2):sum() end)
+    g(u, v):backward()
+    seen[4] = h.text({u, v, w.grad})
+    return table.concat(seen, "\n")
+  end
+  local want = run(function(f) return f end)
+  equal(run(lt.compile), want)
+end)
+
+test("versions count the writes to both", function()
+  local function run(wrap)
+    local u, v = halves(lt.zeros(24))
+    wrap(function(u, v) u:add_(1) v:add_(1) u:mul_(2) return u + v end)(u, v)
+    return u._version
+  end
+  equal(run(lt.compile), run(function(f) return f end))
+end)
+
+test("empty views, integers, half types", function()
+  for _, dtype in ipairs {"int64", "float16", "bool"} do
+    local function run(wrap)
+      local base = lt.ones(8, {dtype = dtype})
+      local u, v, none = base:narrow(0, 0, 5), base:narrow(0, 2, 5), base:narrow(0, 3, 0)
+      local f = wrap(function(u, v, none) u:copy_(lt.zeros(5, {dtype = dtype})) return v:clone(), none:clone() end)
+      return h.text({f(u, v, none)}) .. h.text({f(v, u, none)}) .. h.text(base)
+    end
+    equal(run(lt.compile), run(function(f) return f end))
+  end
+end)
+
+h.finish()
