@@ -280,18 +280,22 @@ for step = 1, 6 do f(lt.ones(3), step) end]],
   kept_closure = {[[
 local n, scaled = 1, nil
 x = x * 2
-for step = 2, 2 do
+do
+  local step = x.shape[1]
   scaled = function(y) return y * (n + step) end
 end
 n = 2
 lt.graph_break()
 return scaled(x)]], also = "user closed_variables"},
   closed_variables = {[[
-local n = 1
-local function count() n = n + 1 end
-lt.graph_break()
-count()
-return x * n]], also = "user"},
+do
+  local n = 1
+  local function count() n = n + 1 end
+  lt.graph_break()
+  count()
+  x = x * n
+end
+return x + 1]], also = "user"},
   resumed = {[[
 local rest
 local function callee(x)
