@@ -236,4 +236,37 @@ test("many closures of many calls are collected", function()
   for i = 1, 50 do equal(kept[i](), 1) end
 end)
 
+test("closures live on while the collector works, in coroutines and through errors", function()
+  local pause, multiplier = collectgarbage("setpause", 1), collectgarbage("setstepmul", 100000)
+  compare(function()
+    return function(x, i)
+      local n, list = 0, {}
+      local function inc() n = n + 1 return n end
+      for k = 1, 3 do
+        local d = k
+        list[k] = function() d = d + n return d, x * d, inc() end
+      end
+      inc()
+      if i % 3 == 0 then lt.graph_break() end
+      n = n + i
+      pcall(function()
+        n = n + 1
+        if i % 4 == 0 then error({}) end
+        x = x + n
+      end)
+      return list, inc, x
+    end
+  end, function(f)
+    local seen = {}
+    for i = 1, 40 do
+      local list, inc, x = coroutine.wrap(function() coroutine.yield(f(lt.ones(2) * i, i)) end)()
+      collectgarbage("step")
+      seen[#seen + 1] = h.text({x, inc(), list[i % 3 + 1]()})
+    end
+    return table.concat(seen, " ")
+  end)
+  collectgarbage("setpause", pause)
+  collectgarbage("setstepmul", multiplier)
+end)
+
 h.finish()
