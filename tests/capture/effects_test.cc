@@ -25,7 +25,9 @@ const char kAll[] = R"(effects {
     = closure 1
   }
   closure 2 by const 2 in r 2 {}
-  return out 1, closure 2, nil, true, false, sym 0, resume 0, in 1, item 2
+  text 0 by const 2 (r 1, sym 0)
+  text 1 by nil (text 0, item 2, false)
+  return out 1, closure 2, nil, true, false, sym 0, resume 0, in 1, item 2, text 1
   set r 3[const 4] = table 0
   setmetatable r 3, nil
   upvalue r 2 5 = sym 1
@@ -75,6 +77,8 @@ TEST_CASE("text of effects that lies is an error with its line", "[capture]") {
       {"effects {\n  vanish in 0\n}", "line 2: unknown effect 'vanish'"},
       {"effects {\n  return maybe 0\n}", "line 2: unknown value 'maybe'"},
       {"effects {\n  table 1 array 0 hash 0 {}\n}", "line 2: tables are numbered in order"},
+      {"effects {\n  text 1 by nil ()\n}", "line 2: texts are numbered in order"},
+      {"effects {\n  text 0 by nil (nil nil)\n}", "line 2: expected ','"},
       {"effects {\n  return out -1\n}", "line 2: number out of range: -1"},
       {"effects {\n  return out 99999999999\n}", "line 2: number out of range: 99999999999"},
       {"effects {\n\n  view out 0 of in 0 by relu()\n}", "line 3: 'relu' makes no view"},
@@ -94,6 +98,9 @@ TEST_CASE("effects that name no place are found", "[capture]") {
                            "return const 5",
                            "return sym 2",
                            "return table 0",
+                           "return text 0",
+                           "text 0 by nil (text 0)",
+                           "text 0 by const 5 ()",
                            "return resume 1",
                            "set r 0[const 9] = nil",
                            "grad in 3 = nil",

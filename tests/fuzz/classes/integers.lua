@@ -18,6 +18,8 @@ local uses = {
   "ids:repeat_interleave(%s)", "F.one_hot(ids, %s)", "lt.eye(%s)", "x:sum(%s)", "x:unsqueeze(%s)", "x * %s", "ids * %s",
   "ids + %s", "1 / lt.full({2}, %s)", "x:diagonal(%s)", "lt.linspace(0, 1, %s)", "lt.rand(%s).shape",
   "list[%s]", "tensors[%s] + 1", "tensors[%s]:sum() + list[1]", "nets[%s](x)", "'step ' .. %s", "tostring(%s)",
+  "%s .. ' of ' .. %s", "('%%d|%%g'):format(%s, %s)", "words['w' .. %s]", "table.concat({%s, 'a', %s}, ',')",
+  "('ab' .. %s .. 'c'):sub(2, %s)", "('x' .. %s) == 'x2'", "#('n' .. %s)", "'item ' .. x:sum():item() .. %s",
   "lt.full({2}, %s)", "lt.full({%s}, %s)", "lt.where(x:gt(1), %s, %s)", "string.format('%%d', %s)",
   "lt.tensor({%s, 1})", "x:cumsum(0):select(0, %s)", "lt.cat({x, x}, 0)[%s]",
   "(x * 2):narrow(0, %s, 2):sum(1)", "x:transpose(0, 1):select(1, %s)",
@@ -39,6 +41,7 @@ end
 
 local function generate(p)
   p.keep(p:line("F = lt.nn.functional"))
+  p.keep(p:line("words = {w1 = 1, w2 = 2, w3 = 'three'}"))
   p.keep(p:line("list, tensors, kept, total = {5, 6, 7, 8}, {}, {}, 0"))
   p.keep(p:line("for i = 1, 5 do tensors[i] = data(i, 3) end"))
   p.keep(p:line("nets = {function(a) return a + 1 end, function(a) return a * 2 end, function(a) return a:sum() end}"))

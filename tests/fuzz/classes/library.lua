@@ -61,6 +61,12 @@ local function generate(p)
     function() p:line("do local ok, v = pcall(function() %s return %s end) %s = ok and v or %s end", inner("calls"),
       tensor(), tensor(), tensor()) end,
     function() p:line("log[#log + 1] = table.concat({%s, %d, 'z'}, ',')", word(), p:random(9)) end,
+    function() p:line("log[#log + 1] = %s", p:pick {"'n' .. s1", "s1 .. '|' .. k", "tostring(s2 + calls)",
+      "('%g of %s'):format(s1, k)", "table.concat({s1, k, s2}, '-')", "(k .. 'x' .. s1):sub(1, 3)",
+      "('<' .. s2 .. '>'):upper() .. calls", "'m' .. t1:sum():item()", "tostring(fresh().x) .. #('a' .. k)"}) end,
+    function() p:line("names['n' .. k], text = %s, (text or '') .. k", scalar()) end,
+    function() p:line("%s({1, k, s1}, function(i, v) %s end)", p:pick {"table.foreachi", "table.foreach"},
+      inner("v")) end,
     function() p:line("log[#log + 1] = bit.%s(%d, %d)", p:pick {"band", "bor", "bxor", "lshift"}, p:random(20),
       p:random(5)) end,
     function() p:block(("if %s > %s then"):format(number(), number()), block) end,
@@ -93,8 +99,11 @@ local function generate(p)
     p.keep(p:line("local x = {}; for i = 1, 2 do x[i] = data(i, 2, 3, {requires_grad = grad}) end"))
     p.keep(p:line("for i = #log, 1, -1 do log[i] = nil end"))
     p.keep(p:line("local r = {try('f', f, x[1], x[2], s1, 1.5, k)}"))
-    p:line("for i = 1, #log do see('log', log[i]) end")
+    -- A NaN's sign is no part of it, but of its text.
+    p.keep(p:line("local function plain(s) return type(s) == 'string' and s:lower():gsub('%-nan', 'nan') or s end"))
+    p:line("for i = 1, #log do see('log', plain(log[i])) end")
     p:line("for i = 1, #list do see('list', list[i]) end")
+    p:line("see('text', plain(text), names.n1, names.n2, names.n3)")
     p:line("see('grown', #grown, grown[2], grown[#grown])")
     p:line("see('state', calls, rawget(o1, 'x'), getmetatable(o1) == A, getmetatable(o2) == A, " ..
       "getmetatable(list) == A)")

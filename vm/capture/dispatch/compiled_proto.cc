@@ -56,7 +56,7 @@ std::shared_ptr<CompiledProto> find_proto(CaptureState& state, lua_State* L, int
   auto it = state.protos.find(key);
   if (it != state.protos.end()) return it->second;
   auto code = decode_function(L, index);
-  if (!code) return nullptr;
+  if (!code || code->is_builtin()) return nullptr;
   auto compiled = make_proto(state, L, std::move(code), options);
   compiled->key = key;
   check_room(L, *compiled);

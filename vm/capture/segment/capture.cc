@@ -84,6 +84,10 @@ void each_recipe(Entry& e, F f) {
   for (FreshClosure& c : e.effects.closures) {
     for (FreshVariable& v : c.variables) f(v.value);
   }
+  for (FreshText& t : e.effects.texts) {
+    f(t.function);
+    for (Recipe& r : t.args) f(r);
+  }
   for (TableWrite& w : e.effects.table_writes) f(w.table), f(w.key), f(w.value);
   for (MetatableWrite& w : e.effects.metatable_writes) f(w.table), f(w.metatable);
   for (UpvalueWrite& w : e.effects.upvalue_writes) f(w.function), f(w.value);

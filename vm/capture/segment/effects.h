@@ -24,11 +24,12 @@ struct Recipe {
     kSymbol,
     kTable,
     kClosure,
+    kText,
     kResume
   };
   static constexpr int kKinds = kResume + 1;
   Kind kind = kNil;
-  // Constant, output (kItem: its element), input, register, place of the symbol, fresh table or closure, resume.
+  // Constant, output (kItem: its element), input, register, place of the symbol, fresh table, closure or text, resume.
   int index = 0;
 };
 
@@ -47,6 +48,12 @@ struct FreshVariable {
 struct FreshClosure {
   Recipe maker, around;  // what is called for it; the function whose environment it has
   std::vector<FreshVariable> variables;
+};
+
+// A string: what a function gives for the values, or (kNil) the values joined. It names earlier texts only.
+struct FreshText {
+  Recipe function;
+  std::vector<Recipe> args;
 };
 
 struct TableWrite {
@@ -106,6 +113,7 @@ struct RequiresGradWrite {
 struct Effects {
   std::vector<FreshTable> tables;
   std::vector<FreshClosure> closures;
+  std::vector<FreshText> texts;
   std::vector<Recipe> results;
   std::vector<TableWrite> table_writes;
   std::vector<MetatableWrite> metatable_writes;

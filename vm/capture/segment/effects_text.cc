@@ -3,14 +3,15 @@
 //   effects := "effects" "{" line* "}"
 //   line    := "table" int "array" int "hash" int ["metatable" recipe] "{" {recipe "=" recipe} "}"
 //            | "closure" int "by" recipe "in" recipe "{" {"=" recipe | "of" recipe int} "}"
+//            | "text" int "by" recipe "(" [recipes] ")"
 //            | "return" [recipes] | "set" recipe "[" recipe "]" "=" recipe | "setmetatable" recipe "," recipe
 //            | "upvalue" recipe int "=" recipe | "requires_grad" "in" int "=" bool
 //            | "grad" ("in" | "out") int "=" recipe | "writes" "in" int | "leaf" "out" int | "hidden" "out" int
 //            | "retain" "out" int | "draw" recipe int
 //            | "view" "out" int "of" recipe ["recorded"] ["symbolic"] ["complex"] {"by" op "(" values ")"}
 //            | "history" "in" int "=" "out" int | "refuse" "out" int string {"in" int} | "grad_mode" bool
-//   recipe  := "nil" | "false" | "true" | ("const" | "out" | "item" | "in" | "r" | "sym" | "table" | "closure" |
-//   "resume") int
+//   recipe  := "nil" | "false" | "true" | ("const" | "out" | "item" | "in" | "r" | "sym" | "table" | "closure" | "text"
+//   | "resume") int
 #include "jit/graph/text.h"
 #include "jit/graph/text_reader.h"
 #include "vm/capture/segment/effects.h"
@@ -18,8 +19,8 @@
 namespace lutra {
 namespace {
 
-constexpr const char* kNames[Recipe::kKinds] = {"nil", "false", "true", "const", "out",     "item",
-                                                "in",  "r",     "sym",  "table", "closure", "resume"};
+constexpr const char* kNames[Recipe::kKinds] = {"nil", "false", "true",  "const",   "out",  "item",  "in",
+                                                "r",   "sym",   "table", "closure", "text", "resume"};
 
 std::string text_of(const Recipe& r) {
   return r.kind <= Recipe::kTrue ? kNames[r.kind] : str(kNames[r.kind], " ", r.index);
@@ -49,6 +50,12 @@ std::string text_of(const FreshClosure& c, size_t i) {
     text += own ? "\n    = " + text_of(v.value) : str("\n    of ", text_of(v.function), " ", v.index);
   }
   return text + (c.variables.empty() ? "}" : "\n  }");
+}
+
+std::string text_of(const FreshText& t, size_t i) {
+  std::string list;
+  for (const Recipe& r : t.args) list += (list.empty() ? "" : ", ") + text_of(r);
+  return str("text ", i, " by ", text_of(t.function), " (", list, ")");
 }
 
 std::string text_of(const ViewOutput& v) {
@@ -147,6 +154,18 @@ struct Parser : TextReader {
     e.closures.push_back(std::move(c));
   }
 
+  void text_made() {
+    if (size_t(place()) != e.texts.size()) error("texts are numbered in order");
+    FreshText t;
+    t.function = after("by");
+    expect("(");
+    while (!accept(")")) {
+      if (!t.args.empty()) expect(",");
+      t.args.push_back(recipe());
+    }
+    e.texts.push_back(std::move(t));
+  }
+
   void view() {
     ViewOutput v;
     v.output = of("out"), v.base = after("of");
@@ -183,6 +202,7 @@ struct Parser : TextReader {
   void statement() {
     if (accept("table")) return table();
     if (accept("closure")) return closure();
+    if (accept("text")) return text_made();
     if (accept("view")) return view();
     if (accept("refuse")) return refuse();
     if (accept("set")) return set();
@@ -241,6 +261,7 @@ struct Verifier {
   const Effects& e;
   const EffectPlaces& places;
   std::string wrong{};
+  size_t texts = 0;  // that are made before what is looked at
 
   void check(const char* kind, int index, size_t count) {
     if (wrong.empty() && (index < 0 || size_t(index) >= count)) wrong = str("there is no ", kind, " ", index);
@@ -259,11 +280,16 @@ struct Verifier {
                                            places.symbols,
                                            e.tables.size(),
                                            e.closures.size(),
+                                           texts,
                                            places.resumes};
     check(kNames[r.kind], r.index, counts[r.kind]);
   }
 
   std::string run() {
+    for (; texts < e.texts.size(); texts++) {
+      value(e.texts[texts].function);
+      for (const Recipe& r : e.texts[texts].args) value(r);
+    }
     for (const FreshTable& t : e.tables) {
       value(t.metatable);
       for (const auto& [k, v] : t.items) value(k), value(v);
@@ -301,6 +327,7 @@ std::string print(const Effects& e) {
   const auto line = [&](const auto&... parts) { text += str("  ", parts..., "\n"); };
   for (size_t i = 0; i < e.tables.size(); i++) line(text_of(e.tables[i], i));
   for (size_t i = 0; i < e.closures.size(); i++) line(text_of(e.closures[i], i));
+  for (size_t i = 0; i < e.texts.size(); i++) line(text_of(e.texts[i], i));
   if (!e.results.empty()) {
     std::string list;
     for (const Recipe& r : e.results) list += (list.empty() ? "" : ", ") + text_of(r);

@@ -44,7 +44,8 @@ struct Finisher {
   Vars made_closures;                              // by that number
   std::map<const Cell*, FreshVariable> variables;  // of closures, by the first that has it
   std::map<const LuaCode*, int> makers;            // constants
-  std::deque<std::function<void()>> unfilled;      // lists of tables have any length
+  std::map<const Text*, int> made_texts;
+  std::deque<std::function<void()>> unfilled;  // lists of tables have any length
   bool filling = false;
   std::map<const TensorImpl*, int> outputs;
 
@@ -184,6 +185,17 @@ struct Finisher {
     left.closures[size_t(index)] = std::move(made);
   }
 
+  Recipe text(const Text* made) {
+    const auto found = made_texts.find(made);
+    if (found != made_texts.end()) return {Recipe::kText, found->second};
+    FreshText text;
+    if (made->function) text.function = value(made->function);
+    for (Var* v : made->args) text.args.push_back(value(v));
+    const int index = made_texts[made] = int(left.texts.size());
+    left.texts.push_back(std::move(text));
+    return {Recipe::kText, index};
+  }
+
   Recipe value(Var* v) {
     switch (v->kind) {
       case VarKind::kLazy: return {Recipe::kRegister, t.reg(v->source)};
@@ -191,6 +203,7 @@ struct Finisher {
       case VarKind::kBool: return {v->b ? Recipe::kTrue : Recipe::kFalse};
       case VarKind::kNumber: return number(v);
       case VarKind::kString:
+        if (v->text) return text(v->text);
         if (v->source && !v->guarded) return {Recipe::kRegister, t.reg(v->source)};
         return {Recipe::kConstant, t.constant_slot(v)};
       case VarKind::kTensor: return tensor(v->tensor);
@@ -290,6 +303,7 @@ struct Finisher {
   std::string obstacle(const Link& l, bool last) {
     Frame& f = *l.frame;
     const bc::Op op = bc::op(f.code->proto().code[f.pc]);
+    if (f.is_builtin()) return "a function of Lua's library";
     if (l.expression && !l.modes.empty()) return "a call that is made by C";
     if (f.function->kind != VarKind::kFunction && (f.function->builtin || !mirror::available(t.L))) {
       return "a closure made in the frame";

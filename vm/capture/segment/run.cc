@@ -33,7 +33,7 @@ struct EntryRunner {
   const Effects& left = e.effects;
   std::vector<Value> outputs{};
   int constants = 0;  // stack index
-  // Fresh tables, then fresh closures, then operands of effects: on the stack, or in a table where they are many.
+  // Fresh tables, closures, texts, then operands of effects: on the stack, or in a table where they are many.
   int kept = 0, kept_before = 0, kept_table = 0;  // how many, stack index before the first, stack index or 0
 
   void compute() {
@@ -151,6 +151,7 @@ struct EntryRunner {
       }
       case Recipe::kTable: return push_kept(r.index);
       case Recipe::kClosure: return push_kept(int(left.tables.size()) + r.index);
+      case Recipe::kText: return push_kept(int(fresh()) + r.index);
       case Recipe::kResume: {
         const ResumeFrame& resume = e.resumes[size_t(r.index)];
         push(resume.function);
@@ -165,7 +166,8 @@ struct EntryRunner {
 
   size_t fresh() const { return left.tables.size() + left.closures.size(); }
   size_t operands() const {
-    return 3 * left.table_writes.size() + 2 * (left.metatable_writes.size() + left.upvalue_writes.size());
+    return left.texts.size() + 3 * left.table_writes.size() +
+           2 * (left.metatable_writes.size() + left.upvalue_writes.size());
   }
   bool keeps_in_table() const { return fresh() + operands() > kOnStack; }
 
@@ -181,6 +183,17 @@ struct EntryRunner {
     return lua_gettop(L);
   }
 
+  void make_texts() {
+    for (const FreshText& text : left.texts) {
+      const bool joins = text.function.kind == Recipe::kNil;
+      if (!joins) push(text.function);
+      for (const Recipe& r : text.args) push(r);
+      const int n = int(text.args.size());
+      joins ? lua_concat(L, n) : lua_call(L, n, 1);
+      keep();
+    }
+  }
+
   void make_objects() {
     if (keeps_in_table()) {
       lua_createtable(L, int(fresh() + operands()), 0);
@@ -189,6 +202,7 @@ struct EntryRunner {
     kept_before = lua_gettop(L);
     for (const FreshTable& t : left.tables) lua_createtable(L, t.array_size, t.hash_size), keep();
     for (const FreshClosure& c : left.closures) push(c.maker), lua_call(L, 0, 1), keep();
+    make_texts();
     fill_tables();
     for (size_t i = 0; i < left.closures.size(); i++) fill_closure(left.closures[i], int(left.tables.size() + i));
   }

@@ -16,6 +16,7 @@
 #include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/regions.h"
 #include "vm/capture/trace/state.h"
+#include "vm/capture/trace/texts.h"
 #include "vm/capture/trace/trace.h"
 
 namespace lutra {
@@ -243,37 +244,23 @@ Vars run_getn(Trace& t, Var*, const Vars& args) {
   return {t.number(double(t.length(table_arg(t, args, 0, "table.getn"))))};
 }
 
-std::string text_of(Trace& t, Var* v, const char* name) {
-  if (v->kind != VarKind::kString && v->kind != VarKind::kNumber) t.stop(Break::raises, {name});
-  t.push_real(v);
-  size_t n = 0;
-  const char* p = lua_tolstring(t.L, -1, &n);
-  std::string text(p, n);
-  lua_pop(t.L, 1);
-  return text;
-}
-
 Vars run_concat(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "table.concat");
   Var* by = arg(t, args, 1);
-  const std::string separator = by->kind == VarKind::kNil ? "" : text_of(t, by, "table.concat");
+  const auto need_text = [&](const Var* v) {
+    if (v->kind != VarKind::kString && v->kind != VarKind::kNumber) t.stop(Break::raises, {"table.concat"});
+  };
+  if (by->kind != VarKind::kNil) need_text(by);
   const int64_t from = optional_arg(t, args, 2, "table.concat", 1);
   const bool all = arg(t, args, 3)->kind == VarKind::kNil;
   const int64_t to = all ? t.length(table) : whole_arg(t, args, 3, "table.concat");
-  std::string text;
+  Vars parts;
   for (int64_t i = from; i <= to; i++) {
-    if (i > from) text += separator;
-    text += text_of(t, t.force(t.raw_get(table, t.number(double(i)))), "table.concat");
+    if (i > from && by->kind != VarKind::kNil) parts.push_back(by);
+    parts.push_back(t.force(t.raw_get(table, t.number(double(i)))));
+    need_text(parts.back());
   }
-  return {t.string(text)};
-}
-
-Vars run_tostring(Trace& t, Var* self, const Vars& args) {
-  Var* v = arg(t, args, 0);
-  if (v->kind == VarKind::kTensor) t.stop(Break::reads_elements, {"tostring"});
-  if (v->kind != VarKind::kString) return t.call_pure(self, args, "tostring");
-  if (t.metamethod(v, "__tostring")->kind != VarKind::kNil) t.stop(Break::metatable, {"strings has __tostring"});
-  return {v};
+  return {join(t, parts)};
 }
 
 // -- lt
@@ -365,7 +352,7 @@ Vars run_note_plain_checkpoint(Trace& t, Var*, const Vars&) {
 
 Vars run_graph_break(Trace& t, Var*, const Vars& args) {
   const bool says = !args.empty() && t.force(args[0])->kind == VarKind::kString;
-  t.stop(Break::user, {"", says ? args[0]->s : ""});
+  t.stop(Break::user, {"", says ? t.text(args[0]) : ""});
 }
 
 const Builtin kRows[] = {
@@ -417,8 +404,6 @@ const Builtin kRows[] = {
     {"math.acos", run_pure},
     {"math.atan", run_pure},
     {"math.atan2", run_pure},
-    {"math.deg", run_pure},
-    {"math.rad", run_pure},
     {"math.ldexp", run_pure},
     {"math.frexp", run_pure},
     {"bit.tobit", run_pure},
@@ -433,19 +418,19 @@ const Builtin kRows[] = {
     {"bit.rol", run_pure},
     {"bit.ror", run_pure},
     {"bit.bswap", run_pure},
-    {"string.format", run_pure},
-    {"string.sub", run_pure},
+    {"string.format", run_format},
+    {"string.sub", run_text},
     {"string.find", run_pure},
     {"string.match", run_pure},
     {"string.gsub", run_gsub},
     {"string.gmatch", run_gmatch},
-    {"string.upper", run_pure},
-    {"string.lower", run_pure},
+    {"string.upper", run_text},
+    {"string.lower", run_text},
     {"string.rep", run_pure},
     {"string.len", run_pure},
     {"string.byte", run_pure},
     {"string.char", run_pure},
-    {"string.reverse", run_pure},
+    {"string.reverse", run_text},
     {"lutra.no_grad", run_no_grad},
     {"lutra.inference_mode", run_no_grad},
     {"lutra.enable_grad", run_enable_grad},

@@ -21,6 +21,14 @@ std::string short_name(const std::string& chunk) {
   return "[string \"" + chunk.substr(0, whole ? n : std::min<size_t>(n, LUA_IDSIZE - 15)) + (whole ? "\"]" : "...\"]");
 }
 
+// Functions of LuaJIT's libraries that are written in bytecode; their dumps do not say so.
+bool is_builtin(lua_State* L, int index) {
+  lua_Debug about;
+  lua_pushvalue(L, index);
+  lua_getinfo(L, ">S", &about);
+  return std::string_view(about.short_src).starts_with("[builtin:");
+}
+
 // A dump leaves out the nils at the end of a constructor's array, so that {x, nil, y} made by it has another length.
 void complete_templates(bc::Dump& dump, uint32_t index, const mirror::Proto* real) {
   bc::Proto& proto = dump.protos[index];
@@ -75,9 +83,11 @@ std::unique_ptr<LuaCode> decode_function(lua_State* L, int index) {
     auto dump = std::make_shared<bc::Dump>(dump_function(L, index));
     const auto top = static_cast<uint32_t>(dump->protos.size() - 1);
     if (mirror::available(L)) complete_templates(*dump, top, original_proto(L, index));
-    return make_code(std::move(dump), top);
+    auto code = make_code(std::move(dump), top);
+    if (is_builtin(L, index)) code->file = intern("[builtin:" + code->dump->chunkname + "]");
+    return code;
   } catch (const Error&) {
-    return nullptr;  // a builtin of LuaJIT that is written in bytecode has no dump
+    return nullptr;
   }
 }
 

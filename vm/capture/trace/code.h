@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <string_view>
 
 #include "vm/bytecode/analysis.h"
 #include "vm/bytecode/dump.h"
@@ -16,6 +17,7 @@ struct LuaCode {
   const char* file = nullptr;                      // as short_src prints it; interned
   std::vector<std::unique_ptr<LuaCode>> children;  // by prototype index, made on demand
 
+  bool is_builtin() const { return std::string_view(file).starts_with("[builtin:"); }  // LuaJIT's own
   const bc::Proto& proto() const { return dump->protos[index]; }
   const bc::Liveness& liveness() const;
   const std::vector<bc::Loop>& loops() const;
@@ -29,7 +31,7 @@ struct LuaCode {
 };
 
 std::unique_ptr<LuaCode> make_code(std::shared_ptr<bc::Dump> dump, uint32_t index);
-// The Lua function at `index`; null for C functions and builtins written in bytecode.
+// The Lua function at `index`; null for C functions.
 std::unique_ptr<LuaCode> decode_function(lua_State* L, int index);
 
 }  // namespace lutra

@@ -6,6 +6,7 @@
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/state.h"
+#include "vm/capture/trace/texts.h"
 
 namespace lutra {
 namespace {
@@ -96,11 +97,11 @@ Var* metamethod_of(Trace& t, Var* v, const char* name) {
 // Lua's coercion: a string that reads as a number is one.
 Var* to_number(Trace& t, Var* v) {
   if (v->kind != VarKind::kString) return v;
-  lua_pushlstring(t.L, v->s.data(), v->s.size());
+  const std::string& text = t.text(v);
+  lua_pushlstring(t.L, text.data(), text.size());
   const bool is = lua_isnumber(t.L, -1);
   const double d = lua_tonumber(t.L, -1);
   lua_pop(t.L, 1);
-  t.text(v);
   return is ? t.number(d) : v;
 }
 
@@ -179,26 +180,16 @@ void op_len(Trace& t, Frame& f, bc::Ins i) {
   }
 }
 
-// The text of a string or a number, which becomes a constant; null of anything else.
-Var* as_text(Trace& t, Var* v) {
-  if (v->kind == VarKind::kString) return t.text(v), v;
-  if (v->kind != VarKind::kNumber) return nullptr;
-  push_number(t.L, t.constant(v));
-  const std::string text = lua_tostring(t.L, -1);
-  lua_pop(t.L, 1);
-  return t.string(text);
-}
-
 // From the right, as Lua does it: a metamethod gets what has been joined so far.
 void op_cat(Trace& t, Frame& f, bc::Ins i) {
-  Var* joined = t.force(t.slot(f, op_c(i)));
+  Vars parts{t.force(t.slot(f, op_c(i)))};
   for (unsigned s = op_c(i); s-- > op_b(i);) {
-    Var* v = t.force(t.slot(f, s));
-    Var *left = as_text(t, v), *right = left ? as_text(t, joined) : nullptr;
-    if (right) {
-      joined = t.string(left->s + right->s);
+    Var *v = t.force(t.slot(f, s)), *right = parts.front();
+    if (may_be_number(v) && may_be_number(right)) {
+      parts.insert(parts.begin(), v);
       continue;
     }
+    Var* joined = parts.size() > 1 ? join(t, parts) : right;
     if (v->kind == VarKind::kTensor || joined->kind == VarKind::kTensor) t.stop(Break::tensor_text);
     Var* h = v->kind == VarKind::kTable ? t.metamethod(v, "__concat") : t.nil();
     if (h->kind == VarKind::kNil && joined->kind == VarKind::kTable) h = t.metamethod(joined, "__concat");
@@ -206,9 +197,9 @@ void op_cat(Trace& t, Frame& f, bc::Ins i) {
     if (object && h->kind == VarKind::kNil) t.stop(Break::concatenation, {"a userdata"});
     if (h->kind == VarKind::kNil) t.stop(Break::raises, {"concatenation of a value that is neither string nor number"});
     const Vars r = t.call(h, {v, joined}, true);
-    joined = r.empty() ? t.nil() : t.force(r[0]);
+    parts = {r.empty() ? t.nil() : t.force(r[0])};
   }
-  t.set(f, op_a(i), joined);
+  t.set(f, op_a(i), parts.size() > 1 ? join(t, parts) : parts[0]);
 }
 
 }  // namespace

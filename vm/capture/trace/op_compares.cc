@@ -1,6 +1,7 @@
 // Compares, tests and jumps: constants decide, symbols are asked (a guard), tensors break the graph.
 #include <lua.hpp>
 
+#include "vm/capture/trace/builtins.h"
 #include "vm/capture/trace/cdata.h"
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/unbacked_sizes.h"
@@ -120,6 +121,31 @@ void op_test(Trace& t, Frame& f, bc::Ins i) {
   branch(f, taken);
 }
 
+// What functions of Lua's library that are written in bytecode ask of their arguments.
+void op_type_check(Trace& t, Frame& f, bc::Ins i) {
+  constexpr unsigned kStr = 5, kFunc = 9, kTab = 12;  // LuaJIT's tags, counted from 1
+  Var* v = t.force(t.slot(f, op_a(i)));
+  bool fits = v->kind == VarKind::kNumber;
+  if (bc::op(i) == Op::ISTYPE) {
+    const unsigned type = op_d(i);
+    const bool function = v->kind == VarKind::kFunction || v->kind == VarKind::kClosure || v->kind == VarKind::kBinding;
+    fits = (type == kStr && v->kind == VarKind::kString) || (type == kTab && v->kind == VarKind::kTable) ||
+           (type == kFunc && function);
+  }
+  if (!fits) t.stop(Break::argument, {"a function of Lua's library"});
+}
+
+// Such a function goes through a table without asking for `next`, and counts slots of the table instead of keys.
+void begin_traversal(Trace& t, Frame& f) {
+  const bc::Ins iterator = f.code->proto().code[f.next];
+  if (bc::op(iterator) != Op::ITERN) return;
+  t.vars.emplace_back();
+  t.vars.back().kind = VarKind::kClosure;
+  t.vars.back().builtin = find_builtin_row("next");
+  t.set(f, op_a(iterator) - 3, &t.vars.back());
+  t.set(f, op_a(iterator) - 1, t.nil());
+}
+
 }  // namespace
 
 void install_compares(Handlers& h) {
@@ -128,7 +154,11 @@ void install_compares(Handlers& h) {
     h.set(op, op_equal);
   }
   for (Op op : {Op::ISTC, Op::ISFC, Op::IST, Op::ISF}) h.set(op, op_test);
-  h.set(Op::JMP, [](Trace&, Frame& f, bc::Ins i) { jump(f, bc::jump_target(f.pc, i)); });
+  for (Op op : {Op::ISTYPE, Op::ISNUM}) h.set(op, op_type_check);
+  h.set(Op::JMP, [](Trace& t, Frame& f, bc::Ins i) {
+    jump(f, bc::jump_target(f.pc, i));
+    if (f.is_builtin()) begin_traversal(t, f);
+  });
   h.set(Op::ISNEXT, [](Trace&, Frame& f, bc::Ins i) { jump(f, bc::jump_target(f.pc, i)); });
   h.set(Op::LOOP, [](Trace&, Frame&, bc::Ins) {});
 }

@@ -90,6 +90,13 @@ void install_tables(Handlers& h) {
   for (Op op : {Op::TGETV, Op::TGETS, Op::TGETB}) h.set(op, op_get);
   for (Op op : {Op::TSETV, Op::TSETS, Op::TSETB}) h.set(op, op_put);
   h.set(Op::TSETM, op_tsetm);
+  // Of functions of Lua's library that are written in bytecode.
+  h.set(Op::TGETR, [](Trace& t, Frame& f, bc::Ins i) {
+    t.set(f, op_a(i), t.raw_get(t.table_of(t.slot(f, op_b(i))), t.slot(f, op_c(i))));
+  });
+  h.set(Op::TSETR, [](Trace& t, Frame& f, bc::Ins i) {
+    t.raw_set(t.table_of(t.slot(f, op_b(i))), t.slot(f, op_c(i)), t.force(t.slot(f, op_a(i))));
+  });
 }
 
 }  // namespace lutra

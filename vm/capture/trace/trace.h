@@ -113,7 +113,8 @@ struct Frame {
   bool done = false;
   Vars results;
   int line() const { return int(code->proto().line(pc)); }
-  bool is_library() const { return std::string_view(code->file).starts_with("lutra/"); }
+  bool is_builtin() const { return code->is_builtin(); }
+  bool is_library() const { return is_builtin() || std::string_view(code->file).starts_with("lutra/"); }
 };
 
 class Region;
@@ -240,6 +241,7 @@ class Trace {
   std::deque<Table> tables;
   std::deque<Cell> cells;
   std::deque<Closure> closures;
+  std::deque<Text> texts;
   std::deque<Frame> frame_store;
   std::vector<Frame*> frames;   // running now, outermost first
   std::vector<ModeCall> modes;  // of the frame that is called next

@@ -22,6 +22,7 @@ struct Builtin;
 struct LuaCode;
 struct Frame;
 struct Var;
+using Vars = std::vector<Var*>;
 
 enum class VarKind : uint8_t {
   kLazy,  // not looked at yet
@@ -104,6 +105,13 @@ struct Cell {
   const Source* function = nullptr;
 };
 
+// A string that is made after the run, of values that may be others in a later call.
+struct Text {
+  Var* function = nullptr;  // of Lua's library, which gives it; null: the arguments joined
+  Vars args;                // strings, numbers, booleans and nil
+  int depth = 1;            // texts in texts
+};
+
 struct Closure {
   LuaCode* code = nullptr;
   std::vector<Cell*> cells;
@@ -121,6 +129,7 @@ struct Var {
   const void* id = nullptr;  // address of the real object
   Scalar num;
   std::string s;
+  const Text* text = nullptr;  // of a kString that is made after the run: s is not known yet (texts.h)
   Tensor tensor;  // fake; of a kNumber: the element that item() read (read_numbers.h), and num says nothing
   Table* table = nullptr;
   Closure* closure = nullptr;
@@ -129,7 +138,5 @@ struct Var {
   bool identity_guarded = false, callee_guarded = false;
   bool fixed = false;  // of a variable that is never assigned again
 };
-
-using Vars = std::vector<Var*>;
 
 }  // namespace lutra

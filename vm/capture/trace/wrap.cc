@@ -7,6 +7,7 @@
 #include "vm/capture/trace/border.h"
 #include "vm/capture/trace/cdata.h"
 #include "vm/capture/trace/state.h"
+#include "vm/capture/trace/texts.h"
 #include "vm/capture/trace/trace.h"
 #include "vm/capture/trace/unbacked_sizes.h"
 
@@ -427,6 +428,7 @@ const std::string& Trace::text(Var* v) {
 }
 
 const std::string& Trace::pinned_text(Var* v) {
+  if (v->text) pin_text(*this, v);
   if (!v->guarded) {
     v->guarded = true;
     check(GuardOp::kValueCheck, v->source, constant_slot(v), "\"" + v->s + "\"");
@@ -513,6 +515,10 @@ bool Trace::same(Var* a, Var* b) {
     case VarKind::kNil: return true;
     case VarKind::kBool: return a->b == b->b;
     case VarKind::kString: {
+      if (a->text && a->text == b->text) return true;
+      for (Var* v : {a, b}) {
+        if (v->text) pinned_text(v);
+      }
       // A string that is not a constant one may be any other.
       if (a->guarded == b->guarded || a->s == b->s) return pinned_text(a) == pinned_text(b);
       Var *known = a->guarded ? a : b, *other = a->guarded ? b : a;
