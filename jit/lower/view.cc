@@ -87,13 +87,14 @@ Map map_reshape(const Node& n, const Index& in, SymFacts& facts) {
 
 // The last dimension of the result walks along two of the operand's.
 Map map_diagonal(const Node& n, const Index& in) {
-  const int64_t rank = n.args[0].tensor()->dim(), offset = n.args[1].sym_int().hint;
+  const int64_t rank = n.args[0].tensor()->dim();
+  const SymInt offset = n.args[1].sym_int();  // its sign is known: the meta rule has asked
   const int64_t a = wrap_dim(n.args[2].sym_int().hint, rank), b = wrap_dim(n.args[3].sym_int().hint, rank);
   Index out;
   size_t next = 0;
   for (int64_t d = 0; d < rank; d++) out.push_back(d == a || d == b ? in.back() : in[next++]);
-  out[size_t(a)] = out[size_t(a)] + Affine::constant(std::max<int64_t>(-offset, 0));
-  out[size_t(b)] = out[size_t(b)] + Affine::constant(std::max<int64_t>(offset, 0));
+  const size_t later = size_t(offset.hint < 0 ? a : b);
+  out[later] = out[later] + Affine::constant(offset.hint < 0 ? SymInt(0) - offset : offset);
   return out;
 }
 

@@ -93,23 +93,33 @@ Tensor arange_of(SymInt n, DType dtype, const Value& device) {
   return op1(OpId::arange, {vdim(0), vint(n), vdim(1), dtype, device});
 }
 
+Scalar step_of(const Scalar& start, const Scalar& end, const Scalar& last) {
+  return scalar_binary(SymOp::kNDiv, scalar_binary(SymOp::kNSub, end, start), last);
+}
+
+// In float32: of numbers that may change, as a tensor beside t.
+Value float_step_of(const Scalar& start, const Scalar& end, const Scalar& last, const Tensor& t) {
+  const auto number = [](const Scalar& s) { return float(s.to_double()); };
+  if (!start.expr && !end.expr && !last.expr) return vnum((number(end) - number(start)) / number(last));
+  const auto rounded = [&](const Scalar& s) { return full_of({}, s, DType::kFloat32, t->device()); };
+  return div(sub(rounded(end), rounded(start)), rounded(last));
+}
+
 // (start, end, steps, dtype, device). PyTorch's order of operations: from the start up to the middle, from the end
-// afterwards.
+// afterwards. Numbers beside a float32 tensor are rounded to float32 at each op, which is how PyTorch computes it too.
 Tensor linspace(const Value& start_value, const Value& end_value, const Value& steps_value, DType dtype,
                 const Value& device) {
-  double start = pin(start_value.as<Scalar>()).to_double(), end = pin(end_value.as<Scalar>()).to_double();
-  if (!is_float(dtype)) start = std::trunc(start), end = std::trunc(end);
-  const int64_t steps = steps_value.sym_int().guard();
-  if (steps < 0) fail("linspace: steps must not be negative, got ", steps);
-  if (steps <= 1) return full_of({steps}, vnum(start), dtype, device);
-  // Scalars beside a float32 tensor are rounded to float32 at each op, which is how PyTorch computes it too.
+  Scalar start = start_value.as<Scalar>(), end = end_value.as<Scalar>();
+  if (!is_float(dtype)) start = std::trunc(pin(start).to_double()), end = std::trunc(pin(end).to_double());
+  const SymInt steps = steps_value.sym_int();
+  if (steps < 0) fail("linspace: steps must not be negative, got ", steps.hint);
+  if (steps <= 1) return full_of({steps}, start, dtype, device);
   const DType work = dtype == DType::kFloat64 || !is_float(dtype) ? DType::kFloat64 : DType::kFloat32;
-  const double step = work == DType::kFloat64 ? (end - start) / double(steps - 1)
-                                              : double((float(end) - float(start)) / float(steps - 1));
+  const Scalar last = Scalar::of_sym(steps - 1);
   const Tensor i = arange_of(steps, work, device);
-  const Tensor up = add(mul(i, vnum(step)), vnum(start));
-  const Tensor down = sub(vnum(end), mul(sub(vnum(double(steps - 1)), i), vnum(step)));
-  return to_dtype(where(lt(i, vnum(double(steps / 2))), up, down), dtype);
+  const Value step = work == DType::kFloat64 ? Value(step_of(start, end, last)) : float_step_of(start, end, last, i);
+  const Tensor up = add(mul(i, step), start), down = sub(end, mul(sub(last, i), step));
+  return to_dtype(where(lt(i, vint(floor_div(steps, 2))), up, down), dtype);
 }
 
 }  // namespace

@@ -151,8 +151,8 @@ Results decompose_affine_grid(const Args& a) {
   }
   const auto line = [&](SymInt n) {
     if (n == 1) return full({n}, 0.0, theta->dtype, theta->device());
-    const double edge = align ? 1 : double(n.guard() - 1) / double(n.guard());
-    return op1(OpId::linspace, {vnum(-edge), vnum(edge), vint(n), theta->dtype, theta->device()});
+    const Scalar edge = align ? 1 : scalar_binary(SymOp::kNDiv, Scalar::of_sym(n - 1), Scalar::of_sym(n));
+    return op1(OpId::linspace, {scalar_binary(SymOp::kNSub, -0.0, edge), edge, vint(n), theta->dtype, theta->device()});
   };
   const Sizes plane = {size[2], size[3]};
   const Tensor x = expand(line(size[3]), plane), y = expand(unsqueeze(line(size[2]), vdim(1)), plane);

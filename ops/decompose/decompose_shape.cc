@@ -236,18 +236,18 @@ Results decompose_diag_embed(const Args& args) {
   Tensor x = args[0].tensor();
   check_rank(OpId::diag_embed, x, 1);
   const size_t rank = x->sizes.size() + 1;
-  const int64_t offset = args[1].sym_int().guard();
+  const SymInt offset = args[1].sym_int();
   const int64_t a = wrap_dim(OpId::diag_embed, args[2].sym_int().guard(), rank);
   const int64_t b = wrap_dim(OpId::diag_embed, args[3].sym_int().guard(), rank);
   if (a == b) fail("diag_embed: dim1 and dim2 must differ, got ", a, " for both");
-  SymInt size = x->sizes.back() + SymInt(std::abs(offset));
+  SymInt size = x->sizes.back() + (offset < 0 ? SymInt(0) - offset : offset);
   Sizes sizes;
   size_t next = 0;
   for (size_t d = 0; d < rank; d++) {
     sizes.push_back(int64_t(d) == a || int64_t(d) == b ? size : x->sizes[next++]);
   }
   Tensor zeros = full(sizes, 0.0, x->dtype, x->device());
-  return {op1(OpId::diagonal_scatter, {zeros, x, int_arg(offset), int_arg(a), int_arg(b)})};
+  return {op1(OpId::diagonal_scatter, {zeros, x, vint(offset), int_arg(a), int_arg(b)})};
 }
 
 Results decompose_diag(const Args& args) {

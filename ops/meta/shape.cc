@@ -126,8 +126,8 @@ ResultSpecs meta_as_strided_scatter(OpId op, const Args& args) {
 namespace {
 
 struct Diagonal {
-  int64_t dim1, dim2, offset;
-  SymInt size;
+  int64_t dim1, dim2;
+  SymInt offset, size;
 };
 
 Diagonal diagonal_of(OpId op, const Sizes& sizes, const Value& offset, const Value& dim1, const Value& dim2) {
@@ -136,7 +136,7 @@ Diagonal diagonal_of(OpId op, const Sizes& sizes, const Value& offset, const Val
   d.dim1 = wrap_dim(op, dim1.sym_int().guard(), sizes.size());
   d.dim2 = wrap_dim(op, dim2.sym_int().guard(), sizes.size());
   if (d.dim1 == d.dim2) fail(name(op), ": dim1 and dim2 must differ, got ", d.dim1, " for both");
-  d.offset = offset.sym_int().guard();
+  d.offset = offset.sym_int();
   SymInt a = sizes[size_t(d.dim1)], b = sizes[size_t(d.dim2)];
   if (d.offset < 0) a = a + d.offset;
   if (d.offset > 0) b = b - d.offset;
@@ -160,8 +160,8 @@ ResultSpecs meta_diagonal(OpId op, const Args& args) {
   spec.sizes.push_back(diagonal.size);
   spec.strides.push_back(along1 + along2);
   bool none = diagonal.size.hint == 0 && diagonal.size == 0;
-  if (!none && diagonal.offset > 0) spec.offset = spec.offset + along2 * SymInt(diagonal.offset);
-  if (!none && diagonal.offset < 0) spec.offset = spec.offset - along1 * SymInt(diagonal.offset);
+  if (!none && diagonal.offset > 0) spec.offset = spec.offset + along2 * diagonal.offset;
+  if (!none && diagonal.offset < 0) spec.offset = spec.offset - along1 * diagonal.offset;
   return {spec};
 }
 

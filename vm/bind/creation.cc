@@ -82,7 +82,7 @@ int randperm(lua_State* L) {
 struct Nested {
   ArgReader& in;
   Sizes sizes;
-  bool bools = false, ints = false, numbers = false, pairs = false;
+  bool bools = false, ints = false, numbers = false, pairs = false, changes = false;
   std::vector<Scalar> values;
 
   [[noreturn]] void ragged(const std::string& path, const std::string& got, size_t depth) {
@@ -97,7 +97,8 @@ struct Nested {
       values.push_back(Scalar::of_bool(in.boolean(h)));
       return;
     }
-    values.push_back(pin(in.number(h)));
+    values.push_back(in.number(h));
+    changes = changes || values.back().expr;
     (kind == LuaKind::kInt64 ? ints : kind == LuaKind::kComplex ? pairs : numbers) = true;
   }
 
@@ -151,6 +152,27 @@ void check_number(const Scalar& v, DType dtype) {
   fail("tensor: data ", to_string(v), " cannot be converted to ", name(dtype), " without overflow");
 }
 
+// Floats of lt.tensor overflow to infinity, lt.full's not: PyTorch's way.
+Tensor tensor_of_number(const Scalar& v, DType dtype, const Value& device) {
+  const bool fits = converts(v, dtype);
+  if (!fits) check_number(v, dtype);
+  const Tensor made = op1(OpId::full, {Sizes{}, v, fits ? dtype : DType::kFloat64, device_or_default(device)});
+  return fits ? made : to_dtype(made, dtype);
+}
+
+// Numbers that may change in a later call, one op each; null where they are better constants.
+Tensor tensor_of_changing(Nested& nested, DType dtype, const Value& device) {
+  constexpr size_t kMostChanging = 32;
+  if (!nested.changes) return Tensor();
+  if (nested.values.size() > kMostChanging || nested.pairs || is_complex(dtype)) {
+    for (Scalar& v : nested.values) v = pin(v);
+    return Tensor();
+  }
+  std::vector<Tensor> elements;
+  for (const Scalar& v : nested.values) elements.push_back(tensor_of_number(v, dtype, device));
+  return op1(OpId::view, {op1(OpId::stack, {elements, vdim(0)}), nested.sizes});
+}
+
 Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Value& device) {
   const LuaKind kind = in.kind(data);
   if (kind == LuaKind::kTensor) {
@@ -160,14 +182,7 @@ Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Val
     return dtype.is_none() ? t : to_dtype(t, dtype.as<DType>());
   }
   if (kind == LuaKind::kNumber) {
-    const Value type = dtype_or(dtype, DType::kFloat32);
-    // Floats of lt.tensor overflow to infinity, lt.full's not: PyTorch's way.
-    const bool fits = converts(in.number(data), type.as<DType>());
-    if (!fits) check_number(in.number(data), type.as<DType>());
-    const auto made = [&](const Value& dtype) {
-      return op1(OpId::full, {Sizes{}, in.number(data), dtype, device_or_default(device)});
-    };
-    return fits ? made(type) : to_dtype(made(DType::kFloat64), type.as<DType>());
+    return tensor_of_number(in.number(data), dtype_or(dtype, DType::kFloat32).as<DType>(), device);
   }
   if (kind == LuaKind::kOther) {
     if (Tensor t = tensor_of_array(in, data); t) {
@@ -185,6 +200,7 @@ Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Val
   if (!nested.numbers && nested.bools != nested.ints) inferred = nested.bools ? DType::kBool : DType::kInt64;
   if (nested.pairs) inferred = DType::kComplex64;
   const DType wanted = dtype_or(dtype, inferred).as<DType>();
+  if (Tensor t = tensor_of_changing(nested, wanted, device)) return t;
   // Elements of a packed dtype are written as another one's first.
   Tensor t = make_tensor(nested.sizes, single(wanted));
   auto* p = static_cast<char*>(t->data());

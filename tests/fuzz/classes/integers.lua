@@ -21,7 +21,14 @@ local uses = {
   "%s .. ' of ' .. %s", "('%%d|%%g'):format(%s, %s)", "words['w' .. %s]", "table.concat({%s, 'a', %s}, ',')",
   "('ab' .. %s .. 'c'):sub(2, %s)", "('x' .. %s) == 'x2'", "#('n' .. %s)", "'item ' .. x:sum():item() .. %s",
   "lt.full({2}, %s)", "lt.full({%s}, %s)", "lt.where(x:gt(1), %s, %s)", "string.format('%%d', %s)",
-  "lt.tensor({%s, 1})", "x:cumsum(0):select(0, %s)", "lt.cat({x, x}, 0)[%s]",
+  "lt.tensor({%s, 1})", "lt.tensor {{%s, 1}, {2, %s}}",
+  "lt.tensor({%s, 300}, {dtype = lt.int32})", "x:diagonal(%s):sum()",
+  "flat:view(4, 6):diagonal {offset = %s, dim1 = 1, dim2 = 0}",
+  "x:diag(%s)", "one[0]:diag_embed(%s)", "flat:unfold(0, %s, %s)", "flat:unfold(0, %s, 2):sum(1)",
+  "lt.linspace(%s, %s, %s)", "lt.linspace(0, 1, %s, {dtype = lt.float64})", "lt.linspace(0, %s, 5, {dtype = lt.int32})",
+  "lt.linspace(%s, 2, 4, {dtype = lt.float16})", "lt.hann_window(%s)", "lt.bartlett_window(%s, {periodic = false})",
+  "lt.kaiser_window(%s) * 2", "lt.hamming_window(%s)", "lt.blackman_window(%s)", "math.pow(%s, 2)", "math.fmod(%s, 3)",
+  "tonumber(%s)", "x:cumsum(0):select(0, %s)", "lt.cat({x, x}, 0)[%s]",
   "(x * 2):narrow(0, %s, 2):sum(1)", "x:transpose(0, 1):select(1, %s)",
 }
 local writes = {
