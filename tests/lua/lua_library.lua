@@ -178,6 +178,35 @@ check("bit operations", of(function(x)
     bit.bnot(0)
 end))
 
+check("a module that is loaded", of(function(x)
+  local m, lib = require "string", require "lutra"
+  return lib.exp(x) * #m.rep("a", 3), m == string
+end))
+
+check("a module that is replaced, is made and is none", function()
+  package.loaded.made_here = nil
+  package.preload.made_here = function() return {n = 7} end
+  return function(x, i)
+    if i > 2 then package.loaded.made_here = i > 3 and {n = i} or nil end
+    return x * require("made_here").n, require "made_here" == package.loaded.made_here
+  end
+end, 9)
+check("a module that is not there", of(function(x) return x, require "no.such.module" end), 9)
+
+check("getmetatable of tensors and texts", of(function(x)
+  return x + 1, getmetatable(x) == getmetatable(x * 2), getmetatable("").__index == string, getmetatable({})
+end))
+
+check("tonumber of what is a number, a text and neither", of(function(x, i)
+  return x * tonumber(i), tonumber(i), tonumber("0x10"), tonumber("ff", 16), tonumber("z"), tonumber({}), tonumber(nil),
+    tonumber(true), tonumber(x), tonumber(print), tonumber(3LL)
+end))
+
+check("math.pow and math.fmod of what changes", of(function(x, i)
+  return x * math.pow(i, 2), math.pow(2, i), math.fmod(i, 3), math.fmod(7, 4), math.fmod(-i, 3), math.fmod(i, -3),
+    math.fmod(i + 0.5, 2), lt.zeros(math.fmod(i, 2) + 2)
+end), 1)
+
 -- They have a __call, for portals. Libraries ask `getmetatable(v)` and its __call whether a value can be called.
 test("numbers do not look as if they could be called", function()
   truthy(not getmetatable(0), "a metatable")

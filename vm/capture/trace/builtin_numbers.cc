@@ -29,7 +29,36 @@ const MathRow kMathRows[] = {
     {"math.ceil", SymOp::kNCeil}, {"math.abs", SymOp::kNAbs},
 };
 
+bool are_numbers(Trace& t, const Vars& args, size_t count) {
+  if (args.size() != count) return false;
+  return std::all_of(args.begin(), args.end(), [&](Var* v) { return t.force(v)->kind == VarKind::kNumber; });
+}
+
 }  // namespace
+
+Vars run_tonumber(Trace& t, Var* self, const Vars& args) {
+  if (are_numbers(t, args, 1)) return args;
+  // Of cdata and text it makes a number, of anything else none.
+  const bool other = args.size() == 1 && args[0]->kind != VarKind::kString && args[0]->kind != VarKind::kObject;
+  return other ? Vars{t.nil()} : as_it_is(t, self, args);
+}
+
+Vars run_pow(Trace& t, Var* self, const Vars& args) {
+  if (!are_numbers(t, args, 2)) return as_it_is(t, self, args);
+  return {arithmetic(t, bc::Op::POW, args[0], args[1])};
+}
+
+// Of whole numbers that are not negative it is the remainder that % gives.
+Vars run_fmod(Trace& t, Var* self, const Vars& args) {
+  if (!are_numbers(t, args, 2) || args[0]->tensor || args[1]->tensor || args[1]->num.expr)
+    return as_it_is(t, self, args);
+  const double by = t.constant(args[1]);
+  const Scalar v = args[0]->guarded && !args[0]->num.expr ? Scalar() : t.symbolic(args[0]);
+  SymEnv& env = *t.graph->env;
+  const bool plain = v.expr && v.kind == Scalar::kInt && by >= 1 && by == std::floor(by) && by < 0x1p52 &&
+                     env.ask(SymCmp::kLe, env.constant(0), v.expr);
+  return plain ? Vars{arithmetic(t, bc::Op::MODVV, args[0], args[1])} : as_it_is(t, self, args);
+}
 
 Vars run_host(Trace& t, Var* self, const Vars& args) {
   Var* v = args.empty() ? t.nil() : t.force(args[0]);

@@ -133,7 +133,8 @@ Vars run_rawequal(Trace& t, Var*, const Vars& args) {
 
 Vars run_getmetatable(Trace& t, Var*, const Vars& args) {
   Var* v = arg(t, args, 0);
-  if (v->kind != VarKind::kTable) t.stop(Break::metatable, {"a value that is not a table"});
+  const bool has = v->kind == VarKind::kTable || v->kind == VarKind::kString || v->kind == VarKind::kTensor;
+  if (!has) t.stop(Break::metatable, {"a value that is not a table"});
   Var* mt = t.metatable(v);
   if (mt->kind == VarKind::kNil) return {mt};
   Var* protect = t.force(t.raw_get(mt->table, t.string("__metatable")));
@@ -158,6 +159,21 @@ Vars run_setmetatable(Trace& t, Var*, const Vars& args) {
   table->metatable_written = true;
   t.effect = true;
   return {args[0]};
+}
+
+// A module that is loaded is what package.loaded has; loading one is the original code's.
+Vars run_require(Trace& t, Var* self, const Vars& args) {
+  Var* name = arg(t, args, 0);
+  if (name->kind != VarKind::kString) t.stop(Break::raises, {"require"});
+  lua_getfield(t.L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_pushvalue(t.L, -1);
+  const int slot = t.constant_slot_from_stack();
+  Var* loaded = t.root_table(t.source(SourceKind::kConstant, nullptr, nullptr, slot, "package.loaded"));
+  Var* module = t.force(t.raw_get(loaded->table, name));
+  // While a module loads, a mark stands there.
+  const bool absent = module->kind == VarKind::kObject || !t.truthy(module);
+  if (absent) t.stop(Break::load, {self->builtin->name});
+  return {module};
 }
 
 Vars run_assert(Trace& t, Var*, const Vars& args) {
@@ -375,7 +391,8 @@ const Builtin kRows[] = {
     {"xpcall", run_xpcall},
     {"unpack", run_unpack},
     {"tostring", run_tostring},
-    {"tonumber", run_pure},
+    {"tonumber", run_tonumber},
+    {"require", run_require},
     {"table.insert", run_insert},
     {"table.remove", run_remove},
     {"table.getn", run_getn},
@@ -392,8 +409,8 @@ const Builtin kRows[] = {
     {"math.random", run_random},
     {"math.max", run_extreme},
     {"math.min", run_extreme},
-    {"math.pow", run_pure},
-    {"math.fmod", run_pure},
+    {"math.pow", run_pow},
+    {"math.fmod", run_fmod},
     {"math.modf", run_pure},
     {"math.tan", run_pure},
     {"math.tanh", run_pure},
