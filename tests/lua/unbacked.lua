@@ -1,7 +1,7 @@
 -- Sizes that elements decide (x[mask], nonzero, masked_select) are symbols of the graph, which goes on behind them.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, breaks, text = h.test, h.equal, h.breaks, h.text
+local test, equal, truthy, breaks, text = h.test, h.equal, h.truthy, h.breaks, h.text
 
 local function randoms(n)
   lt.manual_seed(n)
@@ -222,6 +222,114 @@ test("sizes that miss often break the graph", function()
   equal(breaks(), 0)
   for _ = 1, 20 do equal(text(f(ends[1])), text(ends[1]:new_zeros(0))) end
   equal(breaks(), 1)
+end)
+
+local function outcome(f, x)
+  local r = {pcall(f, x)}
+  for i = 2, #r do r[i] = r[1] and text(r[i]) or (tostring(r[i]):gsub("^.-:%d+: ", "")) end
+  r[1] = tostring(r[1])
+  return table.concat(r, " ")
+end
+
+-- What lt.check and assert state of a size that elements decide: one graph for those that fit, and eager's errors for
+-- all others.
+local function stated(name, fits, make, most, breaks)
+  test(name, function()
+    lt.reset()
+    local f, g = make(), lt.compile(make())
+    local function call(ones)
+      local x = lt.cat({lt.ones(ones), lt.zeros(60 - ones)})
+      equal(outcome(g, x), outcome(f, x), ones .. " elements")
+    end
+    for _, ones in ipairs(fits) do call(ones) end
+    local made = lt.counters().stats.unique_graphs
+    truthy(made <= (most or 1), made .. " graphs")
+    local found = {}
+    for _, b in ipairs(lt._report(g).break_reasons) do found[#found + 1] = b.reason .. ": " .. b.hint end
+    truthy(#found <= (breaks or 0), table.concat(found, "; "))
+    for _, ones in ipairs {8, 6, 12, 4, 3, 2, 40, 0, 1, 7, 8} do call(ones) end
+  end)
+end
+local function of(f) return function() return f end end
+local function some(x) return x[x:gt(0)] end
+
+stated("lt.check of a bound", {8, 6, 40}, of(function(x)
+  local n = some(x):size(0)
+  lt.check(n > 5, "few")
+  if n >= 4 then return x[{{0, n}}] * 2, n end
+  return x
+end))
+stated("lt.check of both bounds", {8, 3, 19}, of(function(x)
+  local y = some(x)
+  lt.check(y:size(0) >= 3 and y:size(0) < 20)
+  if y:size(0) < 3 then return x end
+  return y * 2, lt.ones(20):narrow(0, 0, y:size(0)) + y
+end))
+stated("lt.check of a remainder", {8, 6, 40}, of(function(x)
+  local y = some(x)
+  lt.check(y:size(0) % 2 == 0, function() return "odd" end)
+  local n = y:size(0)
+  if n % 2 == 0 then return y:view(-1, 2) * 2 end
+  return y
+end))
+stated("lt.check of a size", {8, 8}, of(function(x)
+  local y = some(x)
+  lt.check(y:size(0) == 8, "not eight")
+  return y + lt.arange(8)
+end))
+stated("lt.check that two differ", {8, 6, 40}, of(function(x)
+  local y, z = some(x), some(x - 1 + x)
+  lt.check(y:size(0) ~= 3)
+  lt.check(not (z:size(0) > y:size(0)))
+  if y:size(0) == 3 then return x end
+  return y[{{0, z:size(0)}}] + z
+end))
+stated("assert of a bound, with a text", {8, 3, 40}, of(function(x)
+  local y = some(x)
+  local n = y:size(0)
+  local ok = assert(n > 2, "only " .. n)
+  if n <= 2 then return x end
+  return y * 2, ok
+end))
+stated("lt.check of a number beyond the likely ones", {40, 36, 44}, of(function(x)
+  local y = some(x)
+  lt.check(y:size(0) > 35)
+  lt.check(y:size(0) % 4 == 0, "not a multiple")
+  return y:view(4, -1) * 2
+end))
+stated("lt.check that never holds", {8, 9}, of(function(x)
+  local y = some(x)
+  lt.check(y:size(0) > 100, "never")
+  return y * 2
+end), 1, 2)
+stated("lt.check that is replaced", {8, 9}, function()
+  local check = lt.check
+  return function(x)
+    local y = some(x)
+    lt.check = function() return true end
+    lt.check(y:size(0) > 5, "few")
+    lt.check = check
+    if y:size(0) > 5 then return y * 2 end
+    return y * 3
+  end
+end, 9, 9)
+stated("a condition that is no check's", {8, 9}, of(function(x)
+  local y = some(x)
+  local many = y:size(0) > 5
+  local kind = type(y:size(0) > 5)
+  return y * (many and 2 or 3), kind
+end), 9, 9)
+
+test("a break says what is not known", function()
+  lt.reset()
+  local f = lt.compile(function(x)
+    local n = some(x):size(0)
+    if n % 3 == 1 then return x * 2 end
+    return x
+  end)
+  f(lt.ones(7))
+  local b = lt._report(f).break_reasons[1]
+  truthy(b.hint:find("n % 3 == 1", 1, true), b.hint)
 end)
 
 h.finish()

@@ -46,6 +46,19 @@ local function generate(p)
         return {}
       end,
       function() p:line("%s = %s; for i = 1, 2 do %s = %s[%s] end", t, v, t, t, mask(t)) return parts end,
+      function()
+        local fact = p:pick {"> 1", ">= 3", "< 40", "<= 5", "~= 3", "% 2 == 0", "% 3 == 1", "== 4", "> 70",
+          "> x.shape[1] / 2"}
+        p:line(p:pick {"lt.check(%s.shape[1] %s)", "lt.check(%s:size(0) %s, 'a fact')",
+          "lt.check(not (%s.shape[1] %s))"}, v, fact)
+        p:line("if %s.shape[1] %s then %s = %s * 2 else %s = -%s end", v, p:pick {fact, fact, "> 2"}, t, v, t, v)
+        return {}
+      end,
+      function()
+        p:line("%s = %s.shape[1]; assert(%s %s, 'only ' .. %s)", n, v, n, p:pick {"> 1", "> 2", "< 6", "== 2"}, n)
+        p:line("%s = %s[{{0, %s}}] * 0.5", t, v, p:pick {"2", "3", n})
+        return parts
+      end,
       function() p:line("kept[%s] = %s", p:pick {"1", "'a'"}, v) p:line("%s = %s", t, v) return {} end,
       function() p:line("w:add_(%s:detach():sum() * 0.125); %s = %s", v, t, v) return {} end,
     }

@@ -61,6 +61,8 @@ struct Decisions {
   std::map<ControlPlace, std::string> plain_control;  // control flow that is ordinary Lua, and why
   bool functions_outside = false;                     // break where a result of an autograd.Function is made
   bool sizes_outside = false;                         // break where elements decide a size
+  std::map<size_t, int64_t> likely_sizes;  // that the trace goes on with, by number: those that what is stated fits
+  int size_tries = 0;
 };
 
 struct TraceOptions {
@@ -261,6 +263,7 @@ class Trace {
   };
   std::vector<TensorInput> inputs;  // by graph input
   std::vector<int32_t> unbacked;    // numbers of the graph that are sizes which elements decide
+  std::vector<SymGuard> stated;     // what the program says of them
   std::unordered_map<const TensorImpl*, int> input_of_real, input_of_fake;
   std::unordered_map<const Storage*, int> input_of_storage;  // of fakes: each has a storage of its own
   std::unordered_map<const void*, Table*> table_of_real;

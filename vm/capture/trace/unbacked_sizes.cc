@@ -3,10 +3,13 @@
 #include "vm/capture/trace/unbacked_sizes.h"
 
 #include <algorithm>
+#include <cstring>
 #include <lua.hpp>
+#include <optional>
 
 #include "ops/decompose/emit.h"
 #include "ops/meta/unbacked.h"
+#include "vm/capture/trace/builtins.h"
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/trace.h"
@@ -47,6 +50,176 @@ bool is_stated(Trace& t) {
   return stated;
 }
 
+// Instructions between a condition that is a value and the call that it is an argument of.
+bool only_loads(bc::Op op) {
+  switch (op) {
+    case bc::Op::KSTR:
+    case bc::Op::KSHORT:
+    case bc::Op::KNUM:
+    case bc::Op::KPRI:
+    case bc::Op::MOV:
+    case bc::Op::CAT:
+    case bc::Op::UGET:
+    case bc::Op::GGET:
+    case bc::Op::FNEW: return true;
+    default: return false;
+  }
+}
+
+// Is the function lt.check or assert? Both raise where their first argument is false.
+bool is_check(Trace& t, Var* f) {
+  if (!f || t.force(f)->kind != VarKind::kFunction) return false;
+  if (f->builtin) return !strcmp(f->builtin->name, "assert");
+  lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
+  lua_getfield(t.L, -1, "check");
+  t.push_pin(f->pin);
+  const bool is = lua_rawequal(t.L, -1, -2);
+  lua_pop(t.L, 3);
+  return is;
+}
+
+// Does what stands at pc give false to a check?
+bool fails_check(Trace& t, const Frame& f, bc::Pc pc) {
+  constexpr unsigned kFalse = 1;
+  const std::vector<bc::Ins>& code = f.code->proto().code;
+  if (bc::op(code[pc]) != bc::Op::KPRI || bc::op_d(code[pc]) != kFalse) return false;
+  const unsigned condition = bc::op_a(code[pc]);
+  for (pc++; pc < code.size(); pc++) {
+    const bc::Op op = bc::op(code[pc]);
+    if (op == bc::Op::JMP) {
+      const bc::Pc target = bc::jump_target(pc, code[pc]);
+      if (target <= pc) return false;
+      pc = target - 1;
+    } else if (op == bc::Op::CALL || op == bc::Op::CALLT || op == bc::Op::CALLM || op == bc::Op::CALLMT) {
+      const unsigned base = bc::op_a(code[pc]);
+      return base + 2 == condition && base < f.slots.size() && is_check(t, f.slots[base]);
+    } else if (!only_loads(op) || bc::op_a(code[pc]) <= condition) {
+      return false;
+    }
+  }
+  return false;
+}
+
+// What the comparison that runs has to give, where a check states it.
+std::optional<bool> stated_outcome(Trace& t) {
+  const Frame& f = *t.frames.back();
+  const std::vector<bc::Ins>& code = f.code->proto().code;
+  if (f.pc + 2 >= code.size() || bc::op(code[f.pc + 1]) != bc::Op::JMP) return {};
+  const bool not_taken_fails = fails_check(t, f, f.pc + 2);
+  if (!not_taken_fails && !fails_check(t, f, bc::jump_target(f.pc + 1, code[f.pc + 1]))) return {};
+  switch (bc::op(code[f.pc])) {
+    case bc::Op::ISLT:
+    case bc::Op::ISLE:
+    case bc::Op::ISEQV:
+    case bc::Op::ISEQN: return not_taken_fails;
+    case bc::Op::ISGE:
+    case bc::Op::ISGT:
+    case bc::Op::ISNEV:
+    case bc::Op::ISNEN: return !not_taken_fails;
+    default: return {};
+  }
+}
+
+// The values of all expressions where the number `input` of the graph is n; false where one has none.
+bool evaluate(const SymEnv& env, int32_t input, int64_t n, std::vector<int64_t>& i, std::vector<double>& d) {
+  const std::vector<SymExpr>& all = env.exprs();
+  i.assign(all.size(), 0), d.assign(all.size(), 0);
+  try {
+    for (size_t k = 0; k < all.size(); k++) {
+      const SymExpr& e = all[k];
+      i[k] = e.i, d[k] = e.d;
+      if (e.op == SymOp::kScalarInput && e.a == input) d[k] = double(n);
+      if (arity(e.op) == 0) continue;
+      const auto a = size_t(e.a), b = size_t(arity(e.op) > 1 ? e.b : e.a);
+      if (e.op == SymOp::kToInt) {
+        i[k] = eval_to_int(d[a]);
+      } else if (e.op == SymOp::kToNum) {
+        d[k] = double(i[a]);
+      } else {
+        is_number(e.op) ? void(d[k] = eval_number(e.op, d[a], d[b])) : void(i[k] = eval_int(e.op, i[a], i[b]));
+      }
+    }
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
+// A size for which the relation holds, and all that was asked before; 0 where none is found.
+int64_t size_where(const SymEnv& env, int32_t input, const SymGuard& wanted) {
+  constexpr int64_t kTried = 300;
+  std::vector<int64_t> i;
+  std::vector<double> d;
+  std::vector<SymGuard> all = env.guards();
+  all.push_back(wanted);
+  for (int64_t k = 0; k < kTried; k++) {
+    const int64_t n = k < kTried / 2 ? kLeast + k : (k - kTried / 2 + 2) * 64;
+    if (!evaluate(env, input, n, i, d)) continue;
+    const bool fits = std::all_of(all.begin(), all.end(), [&](const SymGuard& g) {
+      const auto a = size_t(g.a), b = size_t(arity(g.cmp) > 1 ? g.b : g.a);
+      const bool holds = is_number(env[g.a].op) ? compare_number(g.cmp, d[a], d[b]) : compare_int(g.cmp, i[a], i[b]);
+      return holds == g.outcome;
+    });
+    if (fits) return n;
+  }
+  return 0;
+}
+
+// Where the size that the trace goes on with does not fit what is stated, it is made again with another.
+bool state(Trace& t, const SymGuard& fact) {
+  SymEnv& env = *t.graph->env;
+  std::vector<int64_t> i;
+  std::vector<double> d;
+  evaluate(env, -1, 0, i, d);
+  if (compare_number(fact.cmp, d[size_t(fact.a)], d[size_t(fact.b)]) != fact.outcome) {
+    constexpr int kMostTries = 8;
+    for (size_t k = 0; k < t.unbacked.size() && t.decisions.size_tries < kMostTries; k++) {
+      const int64_t n = size_where(env, t.unbacked[k], fact);
+      if (!n) continue;
+      t.decisions.likely_sizes[k] = n, t.decisions.size_tries++;
+      throw Restart{};
+    }
+  }
+  const bool outcome = env.ask(fact.cmp, fact.a, fact.b);
+  t.stated.push_back({fact.cmp, fact.a, fact.b, outcome});
+  return outcome;
+}
+
+// An expression for people: sizes that elements decide are n, what is long is left out.
+std::string in_words(const SymEnv& env, int32_t id, int depth = 3) {
+  const SymExpr& e = env[id];
+  static const std::pair<SymOp, const char*> kInfix[] = {
+      {SymOp::kAdd, " + "},  {SymOp::kNAdd, " + "}, {SymOp::kSub, " - "}, {SymOp::kNSub, " - "}, {SymOp::kMul, " * "},
+      {SymOp::kNMul, " * "}, {SymOp::kNDiv, " / "}, {SymOp::kMod, " % "}, {SymOp::kNMod, " % "}};
+  if (e.op == SymOp::kConstInt) return str(e.i);
+  if (e.op == SymOp::kConstNum) return str(e.d);
+  if (arity(e.op) == 0) return "n";
+  if (e.op == SymOp::kToInt || e.op == SymOp::kToNum) return in_words(env, e.a, depth);
+  for (const auto& [op, sign] : kInfix) {
+    if (op == e.op && depth > 0) return in_words(env, e.a, depth - 1) + sign + in_words(env, e.b, depth - 1);
+  }
+  return "...";
+}
+
+// Of numbers, as Lua has them.
+bool ask(Trace& t, SymCmp cmp, const Scalar& x, const Scalar& y) {
+  SymEnv& env = *t.graph->env;
+  const int32_t a = number_expr(env, x), b = number_expr(env, y);
+  for (const SymGuard& g : t.stated) {
+    if (g.cmp == cmp && g.a == a && g.b == b) return g.outcome;
+  }
+  if (const std::optional<bool> wanted = stated_outcome(t)) return state(t, {cmp, a, b, *wanted});
+  if (!is_stated(t)) {
+    t.stop(Break::needs_size, {"", str("nothing says whether ", in_words(env, a),
+                                       cmp == SymCmp::kEq   ? " == "
+                                       : cmp == SymCmp::kLe ? " <= "
+                                                            : " < ",
+                                       in_words(env, b), " before the graph has run: lt.check(condition) and ",
+                                       "lt.check_is_size(n, {min =, max =}) state it")});
+  }
+  return env.ask(cmp, a, b);
+}
+
 }  // namespace
 
 bool TraceSizes::takes() { return !t_.ended && t_.regions.empty() && !t_.decisions.sizes_outside && !ends_graph(t_); }
@@ -54,8 +227,11 @@ bool TraceSizes::takes() { return !t_.ended && t_.regions.empty() && !t_.decisio
 SymInt TraceSizes::size(OpId op, SymInt most) {
   if (most.hint < kLeast || t_.program.scalar_sources.size() != t_.graph->scalars.size()) return 0;
   SymEnv& env = *t_.graph->env;
+  const auto found = t_.decisions.likely_sizes.find(t_.unbacked.size());
+  const bool fits = found != t_.decisions.likely_sizes.end() && found->second <= most.hint;
+  const int64_t hint = fits ? found->second : likely(most.hint);
   t_.unbacked.push_back(int32_t(t_.graph->scalars.size()));
-  const Scalar number = t_.graph->add_scalar(str("the size of ", name(op)), double(likely(most.hint)));
+  const Scalar number = t_.graph->add_scalar(str("the size of ", name(op)), double(hint));
   t_.program.scalar_sources.push_back(nullptr);
   const int32_t n = env.ask_integer(number.expr);
   env.ask(SymCmp::kLe, env.constant(kLeast), n);
@@ -82,18 +258,14 @@ bool unbacked_less(Trace& t, bool or_equal, const Scalar& x, const Scalar& y) {
   const SymRange a = range_of(t, x), b = range_of(t, y);
   if (or_equal ? a.high <= b.low : a.high < b.low) return true;
   if (or_equal ? a.low > b.high : a.low >= b.high) return false;
-  SymEnv& env = *t.graph->env;
-  if (!is_stated(t)) t.stop(Break::needs_size);
-  return env.ask(or_equal ? SymCmp::kLe : SymCmp::kLt, number_expr(env, x), number_expr(env, y));
+  return ask(t, or_equal ? SymCmp::kLe : SymCmp::kLt, x, y);
 }
 
 bool unbacked_equal(Trace& t, const Scalar& x, const Scalar& y) {
   const SymRange a = range_of(t, x), b = range_of(t, y);
   if (a.high < b.low || b.high < a.low) return false;
   if (x.expr && x.expr == y.expr) return true;
-  if (!is_stated(t)) t.stop(Break::needs_size);
-  SymEnv& env = *t.graph->env;
-  return env.ask(SymCmp::kEq, number_expr(env, x), number_expr(env, y));
+  return ask(t, SymCmp::kEq, x, y);
 }
 
 Tensor unbacked_element(Trace& t, const Scalar& n) {
