@@ -241,7 +241,10 @@ std::vector<Splitter::Cut> Splitter::cuts_outside(const Reduction& r) const {
     return {{first, chunks, length}};
   }
   std::vector<Cut> cuts;
-  if (size >= SymInt(2)) cuts.push_back({first, size, 1});
+  if (size >= SymInt(2))
+    cuts.push_back({first, size, 1});
+  else
+    facts_.ask_equal(size, SymInt(1));  // or its loop would stand around a part of the next dimension
   for (SymInt n = 2; size >= n && chunks > 1; n = n * SymInt(2)) chunks /= 2;
   if (r.nest[0].size() > 1) {
     const size_t second = size_t(r.nest[0][1]);

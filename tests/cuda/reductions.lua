@@ -2,7 +2,7 @@
 -- by channel also in both layouts of images. What tells its own result's size.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
-local test, deep, truthy = h.test, h.deep, h.truthy
+local test, deep, equal, truthy = h.test, h.deep, h.equal, h.truthy
 local nn = lt.nn
 
 lt.manual_seed(0)
@@ -100,6 +100,15 @@ test("nonzero and masked_select", function()
   same(select, x, lt.randn(700):gt(0))
   same(select, lt.randn(700), x:gt(0))
   same(select, x:to("bfloat16"), x:gt(9))
+end)
+
+test("a dimension of one stands around a large reduction", function()
+  for _, sizes in ipairs {{1, 512, 640}, {1, 3, 128, 1024}, {1, 1, 300, 1000}} do
+    local x = lt.ones(unpack(sizes)):cuda()
+    equal(x:sum():item(), x:numel())
+    equal(x:abs():mean():item(), 1)
+    equal(lt.compile(function(x) return x:sum() end)(x):item(), x:numel())
+  end
 end)
 
 test("scatter_add sorts each line by itself", function()
