@@ -132,4 +132,17 @@ test("out of memory in the middle leaves everything as it was", function()
   deep((x + 1):totable(), {2, 2, 2, 2})
 end)
 
+test("gradients of scores in attention of float16 are large before they are scaled", function()
+  local signs = lt.tensor({{1}, {-1}}, {dtype = "float16", device = "cpu"})
+  local function gradient(device)
+    local q = lt.zeros(1, 1, 64, 64):to(device, "float16"):requires_grad_()
+    local k, v = (lt.full({1, 1, 2, 64}, 0.01):to("float16"):to(device) * signs:to(device)),
+      (lt.full({1, 1, 2, 64}, 3):to("float16"):to(device) * signs:to(device))
+    F.scaled_dot_product_attention(q, k, v):backward(lt.full({1, 1, 64, 64}, 1000):to(device, "float16"))
+    return q.grad:cpu():double()
+  end
+  local want, got = gradient("cpu"), gradient("cuda")
+  truthy((got - want):abs():max():item() <= 0.01 * want:abs():max():item())
+end)
+
 h.finish()

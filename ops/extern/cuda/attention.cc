@@ -61,10 +61,11 @@ DEV int feature_of(int j) { return col_of(j); }
 #endif
 #if HALVES
 typedef T0 Shared;
-// Shared memory has what memory has: scores are scaled, and rounded where a product takes them.
+// Shared memory has what memory has: scores are scaled, and so are their gradients, before they are rounded (float16 has
+// few exponents). Products round them; sums of weights are those of the numbers before.
 DEV float rounded(float x) { return x; }
 DEV float factor_before(float) { return 1; }
-DEV float factor_after(float scale) { return scale; }
+DEV float factor_after(float) { return 1; }
 // Rows of a warp as the left side of products, which a forward of few features has the registers for.
 enum { kKept = !(VARIANT & 1024) && D <= 128 };
 DEV void left_part(u32 (&to)[4], const Shared* a, int k) {
@@ -127,10 +128,8 @@ typedef float Shared;
 typedef const float* Left;
 DEV Left left_of(const float* a) { return a; }
 DEV float factor_before(float scale) { return scale; }
-DEV float factor_after(float) { return 1; }
-#endif
-#if HALVES
-#elif VARIANT & 512
+DEV float factor_after(float scale) { return scale; }
+#if VARIANT & 512
 DEV float rounded(float x) { return tf32(x); }
 DEV void dot(float (&s)[R][C], const float* a, const float* b) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
@@ -223,6 +222,7 @@ DEV void add_product(float (&o)[R][O], const float (&s)[R][C], float* w, const f
     }
   }
 }
+#endif
 #endif
 
 DEV float row_max(float x) {
@@ -452,14 +452,15 @@ DEV bool late(bool x) {
 
 // A tile's scores become weights p, and d = b y^T becomes ds; lse and delta by column, own_* by row.
 DEV void differentiate(float (&s)[R][C], float (&d)[R][C], const float* lse, const float* delta, int at,
-                       const float (&own_lse)[R], const float (&own_delta)[R], bool by_key) {
+                       const float (&own_lse)[R], const float (&own_delta)[R], bool by_key, float scale) {
 #pragma unroll
   for (int j = 0; j < C; j++) {
     const float column_lse = lse[at + col_of(j)], column_delta = delta[at + col_of(j)];
 #pragma unroll
     for (int i = 0; i < R; i++) {
       const float z = weight(s[i][j] - (by_key ? column_lse : own_lse[i]));
-      s[i][j] = rounded(z), d[i][j] = rounded(z * (d[i][j] - (by_key ? column_delta : own_delta[i])));
+      const float slope = z * (d[i][j] - (by_key ? column_delta : own_delta[i]));
+      s[i][j] = rounded(z), d[i][j] = rounded(HALVES ? slope * scale : slope);
     }
   }
 }
@@ -518,14 +519,14 @@ KERNEL BOUNDS(THREADS, BLOCKS) attention_backward(const Problem p) {
         if (by_key ? !all_seen(p, column, BN, mine, 16) : !all_seen(p, mine, 16, column, BN)) {
           hide(s, p, batch, head, first, column, by_key);
         }
-        differentiate(s, d, lse, delta, at, own_lse, own_delta, by_key);
+        differentiate(s, d, lse, delta, at, own_lse, own_delta, by_key, p.scale);
         if (by_key) add_product(db, s, w, y + at * LD);
         add_product(da, d, w, x + at * LD);
       }
     }
   }
   const bool of_keys = late(by_key);
-  for (int i = 0; i < R; i++) factor[i] = of_keys ? factor_after(p.scale) : p.scale;
+  for (int i = 0; i < R; i++) factor[i] = of_keys ? 1.0f : factor_after(p.scale);
   store(rows_of(of_keys ? p.dk : p.dq, batch, own, first, rows, p.dim), da, factor);
   for (int i = 0; i < R; i++) factor[i] = 1;
   if (by_key) store(rows_of(p.dv, batch, own, first, rows, p.value_dim), db, factor);
