@@ -225,8 +225,7 @@ FunctionHandle LoadedModule::function(const char* name, int shared_bytes) {
   LUTRA_CUDA(module_function(&f, module_, name));
   if (dependent_) {
     const std::lock_guard lock(loaded().mutex);
-    loaded().dependent.insert(f);
-    functions_.push_back(f);
+    if (loaded().dependent.insert(f).second) functions_.push_back(f);
   }
   if (shared_bytes > 48 * 1024) LUTRA_CUDA(set_function_attribute(f, kMaxDynamicShared, shared_bytes));
   return f;
