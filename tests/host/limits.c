@@ -5,7 +5,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/time.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/host/check.h"
 #include "vm/capi/lutra.h"
@@ -284,6 +286,22 @@ static void short_lives(void) {
   for (i = 0; i < 16; i++) pthread_join(threads[i], NULL);
 }
 
+/* A child of fork() has none of its parent's timers. */
+static void in_a_child(void) {
+  int status = 0;
+  const pid_t child = fork();
+  if (child == 0) {
+    lutra_Limits limits;
+    memset(&limits, 0, sizeof limits);
+    limits.size = sizeof limits, limits.seconds = 0.02;
+    alarm(20);
+    if (lutra_set_limits(S, &limits) != LUTRA_OK) _exit(2);
+    _exit(lutra_do_string(S, "local x = lt.ones(100) while true do x = x * 1 end", "=loop") != LUTRA_ERROR_LIMIT);
+  }
+  check(child > 0 && waitpid(child, &status, 0) == child, "a child");
+  check(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a limit in a child");
+}
+
 int main(void) {
   /* 50 ms are what is meant; tests run beside others, and under sanitizers. */
   const double latest = 5;
@@ -300,6 +318,7 @@ int main(void) {
   interrupts(latest);
   limits(latest);
   bytes();
+  in_a_child();
   from_a_handler(latest);
   modes_come_back();
   for (i = 0; i < 2; i++) pthread_create(&threads[i], NULL, with_own_state, NULL);

@@ -11,6 +11,7 @@
 //    timer and stack of handlers stay: other threads have limits meanwhile, and a signal may still be under way.
 #include "vm/host/limits.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -136,6 +137,13 @@ struct Limit {
 
 void on_signal(int);
 
+// How often the process that runs was forked since the first call. A child has neither its parent's timers nor ids.
+int forks() {
+  static std::atomic<int> count{0};
+  [[maybe_unused]] static const int counts = pthread_atfork(nullptr, nullptr, [] { count++; });
+  return count.load(std::memory_order_relaxed);
+}
+
 // What a thread needs to get signals of its own: a timer, and a stack for the handler where it has none.
 class Alarm {
  public:
@@ -147,11 +155,8 @@ class Alarm {
       sigemptyset(&action.sa_mask);
       return sigaction(signal_number(), &action, nullptr) == 0;
     }();
-    sigevent event = {};
-    event.sigev_notify = SIGEV_THREAD_ID;
-    event.sigev_signo = signal_number();
-    event._sigev_un._tid = gettid();
-    if (!listening || timer_create(CLOCK_MONOTONIC, &event, &timer_) != 0) fail("limits: the system gives no timer");
+    if (!listening) fail_timer();
+    make_timer();
     stack_t now = {};
     if (sigaltstack(nullptr, &now) == 0 && !(now.ss_flags & SS_DISABLE)) return;
     stack_.reset(new char[kStack]);
@@ -160,16 +165,20 @@ class Alarm {
     sigaltstack(&own, nullptr);
   }
   ~Alarm() {
-    timer_delete(timer_);
+    if (forks_ == forks()) timer_delete(timer_);
     stack_t now = {}, none = {};
     none.ss_flags = SS_DISABLE;
     if (stack_ && sigaltstack(nullptr, &now) == 0 && now.ss_sp == stack_.get()) sigaltstack(&none, nullptr);
   }
   Alarm(const Alarm&) = delete;
+  // In a forked child the thread gets a timer of this process.
+  void follow_fork() {
+    if (forks_ != forks()) make_timer();
+  }
   // In `first` seconds, then a round each kRound; never where that is infinite. Also in a signal's handler.
   void set(double first) {
     const bool ever = first < INFINITY;
-    if (!ever && !set_) return;
+    if ((!ever && !set_) || forks_ != forks()) return;
     set_ = ever;
     const double left = std::min(std::max(first, 1e-6), 1e9);
     itimerspec time = {};
@@ -178,9 +187,21 @@ class Alarm {
   }
 
  private:
+  [[noreturn]] static void fail_timer() { fail("limits: the system gives no timer"); }
+  void make_timer() {
+    sigevent event = {};
+    event.sigev_notify = SIGEV_THREAD_ID;
+    event.sigev_signo = signal_number();
+    event._sigev_un._tid = gettid();
+    if (timer_create(CLOCK_MONOTONIC, &event, &timer_) != 0) fail_timer();
+    forks_ = forks();
+    set_ = false;
+  }
+
   static constexpr size_t kStack = 1 << 16;
   std::unique_ptr<char[]> stack_;
   timer_t timer_ = {};
+  int forks_ = -1;
   bool set_ = false;
 };
 
@@ -198,6 +219,7 @@ struct Watch {
 
   static Alarm& thread_alarm() {
     static thread_local Alarm alarm;
+    alarm.follow_fork();
     return alarm;
   }
   void set_timer() {
