@@ -1,8 +1,6 @@
 // Handles of states in, threads within them and errors as codes out; see state.h.
 #include "vm/capi/state.h"
 
-#include <unistd.h>
-
 #include <deque>
 #include <lua.hpp>
 #include <memory>
@@ -227,7 +225,7 @@ int StateScope::protected_call(int nargs, int nresults, int handler) const {
     }
   }
   S_->interrupted.store(false, std::memory_order_relaxed);
-  S_->runner.store(gettid());
+  S_->runner.store(this_thread());
   const int status = lua_pcall(L, nargs, nresults, handler);
   S_->runner.store(0);
   if (status == 0 && limit) limit->returned();

@@ -127,11 +127,26 @@ void leave_traces(lua_State* L) {
 
 namespace {
 
+struct Message {
+  char text[64];
+};
+
+// Of a limit of time. A host gives most calls the same one.
+const Message& time_message(double seconds) {
+  static thread_local double last = 0;
+  static thread_local Message message;
+  if (seconds != last) {
+    snprintf(message.text, sizeof message.text, "limits: %.14g seconds are over", seconds);
+    last = seconds;
+  }
+  return message;
+}
+
 struct Limit {
   Limit* outer;
   double deadline;  // infinite: none
   const std::atomic<bool>* wish;
-  std::string message;
+  Message message;
   bool over(double t) const { return deadline <= t || (wish && wish->load(std::memory_order_relaxed)); }
 };
 
@@ -261,7 +276,7 @@ void Watch::on_time(int) {
   w->rounds = w->rounds + 1;
   w->errors_left = w->rounds;
   w->is_new_round = 1;
-  stop_reason = limit->message.c_str();
+  stop_reason = limit->message.text;
   lua_sethook(w->L, raise_in_lua, LUA_MASKCOUNT, 1);
   leave_traces(w->L);
 }
@@ -279,7 +294,7 @@ void Watch::raise_in_lua(lua_State* L, lua_Debug*) {
   if (!w || w->errors_left <= 1 || !limit) lua_sethook(L, w ? w->hook : nullptr, w ? w->mask : 0, w ? w->count : 0);
   if (!limit || w->errors_left <= 0) return;
   w->errors_left = w->errors_left - 1;
-  raise_in_hook(L, limit->message.c_str());
+  raise_in_hook(L, limit->message.text);
 }
 
 }  // namespace
@@ -289,11 +304,9 @@ class LimitScope {
  public:
   LimitScope(lua_State* L, double seconds, const std::atomic<bool>* wish) {
     if (seconds > 0) traces_.emplace(L);
-    if (!watch) own_ = std::make_unique<Watch>(L), watch = own_.get();
-    char text[40];
-    snprintf(text, sizeof text, "%.14g", seconds);
+    if (!watch) own_.emplace(L), watch = &*own_;
     limit_ = {watch->innermost, seconds > 0 ? now() + seconds : INFINITY, wish,
-              seconds > 0 ? str("limits: ", text, " seconds are over") : "interrupted!"};
+              seconds > 0 ? time_message(seconds) : Message{"interrupted!"}};
     watch->innermost = &limit_;
     if (seconds > 0) watch->set_timer();
   }
@@ -304,7 +317,7 @@ class LimitScope {
       return;
     }
     if (const Limit* outer = watch->over()) {  // it goes on
-      stop_reason = outer->message.c_str();
+      stop_reason = outer->message.text;
       return;
     }
     watch->rounds = 0;
@@ -316,11 +329,11 @@ class LimitScope {
   LimitScope(const LimitScope&) = delete;
   bool over() const { return limit_.over(now()); }
   double deadline() const { return limit_.deadline; }
-  const std::string& message() const { return limit_.message; }
+  const char* message() const { return limit_.message.text; }
 
  private:
   std::optional<LeavableTraces> traces_;
-  std::unique_ptr<Watch> own_;
+  std::optional<Watch> own_;
   Limit limit_;
 };
 
@@ -336,18 +349,26 @@ class ThreadsScope {
   int saved_;
 };
 
+// They end in the order that is the reverse of this one.
+struct RunLimit::Parts {
+  std::optional<LimitScope> wish, time;
+  std::optional<LeavableTraces> traces;
+  std::optional<HeapScope> heap;
+  std::optional<ThreadsScope> threads;
+};
+
 RunLimit::RunLimit(lua_State* L, const CallLimits& limits, const std::atomic<bool>* wish)
-    : modes_(modes_of(L)), grad_(modes_->grad), autocast_(modes_->autocast.mode) {
-  if (wish) wish_ = std::make_unique<LimitScope>(L, 0, wish);
-  if (limits.seconds > 0) time_ = std::make_unique<LimitScope>(L, limits.seconds, nullptr);
-  if (limits.bytes > 0) traces_ = std::make_unique<LeavableTraces>(L);
-  if (limits.seconds > 0 || limits.bytes > 0) {
-    heap_ = std::make_unique<HeapScope>(L, limits.bytes, time_ ? time_->deadline() : INFINITY);
-  }
-  if (limits.threads > 0) threads_ = std::make_unique<ThreadsScope>(limits.threads);
+    : modes_(modes_of(L)), grad_(modes_->grad), autocast_(modes_->autocast.mode), parts_(new Parts) {
+  Parts& p = *parts_;
+  if (wish) p.wish.emplace(L, 0, wish);
+  if (limits.seconds > 0) p.time.emplace(L, limits.seconds, nullptr);
+  if (limits.bytes > 0) p.traces.emplace(L);
+  if (limits.seconds > 0 || limits.bytes > 0) p.heap.emplace(L, limits.bytes, p.time ? p.time->deadline() : INFINITY);
+  if (limits.threads > 0) p.threads.emplace(limits.threads);
 }
 bool RunLimit::over() const {
-  return (wish_ && wish_->over()) || (time_ && time_->over()) || (heap_ && heap_->refused_bytes());
+  const Parts& p = *parts_;
+  return (p.wish && p.wish->over()) || (p.time && p.time->over()) || (p.heap && p.heap->refused_bytes());
 }
 
 RunLimit::~RunLimit() {
@@ -356,23 +377,22 @@ RunLimit::~RunLimit() {
     set_grad_enabled(grad_);
     if (!(autocast_mode() == autocast_)) set_autocast_mode(autocast_);
   }
-  heap_.reset();
-  traces_.reset();
-  time_.reset();
 }
 
 std::string RunLimit::told(int status, const char* error) const {
   const std::string_view text = error ? error : "";
   const bool no_memory =
       status == LUA_ERRMEM || status == LUA_ERRERR || text.find("not enough memory") != std::string_view::npos;
-  for (const LimitScope* scope : {wish_.get(), time_.get()}) {
-    if (!scope) continue;
-    if (scope->over() && text.find(scope->message()) != std::string_view::npos) return std::string(text);
-    if (no_memory && (scope->over() || (scope == time_.get() && heap_->refused_time()))) return scope->message();
+  const auto& [wish, time, traces, heap, threads] = *parts_;
+  for (const auto* scope : {&wish, &time}) {
+    if (!*scope) continue;
+    const LimitScope& limit = **scope;
+    if (limit.over() && text.find(limit.message()) != std::string_view::npos) return std::string(text);
+    if (no_memory && (limit.over() || (scope == &time && heap->refused_time()))) return limit.message();
   }
-  if (!heap_ || !heap_->refused_bytes()) return "";
-  if (text.find(heap_->refusal()) != std::string_view::npos) return std::string(text);
-  return no_memory ? heap_->refusal() : "";
+  if (!heap || !heap->refused_bytes()) return "";
+  if (text.find(heap->refusal()) != std::string_view::npos) return std::string(text);
+  return no_memory ? heap->refusal() : "";
 }
 
 namespace {
@@ -427,6 +447,13 @@ double read_limit(lua_State* L, const char* name, bool whole) {
 }
 
 }  // namespace
+
+pid_t this_thread() {
+  static thread_local pid_t id = 0;
+  static thread_local int at = 0;
+  if (id == 0 || at != forks()) id = gettid(), at = forks();
+  return id;
+}
 
 void wake(pid_t thread) { syscall(SYS_tgkill, getpid(), thread, signal_number()); }
 

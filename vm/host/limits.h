@@ -23,11 +23,6 @@ struct CallLimits {
   bool any() const { return seconds > 0 || bytes > 0 || threads > 0; }
 };
 
-class HeapScope;
-class LeavableTraces;
-class LimitScope;
-class ThreadsScope;
-
 // What a call may take, for a scope; 0: anything. With a wish it ends, too, once *wish is set and its thread woken.
 class RunLimit {
  public:
@@ -47,15 +42,15 @@ class RunLimit {
   const bool grad_;
   const AutocastMode autocast_;
   bool returned_ = false;
-  std::unique_ptr<LimitScope> wish_, time_;
-  std::unique_ptr<LeavableTraces> traces_;
-  std::unique_ptr<HeapScope> heap_;
-  std::unique_ptr<ThreadsScope> threads_;
+  struct Parts;
+  const std::unique_ptr<Parts> parts_;
 };
 // Machine code of this thread's Lua state is left at its next line, where it looks at that. Also in a signal's handler.
 void leave_traces(lua_State* L);
 // Makes a thread look at its wishes. From any thread, and in a signal's handler.
 void wake(pid_t thread);
+// gettid() without a call of the system.
+pid_t this_thread();
 
 // Raises an error on the line that runs. In a hook that is level 0, not luaL_error's 1.
 void raise_in_hook(lua_State* L, const char* message);
