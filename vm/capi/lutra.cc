@@ -8,6 +8,7 @@
 #include <lua.hpp>
 #include <string>
 
+#include "ops/core/tensor.h"
 #include "vm/capi/host_ops.h"
 #include "vm/capi/output.h"
 #include "vm/capi/sandbox.h"
@@ -192,6 +193,7 @@ extern "C" void lutra_close(lutra_State* S) {
     }
   }
   recycle(S);
+  TensorImpl::keep_few_dropped(), Storage::keep_few_dropped();
 }
 
 extern "C" int lutra_do_string(lutra_State* S, const char* text, const char* chunkname) {

@@ -1,0 +1,39 @@
+// What lists of dropped objects do where they are empty or full.
+#include "ops/core/pooled.h"
+
+#include <algorithm>
+
+namespace lutra {
+
+DroppedObjects::~DroppedObjects() {
+  shorten(0);
+  most_ = 0;
+}
+
+void DroppedObjects::keep_few() {
+  most_ = std::min(most_, kFew);
+  shorten(most_);
+}
+
+void* DroppedObjects::make(size_t bytes) {
+  if (most_ > 0 && most_ < kMost) most_++;
+  return ::operator new(bytes);
+}
+
+// Of many that find no place one tells that the list is longer than it need be: a burst may be longer than any list.
+void DroppedObjects::give_back(void* p) {
+  ::operator delete(p);
+  if (most_ <= kFew || ++given_back_ < kPatience) return;
+  given_back_ = 0;
+  shorten(--most_);
+}
+
+void DroppedObjects::shorten(size_t to) {
+  for (; count_ > to; count_--) {
+    Block* next = first_->next;
+    ::operator delete(first_);
+    first_ = next;
+  }
+}
+
+}  // namespace lutra
