@@ -18,9 +18,21 @@
 namespace lutra {
 namespace {
 
+// So many kernels of the CPU that nobody uses are kept, for who compiles the same again.
+constexpr size_t kIdle = 1024;
+
+struct Entry {
+  std::shared_ptr<CachedKernel> kernel;
+  bool goes = false;   // once nobody uses it; code of a GPU may still run then
+  uint64_t asked = 0;  // when it was asked for last
+  bool is_idle() const { return goes && kernel.use_count() == 1 && !kernel->launches; }
+};
+
 struct Cache {
   std::mutex mutex;
-  std::unordered_map<std::string, std::shared_ptr<CachedKernel>> kernels;
+  std::unordered_map<std::string, Entry> kernels;
+  uint64_t asked = 0;                         // counts
+  size_t look_at = 2 * kIdle;                 // so many kernels: then idle ones are looked for
   std::unordered_set<std::string> compiling;  // keys of what some thread compiles
   std::condition_variable compiled;           // there are fewer of those
 };
@@ -46,6 +58,26 @@ Cache& cache() {
   return *c;
 }
 
+// Under the lock. What is asked for after this finds a kernel, or compiles it again.
+void forget_idle(Cache& c) {
+  if (c.kernels.size() < c.look_at) return;
+  std::vector<uint64_t> idle;
+  for (const auto& [key, entry] : c.kernels) {
+    if (entry.is_idle()) idle.push_back(entry.asked);
+  }
+  if (idle.size() > kIdle) {
+    const auto oldest_kept = idle.end() - std::ptrdiff_t(kIdle);
+    std::nth_element(idle.begin(), oldest_kept, idle.end());
+    std::erase_if(c.kernels, [&](const auto& k) { return k.second.is_idle() && k.second.asked < *oldest_kept; });
+  }
+  c.look_at = c.kernels.size() + kIdle;
+}
+
+std::shared_ptr<CachedKernel> ask(Cache& c, Entry& entry) {
+  entry.asked = ++c.asked;
+  return entry.kernel;
+}
+
 }  // namespace
 
 std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing,
@@ -62,7 +94,7 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const Ke
     lock.lock();
   }
   if (const auto it = c.kernels.find(key); it != c.kernels.end()) {
-    const std::shared_ptr<CachedKernel> found = it->second;
+    const std::shared_ptr<CachedKernel> found = ask(c, it->second);
     lock.unlock();
     if (!target.at_once) found->code->complete();
     return found;
@@ -76,18 +108,22 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const Ke
   made->name = kernel.name;
   LUTRA_CHECK(made->code, "kernel ", kernel.name, " has no code");
   const std::lock_guard published(c.mutex);
-  return c.kernels.emplace(key, std::move(made)).first->second;
+  forget_idle(c);
+  const bool goes = target.device.type == DeviceType::kCPU;
+  return ask(c, c.kernels.emplace(key, Entry{std::move(made), goes}).first->second);
 }
 
 std::shared_ptr<CachedKernel> loaded_kernel(const std::string& name, const std::string& image, const Backend& backend) {
   Cache& c = cache();
   std::lock_guard<std::mutex> lock(c.mutex);
-  std::shared_ptr<CachedKernel>& entry = c.kernels[str("image ", digest(image), " ", name)];
-  if (entry) return entry;
+  const std::string key = str("image ", digest(image), " ", name);
+  if (const auto it = c.kernels.find(key); it != c.kernels.end()) return ask(c, it->second);
   auto made = std::make_shared<CachedKernel>();
   made->code = backend.load(image);
   made->name = name;
-  return entry = std::move(made);
+  forget_idle(c);
+  const bool goes = &backend == &backend_of(Device{});
+  return ask(c, c.kernels.emplace(key, Entry{std::move(made), goes}).first->second);
 }
 
 std::shared_ptr<CachedKernel> library_counters(const char* op) {
@@ -97,7 +133,7 @@ std::shared_ptr<CachedKernel> library_counters(const char* op) {
 std::shared_ptr<CachedKernel> named_counters(const std::string& name) {
   Cache& c = cache();
   std::lock_guard<std::mutex> lock(c.mutex);
-  std::shared_ptr<CachedKernel>& entry = c.kernels["counters " + name];
+  std::shared_ptr<CachedKernel>& entry = c.kernels["counters " + name].kernel;
   if (!entry) entry = std::make_shared<CachedKernel>(), entry->name = name;
   return entry;
 }
@@ -107,8 +143,8 @@ std::string perf_report() {
   {
     Cache& c = cache();
     std::lock_guard<std::mutex> lock(c.mutex);
-    for (const auto& [key, kernel] : c.kernels) {
-      if (kernel->launches) all.push_back(kernel);
+    for (const auto& [key, entry] : c.kernels) {
+      if (entry.kernel->launches) all.push_back(entry.kernel);
     }
   }
   std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->nanoseconds > b->nanoseconds; });
