@@ -8,6 +8,7 @@
 // Stages run as LUTRA_LOGS shows them, all up to STAGE but those that --without names. --pass runs the named passes
 // alone, in the order given, then what follows the passes up to STAGE. fusion tells what the scheduler weighed, mapping
 // what the mapping of each kernel to a GPU did. Choices are made for a stated machine: for cuda there need be no GPU.
+// Compiled code is neither taken from the disk nor kept there.
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -142,6 +143,7 @@ std::string stage_text(GraphPtr graph, const Options& o) {
 
 int main(int argc, char** argv) {
   try {
+    lutra::settings().cache = lutra::CacheMode::kOff;
     const lutra::Options options = lutra::parse_options(argc, argv);
     const std::string text = lutra::read_all(options.file);
     std::cout << (text.starts_with("{")         ? lutra::artifact_stage(text, options)

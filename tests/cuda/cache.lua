@@ -57,6 +57,17 @@ test("lt.config.cache_dir, before it LUTRA_CACHE_DIR", function()
   equal(compiled(), 0, "back to the usual place")
 end)
 
+test("lutra-opt takes and keeps none", function()
+  local graph = h.write(base .. "/graph", "graph {\n  %0 = input 'x' : f32[100] strides [1]\n" ..
+    "  %1 = mul(%0, 2.0) : f32[100] strides [1]\n  return %1\n}\n")
+  local opt = lutra:gsub("[^/]*$", "") .. "lutra-opt"
+  local text = shell(("env FAKE_NVRTC_LOG=%s XDG_CACHE_HOME=%s/opt %s --device cuda --stage asm %s 2>&1"):format(
+    log, base, opt, graph))
+  truthy(text:find("sync_dependencies", 1, true), text)
+  truthy(compiled() > 0)
+  equal(entries(base .. "/opt"), 0)
+end)
+
 test("entries that were cut short or changed are compiled again, and replaced", function()
   local cubins = base .. "/xdg/lutra/cubin"
   local n = entries(cubins)
