@@ -129,8 +129,9 @@ end
 
 -- A backward outside of compiled functions (lt.config.compiled_autograd).
 function M.backward(b)
-  return string.format("backward at %s: %s, %s, %s, compiled in %.2f ms", b.place, count(b.ops, "op"),
-    count(b.kernels, "kernel"), count(b.hits, "call"), b.compile_ms)
+  local hooks = #b.hooks > 0 and ", with the hooks of " .. table.concat(b.hooks, ", ") or ""
+  return string.format("backward at %s: %s, %s, %s, compiled in %.2f ms%s", b.place, count(b.ops, "op"),
+    count(b.kernels, "kernel"), count(b.hits, "call"), b.compile_ms, hooks)
 end
 
 local function bytes(n)

@@ -115,11 +115,9 @@ bool Engine::is_wanted(const Edge& edge) const {
   return needed_.count(edge.node.get()) > 0;
 }
 
-namespace {
-
 // What a hook makes of a gradient.
-Tensor hooked(const GradHook& hook, const Tensor& gradient) {
-  const Tensor given = hook.run(gradient);
+Tensor Engine::hooked(const GradHook& hook, const Tensor& gradient) const {
+  const Tensor given = rehearsal_ ? rehearsal_->run_hook(hook, gradient) : hook.run(gradient);
   if (!given) return gradient;
   if (!same_sizes(given->sizes, gradient->sizes)) {
     fail("register_hook: a hook of a gradient of shape ", to_string(gradient->sizes), " gave one of shape ",
@@ -127,8 +125,6 @@ Tensor hooked(const GradHook& hook, const Tensor& gradient) {
   }
   return given;
 }
-
-}  // namespace
 
 void Engine::run_hooks(const GradNode& node, std::vector<Tensor>& grads) {
   auto hooks = node.hooks;  // a hook may remove itself
@@ -287,7 +283,7 @@ void Engine::run_above(uint64_t stop) {
   while (!nodes_.empty() && nodes_.begin()->first > stop) run_node();
   if (!nodes_.empty() || stop > 0) return;
   while (leaves_done_ < leaves_.size()) {
-    if (rehearsal_ && autograd_meta(leaf_of(leaves_[leaves_done_].node.get())).has_hooks()) return;
+    if (rehearsal_ && rehearsal_->stops_at(leaf_of(leaves_[leaves_done_].node.get()))) return;
     run_leaf();
   }
 }

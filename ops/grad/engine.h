@@ -32,6 +32,9 @@ struct Rehearsal {
   virtual ~Rehearsal() = default;
   virtual Ref<GradNode> stand_in(GradNode& node) = 0;  // over FakeTensors
   virtual Tensor& gradient_of(const Tensor& leaf) = 0;
+  // What a hook makes of a FakeTensor; null: it stays.
+  virtual Tensor run_hook(const GradHook& hook, const Tensor& gradient) = 0;
+  virtual bool stops_at(const Tensor& leaf) = 0;
 };
 
 struct BackwardParts;
@@ -61,7 +64,7 @@ class Engine {
   Engine rehearsed(Rehearsal& rehearsal, const std::function<Tensor(const Tensor&)>& fake) const;
   // No gradient may share the memory of a FakeTensor.
   void keep_apart(const Tensor& fake) { given_.insert(fake->storage.get()); }
-  // Runs nodes numbered above stop, and where none is left, leaves: of a rehearsal up to one with hooks.
+  // Runs nodes numbered above stop, and where none is left, leaves: of a rehearsal up to one that it stops at.
   void run_above(uint64_t stop);
   bool is_wanted(const Edge& edge) const;
   bool is_needed(const GradNode& node) const { return !collecting_ || needed_.count(&node) > 0; }
@@ -76,11 +79,14 @@ class Engine {
   void go_on_with(std::vector<Pending> nodes, std::vector<Pending> leaves);
   // Nodes that have run, in order; of a rehearsal.
   std::vector<GradNode*> ran;
+  // Who runs parts of it knows this backward from an earlier run.
+  bool seen_before = false;
 
  private:
   void send(const Edge& edge, const Tensor& g, Sum sum = {});
   bool add_part(GradNode& node, const Tensor& g);
   void mark_needed();
+  Tensor hooked(const GradHook& hook, const Tensor& gradient) const;
   void run_hooks(const GradNode& node, std::vector<Tensor>& grads);
   void take_targets(const GradNode* node, const std::vector<Tensor>& grads);
   bool is_joint_needed(GradNode& node, const std::set<uint32_t>& results);

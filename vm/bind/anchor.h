@@ -45,6 +45,8 @@ struct UserdataKeeper : HookKeeper {
   // It is at the top of L, a thread of this state or of another one.
   virtual void gain_userdata(lua_State* L) = 0;
   virtual void lose_userdata() = 0;
+  // Pushes the function that it keeps; false where there is none.
+  virtual bool push_function(lua_State* /*L*/) const { return false; }
 };
 
 }  // namespace lutra

@@ -46,6 +46,12 @@ class LuaHook : public UserdataKeeper {
     hold();
   }
 
+  bool push_function(lua_State* L) const override {
+    if (function_.dropped() || !function_.is_of(L)) return false;
+    function_.push(L);
+    return true;
+  }
+
   // The gradient in its place, or null to keep it. Lua errors pass through.
   Tensor call(const Tensor& grad) const {
     lua_State* now = current_lua();

@@ -1,6 +1,7 @@
 // Parts of backwards: found by their facts, recorded, compiled and run.
 #include "vm/capture/backward/parts.h"
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstring>
@@ -63,7 +64,23 @@ std::vector<double> scalars_of(const RecordedPart& recorded, const BackwardPart&
   return scalars;
 }
 
-bool holds(const BackwardEntry& e, const BackwardPart& part) {
+// What its hooks read comes behind the part's own tensors and numbers.
+bool hooks_hold(const RecordedPart& recorded, BackwardPart& part, HookCaptures& captures) {
+  part.drop_hooks_values();
+  return std::all_of(recorded.hooks.begin(), recorded.hooks.end(), [&](const auto& hook) {
+    return captures.holds(*hook.second, part.hooks[hook.first], part.tensors, part.numbers);
+  });
+}
+
+// A hook reads a .grad that the graph writes.
+bool reads_grads(const BackwardPart& part) {
+  return std::any_of(part.tensors.begin() + int64_t(part.own_tensors), part.tensors.end(), [&](const Tensor& t) {
+    return std::any_of(part.grads.begin(), part.grads.end(),
+                       [&](int g) { return g >= 0 && part.tensors[size_t(g)]->storage == t->storage; });
+  });
+}
+
+bool holds(const BackwardEntry& e, BackwardPart& part, HookCaptures& captures) {
   for (size_t i = 0; i < e.sizes.size(); i++) {
     const bool symbol = i < e.symbols.sizes.size() && e.symbols.sizes[i];
     if (e.sizes[i] != part.sizes[i] && (!symbol || part.sizes[i] < 2)) return false;
@@ -72,6 +89,7 @@ bool holds(const BackwardEntry& e, const BackwardPart& part) {
     const bool symbol = i < e.symbols.numbers.size() && e.symbols.numbers[i];
     if (!symbol && !same_bits(e.numbers[i], part.numbers[i])) return false;
   }
+  if (!hooks_hold(e.recorded, part, captures)) return false;
   if (e.program.empty()) return true;
   std::vector<SymbolValue> values;
   int failed = -1;
@@ -102,6 +120,12 @@ PartSymbols symbols_for(const KnownPart& known, const BackwardPart& part) {
     if (part.sizes[i] < 2 || known.sizes[i] < 2) symbols.sizes[i] = false;
   }
   return symbols;
+}
+
+std::string inlined_text(const std::vector<std::string>& hooks) {
+  std::string text;
+  for (const std::string& place : hooks) text += str(text.empty() ? ", with the hooks of " : ", ", place);
+  return text;
 }
 
 CompileOptions options_of(const Runtime& runtime, const std::string& place) {
@@ -162,20 +186,20 @@ KnownPart& CompiledBackward::find(const BackwardPart& part, bool& fresh) {
   return known;
 }
 
-BackwardEntry* CompiledBackward::match(KnownPart& known, const BackwardPart& part) {
+BackwardEntry* CompiledBackward::match(KnownPart& known, BackwardPart& part) {
   for (auto& e : known.entries) {
-    if (holds(*e, part)) return e.get();
+    if (holds(*e, part, hooks_)) return e.get();
   }
   return nullptr;
 }
 
-std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart& known, const BackwardPart& part) {
+std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart& known, BackwardPart& part) {
   const auto start = Clock::now();
   auto e = std::make_shared<BackwardEntry>();
   e->place = user_line();
   e->sizes = part.sizes, e->numbers = part.numbers;
   e->symbols = symbols_for(known, part);
-  e->recorded = record_part(engine, part, e->symbols);
+  e->recorded = record_part(engine, part, e->symbols, hooks_);
   for (uint32_t at : e->recorded.constants) e->symbols.sizes[at] = false;
   std::unique_ptr<Graph> graph = std::move(e->recorded.graph);
   const std::shared_ptr<SymEnv> env = graph->env;
@@ -186,6 +210,7 @@ std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart&
     e->segment = compile_segment(std::move(graph), {}, false, options_of(runtime_, e->place));
     e->compile_ms = e->segment->forward().compile_ms;
   }
+  for (const auto& [at, hook] : e->recorded.hooks) e->hooks.push_back(hook->place);
   e->graph_text = e->segment ? e->segment->text() : print(*graph);
   e->program.add_guards(*env);
   for (const auto& [at, expr] : e->recorded.symbols) e->places.emplace_back(at, e->program.need(*env, expr));
@@ -193,8 +218,10 @@ std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart&
   return e;
 }
 
-BackwardEntry* CompiledBackward::compile(Engine& engine, KnownPart& known, const BackwardPart& part) {
+BackwardEntry* CompiledBackward::compile(Engine& engine, KnownPart& known, BackwardPart& part) {
+  part.drop_hooks_values();
   if (known.entries.size() >= size_t(runtime_.config.recompile_limit)) {
+    if (!part.hooks.empty()) throw HookRefused{part.hooks[0].prototype, "recompile_limit is reached"};
     known.refused = "recompile_limit is reached";
     return nullptr;
   }
@@ -214,8 +241,9 @@ BackwardEntry* CompiledBackward::compile(Engine& engine, KnownPart& known, const
   c.backward_graphs++, c.backward_ops += int64_t(e->ops);
   if (e->segment) c.kernels += int64_t(e->segment->forward().kernels);
   if (log_wanted("compiled_autograd")) {
-    log_text("compiled_autograd", str(e->place, ": ", part.run, " nodes of the tape are one graph of ", e->ops, " ops",
-                                      part.stop ? ", up to " + part.why : "", "\n", e->graph_text));
+    log_text("compiled_autograd",
+             str(e->place, ": ", part.run, " nodes of the tape are one graph of ", e->ops, " ops",
+                 inlined_text(e->hooks), part.stop ? ", up to " + part.why : "", "\n", e->graph_text));
   }
   return e;
 }
@@ -250,7 +278,18 @@ void CompiledBackward::run_entry(Engine& engine, BackwardPart& part, BackwardEnt
 }
 
 bool CompiledBackward::run(Engine& engine, uint64_t& stop) {
-  BackwardPart part = walk_backward(engine);
+  for (;;) {
+    try {
+      return run_part(engine, stop);
+    } catch (const HookRefused& refused) {
+      hooks_.refuse(refused);  // the next walk ends before it
+      engine.seen_before = true;
+    }
+  }
+}
+
+bool CompiledBackward::run_part(Engine& engine, uint64_t& stop) {
+  BackwardPart part = walk_backward(engine, hooks_);
   stop = part.stop;
   if (part.run == 0) {
     stop = stop ? stop - 1 : 0;
@@ -261,15 +300,19 @@ bool CompiledBackward::run(Engine& engine, uint64_t& stop) {
   bool fresh = false;
   KnownPart& known = find(part, fresh);
   if (!known.refused.empty()) return refuse(known.refused.c_str()), false;
-  if (fresh && runtime_.config.stress != "backward") return refuse("the first run"), false;
+  if (fresh && !engine.seen_before && runtime_.config.stress != "backward") return refuse("the first run"), false;
   BackwardEntry* entry = match(known, part);
   if (!entry) {
+    part.drop_hooks_values();
     note_changes(known, part);
     entry = compile(engine, known, part);
   }
-  known.sizes = part.sizes, known.numbers = part.numbers;
+  known.sizes = part.sizes;
+  known.numbers.assign(part.numbers.begin(), part.numbers.begin() + int64_t(part.own_numbers));
   if (!entry) return refuse(known.refused.c_str()), false;
+  if (reads_grads(part)) return refuse("a hook reads a .grad"), false;
   run_entry(engine, part, *entry);
+  if (!part.stop && !part.why.empty()) refuse(part.why.c_str());  // what is left of the leaves
   return true;
 }
 

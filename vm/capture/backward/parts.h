@@ -28,6 +28,7 @@ struct BackwardEntry {
   std::shared_ptr<Segment> segment;
   // For reports.
   std::string place, graph_text;
+  std::vector<std::string> hooks;  // that are a part of it: where their functions are
   size_t ops = 0;
   double capture_ms = 0, compile_ms = 0;
   int64_t hits = 0;
@@ -46,7 +47,7 @@ struct KnownPart {
 
 class CompiledBackward final : public BackwardParts {
  public:
-  explicit CompiledBackward(Runtime& runtime) : runtime_(runtime) {}
+  CompiledBackward(Runtime& runtime, TraceState& state) : runtime_(runtime), hooks_(state) {}
   bool is_on() const override;
   void refuse(const char* why) override;
   bool run(Engine& engine, uint64_t& stop) override;
@@ -57,12 +58,14 @@ class CompiledBackward final : public BackwardParts {
  private:
   KnownPart& find(const BackwardPart& part, bool& fresh);
   void make_room(size_t facts);
-  BackwardEntry* match(KnownPart& known, const BackwardPart& part);
-  BackwardEntry* compile(Engine& engine, KnownPart& known, const BackwardPart& part);
-  std::shared_ptr<BackwardEntry> make(Engine& engine, KnownPart& known, const BackwardPart& part);
+  bool run_part(Engine& engine, uint64_t& stop);
+  BackwardEntry* match(KnownPart& known, BackwardPart& part);
+  BackwardEntry* compile(Engine& engine, KnownPart& known, BackwardPart& part);
+  std::shared_ptr<BackwardEntry> make(Engine& engine, KnownPart& known, BackwardPart& part);
   void run_entry(Engine& engine, BackwardPart& part, BackwardEntry& entry);
 
   Runtime& runtime_;
+  HookCaptures hooks_;
   std::unordered_multimap<uint64_t, KnownPart> known_;  // by hash of the facts
   size_t facts_ = 0;                                    // words of all known
   std::vector<std::shared_ptr<BackwardEntry>> log_;

@@ -1,6 +1,7 @@
 // The engine runs once more, on FakeTensors that stand for gradients, saved tensors and .grad.
 #include "vm/capture/backward/record.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "ops/core/error.h"
@@ -73,8 +74,9 @@ class Symbols {
 
 class Recorder final : public Rehearsal {
  public:
-  Recorder(Engine& engine, const BackwardPart& part, const PartSymbols& symbols)
+  Recorder(Engine& engine, BackwardPart& part, const PartSymbols& symbols, HookCaptures& captures)
       : part_(part),
+        captures_(captures),
         wanted_(symbols),
         symbols_(graph(), part, symbols),
         fakes_(part.tensors.size()),
@@ -84,6 +86,8 @@ class Recorder final : public Rehearsal {
   RecordedPart run();
   Ref<GradNode> stand_in(GradNode& node) override;
   Tensor& gradient_of(const Tensor& leaf) override;
+  Tensor run_hook(const GradHook& hook, const Tensor& gradient) override;
+  bool stops_at(const Tensor& leaf) override;
 
  private:
   friend struct StandIn;
@@ -98,7 +102,8 @@ class Recorder final : public Rehearsal {
   void give(PartResult::Kind kind, uint32_t place, uint32_t result, const Tensor& g);
   void give_all();
 
-  const BackwardPart& part_;
+  BackwardPart& part_;
+  HookCaptures& captures_;
   const PartSymbols& wanted_;
   RecordedPart out_{};
   Symbols symbols_;
@@ -145,7 +150,7 @@ Tensor Recorder::input(size_t i) {
     for (SymInt& n : sizes) n = size(size_t(&n - sizes.begin()) + at);
     for (SymInt& n : strides) n = size(size_t(&n - strides.begin()) + at + sizes.size());
   }
-  const char* name = i < part_.under_way ? "gradient" : "saved";
+  const char* name = i < part_.under_way ? "gradient" : i < part_.own_tensors ? "saved" : "hook";
   fakes_[i] = graph().add_input(name, sizes, strides, t->dtype, t->device());
   fakes_[i]->requires_grad = t->requires_grad;
   tensor_of_[fakes_[i].get()] = i;
@@ -158,6 +163,39 @@ Scalar Recorder::number(size_t at) {
   if (at >= wanted_.numbers.size() || !wanted_.numbers[at]) return part_.numbers[at];
   out_.scalars.push_back(uint32_t(at));
   return graph().add_scalar("number", part_.numbers[at]);
+}
+
+bool Recorder::stops_at(const Tensor& leaf) {
+  const uint32_t place = gradient_edge(leaf).node->place;
+  return place < part_.stops.size() && part_.stops[place];
+}
+
+Tensor Recorder::run_hook(const GradHook& hook, const Tensor& gradient) {
+  const auto known =
+      std::find_if(part_.hooks.begin(), part_.hooks.end(), [&](const PartHook& h) { return h.hook.live == hook.live; });
+  LUTRA_CHECK(known != part_.hooks.end(), "a hook that the walk has not met");
+  const std::shared_ptr<CapturedHook> captured = captures_.capture(*known, gradient);
+  const size_t first_tensor = part_.tensors.size(), first_number = part_.numbers.size();
+  if (!captures_.holds(*captured, *known, part_.tensors, part_.numbers))
+    throw HookRefused{known->prototype, "its guards do not hold at once"};
+  part_.tensor_sizes.resize(part_.tensors.size(), BackwardPart::kFixed);
+  fakes_.resize(part_.tensors.size());
+  std::vector<Tensor> inputs;
+  size_t next = first_tensor;
+  for (size_t i = 0; i < captured->graph->inputs.size(); i++) {
+    inputs.push_back(int(i) == captured->gradient ? gradient : input(next++));
+  }
+  std::vector<Scalar> numbers;
+  for (size_t at = first_number; at < part_.numbers.size(); at++) {
+    out_.scalars.push_back(uint32_t(at));
+    numbers.push_back(graph().add_scalar("number", part_.numbers[at]));
+  }
+  out_.hooks.emplace_back(uint32_t(known - part_.hooks.begin()), captured);
+  try {
+    return replay_hook(*captured, inputs, numbers);
+  } catch (const NeedsData& e) {
+    throw HookRefused{known->prototype, e.what()};
+  }
 }
 
 // Tensors that have sizes which no other input says come first, those that are read before those that have no elements.
@@ -242,8 +280,9 @@ RecordedPart Recorder::run() {
 
 }  // namespace
 
-RecordedPart record_part(Engine& engine, const BackwardPart& part, const PartSymbols& symbols) {
-  return Recorder(engine, part, symbols).run();
+RecordedPart record_part(Engine& engine, BackwardPart& part, const PartSymbols& symbols, HookCaptures& captures) {
+  part.drop_hooks_values();
+  return Recorder(engine, part, symbols, captures).run();
 }
 
 }  // namespace lutra

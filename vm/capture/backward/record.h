@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "jit/graph/graph.h"
-#include "vm/capture/backward/walk.h"
+#include "vm/capture/backward/hooks.h"
 
 namespace lutra {
 
@@ -30,9 +30,11 @@ struct RecordedPart {
   std::vector<PartResult> results;
   std::vector<uint32_t> ran;                              // places of nodes, in order
   std::vector<std::pair<uint32_t, Ref<GradNode>>> joint;  // places of joint nodes, and what stood for them
+  // Which hooks of the part, in the order in which the part's tensors and numbers have what they read.
+  std::vector<std::pair<uint32_t, std::shared_ptr<CapturedHook>>> hooks;
 };
 
-// Throws what the engine throws on the way, and NeedsData.
-RecordedPart record_part(Engine& engine, const BackwardPart& part, const PartSymbols& symbols);
+// Throws what the engine throws on the way, NeedsData, and HookRefused. Adds to the part what hooks read.
+RecordedPart record_part(Engine& engine, BackwardPart& part, const PartSymbols& symbols, HookCaptures& captures);
 
 }  // namespace lutra

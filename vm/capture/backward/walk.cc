@@ -18,13 +18,14 @@ struct NotReady {};  // what a node saved cannot be read yet, or no more
 
 struct Walk final : NodeVisitor {
   Engine& engine;
+  HookBook& book;
   const uint64_t id = ++walks;
   BackwardPart part{};
   std::vector<GradNode*> leaves{};
   std::priority_queue<std::pair<uint64_t, GradNode*>> open{};
   bool first = true;  // no node has been taken yet
 
-  explicit Walk(Engine& engine) : engine(engine) {}
+  Walk(Engine& engine, HookBook& book) : engine(engine), book(book) {}
 
   void fact(uint64_t word) override { part.facts.push_back(word); }
   void size(SymInt& n) override { part.sizes.push_back(n.hint); }
@@ -91,15 +92,28 @@ struct Walk final : NodeVisitor {
     }
   }
 
-  // Why the engine has to run a node by itself; null: it does not.
-  static const char* looked_at(const GradNode& node) {
-    for (auto& [result, hook] : node.hooks) {
-      if (*hook.live) return "a hook";
-    }
+  // Why a hook is called between two parts; empty: it is a part of the graph.
+  std::string take_hook(const GradHook& hook) {
+    const void* const prototype = book.prototype(hook);
+    if (!prototype) return "a hook: it is no Lua function";
+    if (const std::string* why = book.refused(prototype)) return "a hook: " + *why;
+    fact(uint64_t(uintptr_t(prototype)));
+    part.hooks.push_back({hook, prototype});
+    return "";
+  }
+
+  // Why the engine has to run a node by itself; empty: it does not.
+  std::string looked_at(const GradNode& node) {
     for (const Retained& r : node.retained) {
       if (*r.meta) return "retain_grad";
     }
-    return nullptr;
+    for (auto& [result, hook] : node.hooks) {
+      if (!*hook.live) continue;
+      fact(result);
+      if (std::string why = take_hook(hook); !why.empty()) return why;
+    }
+    fact(~uint64_t{0});
+    return "";
   }
   bool is_asked(const GradNode& node) const {
     const auto& targets = engine.targets();
@@ -107,10 +121,9 @@ struct Walk final : NodeVisitor {
   }
 
   bool describe(GradNode& node) {
-    const char* looked = looked_at(node);
-    if (!looked && node.joint && is_asked(node)) looked = "a gradient that is asked for";
-    if (looked) part.why = looked;
-    if (looked) return false;
+    std::string looked = looked_at(node);
+    if (looked.empty() && node.joint && is_asked(node)) looked = "a gradient that is asked for";
+    if (!looked.empty()) return part.why = looked, false;
     try {
       const uint64_t type = uint64_t(uintptr_t(&typeid(node)));
       fact(type);
@@ -128,11 +141,13 @@ struct Walk final : NodeVisitor {
   void cut(const PartPlace& at) {
     part.facts.resize(at.facts), part.sizes.resize(at.sizes), part.numbers.resize(at.numbers);
     part.tensors.resize(at.tensors), part.tensor_sizes.resize(at.tensors);
+    part.hooks.resize(at.hooks);
   }
 
   // False: the part ends before it.
   bool take(GradNode& node) {
-    const PartPlace at{part.facts.size(), part.sizes.size(), part.numbers.size(), part.tensors.size()};
+    const PartPlace at{part.facts.size(), part.sizes.size(), part.numbers.size(), part.tensors.size(),
+                       part.hooks.size()};
     fact(node.place);
     fact(engine.is_needed(node));
     if (!engine.is_needed(node)) return true;
@@ -156,11 +171,28 @@ struct Walk final : NodeVisitor {
     return true;
   }
 
+  // One that is no part of the graph ends it before the leaf.
+  void take_leaf_hooks(const GradNode& node) {
+    const Tensor& leaf = *node.own_leaf();
+    if (leaf->autograd) {
+      for (const GradHook& hook : leaf->autograd->hooks) {
+        if (!*hook.live) continue;
+        std::string why = take_hook(hook);
+        if (why.empty()) continue;
+        if (part.why.empty()) part.why = std::move(why);
+        part.stops.resize(std::max<size_t>(part.stops.size(), node.place + 1));
+        part.stops[node.place] = true;
+        return fact(1);
+      }
+    }
+    fact(0);
+  }
+
   void take_leaf(GradNode& node) {
     const Tensor& leaf = *node.own_leaf();
     fact(uint64_t(node.place) << 8 | uint64_t(leaf->is_contiguous()) << 3 |
-         uint64_t(leaf->autograd && leaf->autograd->has_hooks()) << 2 |
          uint64_t(engine.is_wanted({Ref(&node), 0})) << 1);
+    take_leaf_hooks(node);
     if (engine.collects()) return;
     const Tensor grad = leaf->autograd ? leaf->autograd->grad : Tensor();
     fact(bool(grad));
@@ -213,13 +245,14 @@ struct Walk final : NodeVisitor {
 
 }  // namespace
 
-BackwardPart walk_backward(Engine& engine) {
-  Walk walk(engine);
+BackwardPart walk_backward(Engine& engine, HookBook& book) {
+  Walk walk(engine, book);
   try {
     walk.run();
   } catch (const NotReady&) {
     walk.part.refused = "a gradient was freed";
   }
+  walk.part.own_tensors = walk.part.tensors.size(), walk.part.own_numbers = walk.part.numbers.size();
   return std::move(walk.part);
 }
 

@@ -585,7 +585,7 @@ int open_capture(lua_State* L) {
   const int module = lua_gettop(L);
   Runtime& rt = runtime(L);
   rt.capture = std::make_shared<CaptureState>();
-  rt.capture->backward = std::make_shared<CompiledBackward>(rt);
+  rt.capture->backward = std::make_shared<CompiledBackward>(rt, rt.capture->trace);
   modes_of(L)->backward_parts = rt.capture->backward.get();
   open_compiled(L);
   lua_pushlightuserdata(L, const_cast<char*>(&kAnchorKey));

@@ -279,6 +279,7 @@ struct SegmentCapture {
   const TraceOptions& options;
   Decisions decisions;
   CapturedSegment made{};
+  bool whole = false;      // its first result is looked at
   BreakReason loop_why{};  // what kept the first loop from being unrolled
 
   // A break within a branch or the body of a loop, or between them in what makes them functions: the control flow is
@@ -296,6 +297,7 @@ struct SegmentCapture {
       t.arguments = call.nargs;
       Frame& f = first_frame(t, place, call);
       end.results = t.run(f);
+      if (whole && !end.results.empty()) t.force(end.results[0]);
       end.kind = SegmentEnd::kReturn;
       return true;
     } catch (const GraphBreak& b) {
@@ -412,6 +414,42 @@ struct SegmentCapture {
     fail_internal("capture: a segment finds no end");
   }
 
+  // Why a trace that did not return is no graph.
+  static std::string reason_of(const SegmentEnd& end) {
+    if (end.kind != SegmentEnd::kBreak) return "a loop that is not unrolled";
+    return str(end.why.reason, end.why.place.file ? " at " + place_of(end.why) : "");
+  }
+
+  void make_whole(WholeCall& whole) {
+    const int top = lua_gettop(L);
+    for (int attempt = 0; attempt < 200; attempt++) {
+      lua_settop(L, top);
+      Trace t(L, state, decisions, options);
+      SegmentEnd end;
+      auto entry = std::make_shared<Entry>();
+      if (!trace(t, end)) continue;
+      t.ended = true;
+      if (end.kind != SegmentEnd::kReturn) return void(whole.why = reason_of(end));
+      try {
+        finish_segment(t, place.args, end, *entry);
+      } catch (const Restart&) {
+        continue;
+      }
+      t.close();
+      t.graph->renumber();
+      entry->outputs = t.graph->outputs.size();
+      for (TensorSpec& spec : t.program.tensors) spec.hooks = true;
+      finish_symbols(t.program, t.place(), *t.graph->env, entry.get());
+      for (const auto& in : t.inputs) whole.inputs.push_back(in.real);
+      whole.differentiates = t.backward_called;
+      whole.graph = std::move(t.graph);
+      keep(t, *entry);
+      whole.entry = std::move(entry);
+      return;
+    }
+    fail_internal("capture: a call finds no end");
+  }
+
   void keep(Trace& t, Entry& e) {
     e.sources = std::make_unique<Sources>(std::move(t.sources));
     keep_guards(L, e, std::move(t.program), t.constants, t.weak);
@@ -442,6 +480,21 @@ CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPl
   SegmentCapture capture{L, state, place, call, wanted, options, decisions};
   capture.make();
   return std::move(capture.made);
+}
+
+WholeCall capture_whole(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,
+                        const std::set<int>& first_dims, TraceOptions options) {
+  CaptureOptions wanted;
+  wanted.fullgraph = true;
+  options.fullgraph = true;
+  const std::vector<std::string> names = argument_names(place.code.proto(), place, call.nslots);
+  const bool is_slot = call.nslots > 0 && place.args[0] == 0;
+  options.dynamic_dims[is_slot ? names[0] : "select(1, ...)"] = first_dims;
+  SegmentCapture capture{L, state, place, call, wanted, options, {}};
+  capture.whole = true;
+  WholeCall whole;
+  capture.make_whole(whole);
+  return whole;
 }
 
 void finish_compiling(lua_State* L, Entry& e) {

@@ -37,6 +37,19 @@ struct CapturedSegment {
 CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,
                                 const CaptureOptions& wanted, const TraceOptions& options, const Decisions& decisions);
 
+// A call whose graph stands in another one, and so is not compiled.
+struct WholeCall {
+  std::shared_ptr<Entry> entry;  // guards, and the results as effects; no code
+  std::unique_ptr<Graph> graph;
+  std::vector<Tensor> inputs;  // real ones, by the graph's
+  bool differentiates = false;
+  std::string why;  // not empty: it is not one graph
+};
+
+// first_dims: of the first argument, those whose sizes are symbols.
+WholeCall capture_whole(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,
+                        const std::set<int>& first_dims, TraceOptions options);
+
 // Makes an entry that the background has compiled a whole one. Throws what the compiler threw; the entry is of no use
 // then.
 void finish_compiling(lua_State* L, Entry& entry);
