@@ -218,6 +218,68 @@ same("a hook that is compiled itself", 1, 3, steps(4, function()
   return lt.compile(function(g) return g * 2 + 1 end)
 end))
 
+same("two losses: of their sum, then one by one into a .grad", 3, 9, function(see)
+  local w, v, scale = leaf(8, 8), leaf(8, 8), 1
+  w:register_hook(function(g) return g * scale end)
+  for i = 1, 4 do
+    w.grad, v.grad, scale = nil, nil, i
+    local function losses()
+      local y = lt.randn(3, 8):matmul(w):tanh()
+      y:register_hook(function(g) return g:clamp(-scale, scale) end)
+      return y:matmul(v):pow(2):mean(), y:abs():sum()
+    end
+    local a, b = losses();
+    (a + b):backward()
+    see(w.grad, v.grad)
+    a, b = losses()
+    a:backward(nil, {retain_graph = true})
+    see(w.grad, v.grad)
+    b:backward()
+    see(w.grad, v.grad)
+  end
+end)
+
+test("environments, upvalues set from outside, other threads", function()
+  compare(function(see)
+    local w, by = leaf(4), 2
+    local function f(g) return g * (factor or by) end
+    w:register_hook(f)
+    for i = 1, 8 do
+      w.grad = nil
+      if i == 4 then setfenv(f, {factor = 5}) end
+      if i == 5 then setfenv(f, setmetatable({}, {__index = {factor = 7}})) end
+      if i == 6 then setfenv(f, _G) end
+      if i == 7 then debug.setupvalue(f, 1, 11) end
+      if i == 8 then by = 3 end
+      local function run() (w * 3):sin():sum():backward() end
+      if i % 3 == 0 then coroutine.wrap(run)() else run() end
+      see(w.grad, by)
+    end
+  end)
+end)
+
+test("after reset() a refused hook is looked at again", function()
+  lt.config.compiled_autograd = true
+  local w, writes, n = leaf(4), true, 0
+  w:register_hook(function(g) if writes then n = n + 1 end return g * 2 end)
+  for round = 1, 2 do
+    lt.reset()
+    for _ = 1, 3 do
+      w.grad = nil;
+      (w * 2):sum():backward()
+      equal(w.grad[0]:item(), 4)
+    end
+    local found = false
+    for why in pairs(lt.counters().compiled_autograd.eager) do
+      found = found or why:find("it writes tables", 1, true) ~= nil
+    end
+    equal(found, round == 1)
+    writes = false
+  end
+  lt.config.compiled_autograd = false
+  equal(n, 3)
+end)
+
 same("gradients that are asked for", 2, 4, function(see)
   local x, w = leaf(4, 8), leaf(8, 8)
   w:register_hook(function(g) return g * 2 end)

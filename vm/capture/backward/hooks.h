@@ -60,6 +60,7 @@ class HookCaptures final : public HookBook {
   const void* prototype(const GradHook& hook) override;
   const std::string* refused(const void* prototype) const override;
   void refuse(const HookRefused& refused) { refused_[refused.prototype] = refused.why; }
+  void clear() { refused_.clear(), lessons_.clear(); }
   // gradient: a FakeTensor. Throws HookRefused.
   std::shared_ptr<CapturedHook> capture(const PartHook& hook, const Tensor& gradient) const;
   // Whether its guards hold; then tensors and numbers have those of its inputs at their ends, the gradient left out.

@@ -157,6 +157,7 @@ void CompiledBackward::refuse(const char* why) {
 
 void CompiledBackward::clear() {
   known_.clear();
+  hooks_.clear();
   log_.clear();
   facts_ = 0;
 }
