@@ -1,6 +1,6 @@
 -- Hooks of gradients that are added and removed, in compiled functions and outside, before and after their tensors were
--- used; retained gradients; hooks that see, change, count and fail.
-local hooks = {"seen_hook", "double", "zero", "nothing", "counted"}
+-- used; retained gradients; hooks that see, change, count and fail; hooks that read what changes between calls.
+local hooks = {"seen_hook", "double", "zero", "nothing", "counted", "scaled", "shifted", "chosen", "other"}
 
 local function generate(p)
   local dtype = p:chance(70) and "float64" or "float32"
@@ -16,7 +16,25 @@ local function generate(p)
     "def counted(g):\n    count[0] += 1\n    return g + count[0]"))
   p.keep(p:both("function broken(g) error('a hook that fails') end",
     "def broken(g):\n    raise ValueError('a hook that fails')"))
+  p.keep(p:same("scale, way = 0.5, 1"))
+  p.keep(p:both("shift, box = data(7, 3), {by = 2}", "shift, box = data(7, 3), {'by': 2}"))
+  p.keep(p:both("function scaled(g) return g * scale end", "def scaled(g):\n    return g * scale"))
+  p.keep(p:both("function shifted(g) return g + shift * box.by end",
+    "def shifted(g):\n    return g + shift * box['by']"))
+  p.keep(p:both("function chosen(g) if way > 1 then return g * way end end",
+    "def chosen(g):\n    return g * way if way > 1 else None"))
+  p.keep(p:both("function other(g) return g:sum():expand_as(g) end", "def other(g):\n    return g.sum().expand_as(g)"))
   local handles = 0
+  local function change()
+    p:pick {
+      function() p:same("scale = %s", p:pick {"0.5", "2", "-1", "3"}) end,
+      function() p:same("way = %d", p:random(4)) end,
+      function() p:same("shift = data(%d, 3)", p:random(1000)) end,
+      function() p:same("shift = %s", p:pick {"w1", "w2:detach()"}) end,
+      function() p:both("box.by = 3", "box['by'] = 3") end,
+      function() p:both("box = {by = -1}", "box = {'by': -1}") end,
+    }()
+  end
   local function hook(t, within)
     local name = p:chance(5) and "broken" or p:pick(hooks)
     if p:chance(within and 20 or 50) then
@@ -53,6 +71,7 @@ local function generate(p)
   end)
   for call = 1, 2 + p:random(3) do
     if p:chance(30) then hook(p:pick {"w1", "w2"}) end
+    for _ = 1, p:random(3) - 1 do change() end
     p:same("x = data(%d, 3, {dtype = '%s'})", p:random(1000), dtype)
     if p:chance(40) then p:same("x:requires_grad_(true)") end
     p:both(("r = {try('f %d', f, x, %s)}"):format(call, call / 2),

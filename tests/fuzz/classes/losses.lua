@@ -37,6 +37,13 @@ local function generate(p)
       p:line("if %s.requires_grad then %s:register_hook(function(g) see('hook %s', g); return g * %s end) end", t, t, t,
         p:pick {"2", "-1", "s"})
     end
+    if p:chance(30) then
+      p:line("if %s.requires_grad then %s:register_hook(function(g) %s end) end", t, t, p:pick {
+        "return g * strength", "return g + g:mean() * s", "return limited(g)", "return g:clamp(-cap.at, cap.at)",
+        "if g.shape[1] > 2 then return g * 2 end", "return g:t():contiguous():t()", "return g / g.shape[1]",
+        "if strength > 1 then return g * b end", "return x.requires_grad and g or g * 0.5",
+        "local z = g:clone() z[0]:mul_(strength) return z"})
+    end
     if p:chance(15) then
       p:line("if %s.requires_grad and not %s.is_leaf then %s:retain_grad(); kept[#kept + 1] = %s end", t, t, t, t)
     end
@@ -49,8 +56,15 @@ local function generate(p)
   p.keep(p:line("kept, parameters = {}, {b%s}", (", w1, w2, w3, w4"):sub(1, 4 * weights)))
   p.keep(p:line("local opt = lt.optim.%s", p:pick {"SGD(parameters, {lr = 0.125})",
     "SGD(parameters, {lr = 0.125, momentum = 0.5})", "AdamW(parameters, {lr = 0.125})"}))
+  p.keep(p:line("strength, cap, mask = 0.5, {at = 1}, data(3, 4, 4)"))
+  p.keep(p:line("function limited(g) return g:clamp(-strength, strength) end"))
   for _ = 1, p:random(3) - 1 do
     p:line("%s:register_hook(function(g) see('leaf', g); return g * 0.5 end)", weight())
+  end
+  for _ = 1, p:random(4) - 1 do
+    p:line("%s:register_hook(%s)", weight(), p:pick {"limited", "function(g) return g * mask end",
+      "function(g) return g * w1 end", "function(g) if strength > 0.5 then return g + cap.at end end",
+      "function(g) return g - b.grad end", "function(g) return g * strength + mask end"})
   end
   p.keep(p:block("local model = frame(function(x, s)", function()
     local x = "x"
@@ -89,6 +103,10 @@ local function generate(p)
   local n = p:pick {2, 3, 5}
   for call = 1, 3 + p:random(4) do
     if p:chance(25) then n = p:pick {1, 2, 4, 7} end
+    if p:chance(40) then
+      p:line("%s", p:pick {"strength = 0.25", "strength = 2", "cap.at = 0.5", "cap = {at = 2}",
+        "mask = data(5, 4, 4)", "mask:mul_(2)", "function limited(g) return g * 3 end"})
+    end
     p:line("train(%d, %d, %s, %s, %s)", p:random(50), n, p:pick {"0.5", "0.5", "0.25"}, tostring(call == 1
       or p:chance(50)), tostring(p:chance(60)))
   end
