@@ -11,6 +11,16 @@ Tensor number_of_element(const Tensor& t) {
   return number.same(one) ? op1(OpId::clone, {one}) : number;
 }
 
+Tensor truth_of_element(const Tensor& t) {
+  const GradModeScope without_history(false);
+  return op1(OpId::clone, {reshape(t, {})});
+}
+
+Tensor not_of(const Tensor& truth) {
+  const GradModeScope without_history(false);
+  return op1(OpId::logical_not, {truth});
+}
+
 Tensor number_remainder(const Tensor& a, const Tensor& b) { return sub(a, mul(op1(OpId::floor, {div(a, b)}), b)); }
 
 bool counts_elements(OpId op, const Args& args) {

@@ -6,6 +6,9 @@ namespace lutra {
 
 // The one element of t as it is now, whatever is written to t later. It has no gradient.
 Tensor number_of_element(const Tensor& t);
+// Of a boolean: itself, and what `not` makes of it.
+Tensor truth_of_element(const Tensor& t);
+Tensor not_of(const Tensor& truth);
 // a - floor(a / b) * b
 Tensor number_remainder(const Tensor& a, const Tensor& b);
 // Whether no element of what op gives is beyond 2^53: it is a place in memory, or counts such places.

@@ -104,6 +104,10 @@ return x * #list]],
 local total = (x * 2):sum():item()
 if total > 1 then return x / total end
 return x]],
+  needs_truth = [[
+local y = x * 2
+if lt.equal(y, x) then return y end
+return y - x]],
   needs_size = [[
 local found = (x * 2):nonzero()
 if found.shape[1] > 2 then return found[{"0:2"}] end

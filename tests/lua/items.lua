@@ -120,6 +120,56 @@ test("integers are numbers, too", function()
   compare(function(x) return (x - 1):max():item() % 7 end, lt.tensor({2, 5}))
 end)
 
+test("answers of equal, allclose and item() are booleans of the graph", function()
+  one_graph(function(x)
+    local y = x * 2
+    local same, close, any = lt.equal(y, x), y:allclose(x * 2), y:gt(1):any():item()
+    y:zero_()
+    return same, close, not any, not not any, ({any, n = same}).n, y, lt.equal(y, y[{{0, 2}}])
+  end, x)
+  one_graph(function(x)
+    local y = x / 0 - x / 0
+    return y, lt.equal(y, y), lt.allclose(y, y), lt.allclose(y, y, {equal_nan = true}), y:allclose(x, 1, 2)
+  end, x)
+  one_graph(function(x) return x + 1, lt.equal(x + 1, x + 1) end, lt.zeros(0))
+  local w = lt.ones(4, {requires_grad = true})
+  one_graph(function(w)
+    local y = w * 2
+    return y, lt.equal(y, w), y:requires_grad_().requires_grad
+  end, w)
+  one_graph(function(b) return b:logical_not(), b:any():item() end, lt.tensor({true, false}))
+  one_graph(function(b)
+    local c = b:logical_not()
+    return c, b:item()
+  end, lt.tensor({true}))
+end)
+
+test("of an answer that Lua has to know there is a break", function()
+  local function f(x, n)
+    local y = x * n
+    if lt.equal(y, x) then return y + 1 end
+    return lt.allclose(y, x, {atol = 3}) and y or -y
+  end
+  local cf = lt.compile(f)
+  for round = 1, 3 do
+    for _, n in ipairs {1, 2, 9, 1, 3} do equal(text(cf(x, n)), text(f(x, n)), round .. " " .. n) end
+  end
+  local function keys(x)
+    local y = x * 2
+    local answer = lt.equal(y, x)
+    local z = lt.zeros(2, {requires_grad = answer})
+    return y, ({[true] = 1, [false] = 2})[answer], answer == false, tostring(answer), z
+  end
+  compare(keys, x)
+  compare(function(x) return x * 2, pcall(lt.equal, x * 2, 3), pcall(lt.allclose, x * 2, x:double()) end, x)
+  compare(function(x) return x * 2, pcall(function() return -lt.equal(x * 2, x) end) end, x)
+  compare(function(x)
+    local y, all = x * 2, true
+    for i = 1, 5 do all = all and lt.equal(y * i, x * 2 * i) end
+    return y, all
+  end, x)
+end)
+
 test("a number is read when item() is called", function()
   one_graph(function(x)
     local y = x * 2

@@ -200,7 +200,9 @@ struct Finisher {
     switch (v->kind) {
       case VarKind::kLazy: return {Recipe::kRegister, t.reg(v->source)};
       case VarKind::kNil: return {};
-      case VarKind::kBool: return {v->b ? Recipe::kTrue : Recipe::kFalse};
+      case VarKind::kBool:
+        if (v->tensor) return {Recipe::kItem, tensor(v->tensor).index};
+        return {v->b ? Recipe::kTrue : Recipe::kFalse};
       case VarKind::kNumber: return number(v);
       case VarKind::kString:
         if (v->text) return text(v->text);

@@ -471,9 +471,14 @@ const Builtin kRows[] = {
 };
 
 const Builtin kBindingRows[] = {
-    {"set_grad_enabled", run_set_grad_enabled}, {"is_grad_enabled", run_is_grad_enabled},
-    {"storage_offset", run_storage_offset},     {"item", run_item},
-    {"retain_grad", run_retain_grad},           {"register_hook", run_register_hook},
+    {"set_grad_enabled", run_set_grad_enabled},
+    {"is_grad_enabled", run_is_grad_enabled},
+    {"storage_offset", run_storage_offset},
+    {"item", run_item},
+    {"equal", run_equal},
+    {"allclose", run_allclose},
+    {"retain_grad", run_retain_grad},
+    {"register_hook", run_register_hook},
     {"_native.make_node", run_make_node},
 };
 

@@ -159,7 +159,10 @@ void op_unm(Trace& t, Frame& f, bc::Ins i) {
   t.set(f, op_a(i), t.scalar(r));
 }
 
-void op_not(Trace& t, Frame& f, bc::Ins i) { t.set(f, op_a(i), t.boolean(!t.truthy(t.slot(f, op_d(i))))); }
+void op_not(Trace& t, Frame& f, bc::Ins i) {
+  Var* v = t.force(t.slot(f, op_d(i)));
+  t.set(f, op_a(i), v->kind == VarKind::kBool && v->tensor ? read_not(t, v) : t.boolean(!t.truthy(v)));
+}
 
 void op_len(Trace& t, Frame& f, bc::Ins i) {
   Var* v = t.force(t.slot(f, op_d(i)));

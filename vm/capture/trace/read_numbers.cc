@@ -9,6 +9,8 @@
 #include "ops/defs/control.h"
 #include "ops/defs/forms.h"
 #include "vm/bind/binding.h"
+#include "vm/bind/compare.h"
+#include "vm/capture/trace/reader.h"
 #include "vm/capture/trace/trace.h"
 
 namespace lutra {
@@ -22,6 +24,28 @@ Var* read_number(Trace& t, const Tensor& value) {
   v->kind = VarKind::kNumber;
   v->guarded = false;
   return v;
+}
+
+Var* read_truth(Trace& t, const Tensor& value) {
+  Var* v = read_number(t, value);
+  v->kind = VarKind::kBool;
+  return v;
+}
+
+// The answer of a function that compares tensors.
+Vars run_comparison(Trace& t, const std::string& name, const Vars& args) {
+  if (ends_graph(t) || !t.regions.empty()) t.stop(Break::reads_elements, {name});
+  t.recorder.set_location(t.file(), t.line());
+  TrackerReader reader(t, args);
+  try {
+    const Tensor answer = answer_of(name, reader);
+    return {answer ? read_truth(t, answer) : t.boolean(false)};
+  } catch (const NeedsData& e) {
+    t.stop(Break::reads_elements, {name, e.what(), true});
+  } catch (const Error& e) {
+    if (!is_users(e)) throw;
+    t.stop(Break::raises, {name, e.what(), true});
+  }
 }
 
 // Whether a number holds each element that x may have: item() gives cdata of an int64 beyond 2^53.
@@ -67,13 +91,22 @@ Vars run_item(Trace& t, Var*, const Vars& args) {
   const Var* v = args.size() == 1 ? t.force(args[0]) : nullptr;
   if (!v || v->kind != VarKind::kTensor || ends_graph(t) || !t.regions.empty()) t.stop(Break::reads_elements, {"item"});
   const Tensor& x = v->tensor;
-  if (is_stored(x->dtype) || (!is_float(x->dtype) && !is_int(x->dtype))) t.stop(Break::reads_elements, {"item"});
+  const bool number = is_float(x->dtype) || is_int(x->dtype), truth = !number && !is_complex(x->dtype);
+  if (is_stored(x->dtype) || !(number || truth)) t.stop(Break::reads_elements, {"item"});
   if (x->numel() != 1) t.stop(Break::raises, {"item"});
-  if (!fits_number(*t.graph, x)) {
+  if (number && !fits_number(*t.graph, x)) {
     t.stop(Break::reads_elements, {"item", "an int64 beyond 2^53 is no number: read it of x:double()"});
   }
   t.recorder.set_location(t.file(), t.line());
-  return {read_number(t, number_of_element(x))};
+  return {truth ? read_truth(t, truth_of_element(x)) : read_number(t, number_of_element(x))};
+}
+
+Vars run_equal(Trace& t, Var*, const Vars& args) { return run_comparison(t, "equal", args); }
+Vars run_allclose(Trace& t, Var*, const Vars& args) { return run_comparison(t, "allclose", args); }
+
+Var* read_not(Trace& t, Var* v) {
+  t.recorder.set_location(t.file(), t.line());
+  return read_truth(t, not_of(v->tensor));
 }
 
 Var* read_arithmetic(Trace& t, bc::Op op, Var* x, Var* y) {

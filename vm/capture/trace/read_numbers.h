@@ -12,6 +12,10 @@ class Trace;
 // Whether what the graph cannot hold costs nothing here: before the first op, and in a loop.
 bool ends_graph(const Trace& t);
 Vars run_item(Trace& t, Var* self, const Vars& args);
+// Booleans that equal, allclose and item() tell are tensors of the graph, too.
+Vars run_equal(Trace& t, Var* self, const Vars& args);
+Vars run_allclose(Trace& t, Var* self, const Vars& args);
+Var* read_not(Trace& t, Var* v);
 // a op b of numbers, of which one at least was read.
 Var* read_arithmetic(Trace& t, bc::Op op, Var* a, Var* b);
 // math.sqrt, math.floor, math.ceil, math.abs of a number that was read, by the function's name.

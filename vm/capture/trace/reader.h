@@ -10,7 +10,7 @@ class TrackerReader : public ArgReader {
   TrackerReader(Trace& trace, const Vars& args) : trace_(trace), vars_(args), count_(int(args.size())) {}
   int count() const override { return count_; }
   LuaKind kind(H h) override;
-  bool boolean(H h) override { return trace_.force(vars_[h])->b; }
+  bool boolean(H h) override { return trace_.truthy(vars_[h]); }
   Scalar number(H h) override;
   std::string string(H h) override { return trace_.text(trace_.force(vars_[h])); }
   Tensor tensor(H h) override { return vars_[h]->tensor; }

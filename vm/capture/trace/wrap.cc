@@ -317,6 +317,7 @@ int Trace::add_tensor_input(const Tensor& real, const Source* source) {
 
 bool Trace::truthy(Var* v) {
   force(v);
+  if (v->kind == VarKind::kBool && v->tensor) stop(Break::needs_truth, {.dirty = true});
   return v->kind != VarKind::kNil && (v->kind != VarKind::kBool || v->b);
 }
 
@@ -471,7 +472,7 @@ void Trace::push_real(Var* v) {
   force(v);
   switch (v->kind) {
     case VarKind::kNil: return lua_pushnil(L);
-    case VarKind::kBool: return lua_pushboolean(L, v->b);
+    case VarKind::kBool: return lua_pushboolean(L, truthy(v));
     case VarKind::kNumber: return push_number(L, constant(v));
     case VarKind::kString: text(v); return lua_pushlstring(L, v->s.data(), v->s.size());
     case VarKind::kTensor: return push_tensor(L, inputs[input_of_fake.at(v->tensor.get())].real);
@@ -494,7 +495,7 @@ Key Trace::key(Var* v) {
       break;
     case VarKind::kBool:
       k.kind = Key::kBool;
-      k.n = v->b;
+      k.n = truthy(v);
       break;
     default:
       k.kind = Key::kObject;
@@ -513,7 +514,7 @@ bool Trace::same(Var* a, Var* b) {
   if (a->kind != b->kind) return false;
   switch (a->kind) {
     case VarKind::kNil: return true;
-    case VarKind::kBool: return a->b == b->b;
+    case VarKind::kBool: return truthy(a) == truthy(b);
     case VarKind::kString: {
       if (a->text && a->text == b->text) return true;
       for (Var* v : {a, b}) {
