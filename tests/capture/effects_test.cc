@@ -39,6 +39,7 @@ const char kAll[] = R"(effects {
   leaf out 1
   hidden out 3
   retain out 2
+  seed sym 1
   draw r 1 3
   view out 4 of in 2 recorded by transpose(0, -1) by view({2, 3}) by select(1, 2)
   view out 5 of out 4 recorded complex by view_as_real()
@@ -93,6 +94,7 @@ TEST_CASE("effects that name no place are found", "[capture]") {
                            "return item 9",
                            "retain out 9",
                            "draw r 5 1",
+                           "seed r 5",
                            "return in 3",
                            "return r 5",
                            "return const 5",
@@ -119,6 +121,11 @@ TEST_CASE("effects that name no place are found", "[capture]") {
     CHECK_THAT(verify(parse_effects(std::string("effects {\n  ") + what + "\n}\n"), kPlaces),
                Catch::StartsWith("there is no "));
   }
+}
+
+TEST_CASE("a seed is of what there is before the run", "[capture]") {
+  const char* text = "effects {\n  seed out 1\n}\n";
+  CHECK(verify(parse_effects(text), kPlaces) == "a seed that the run gives");
 }
 
 TEST_CASE("damaged text of effects is refused with its line, or is text all the same", "[capture]") {

@@ -81,7 +81,7 @@ f(lt.ones(3))]],
 x = x * 2
 return x + #tostring({})]],
   random_state = [[
-x = x * 2
+x = x * 2 + lt.rand(3)
 lt.manual_seed(1)
 return x + lt.rand(3)]],
   hook = [[

@@ -104,6 +104,80 @@ test("compiled dropout draws the same numbers", function()
   truthy(a:equal(c) and b:equal(d) and not a:equal(b))
 end)
 
+local function draws_as_eager(f, most, ...)
+  local g = lt.compile(f)
+  local function all(run, ...)
+    lt.manual_seed(11)
+    local list = {lt.rand(2)}
+    for _ = 1, 4 do
+      for _, v in ipairs {run(...)} do list[#list + 1] = v end
+      list[#list + 1] = lt.rand(3)
+    end
+    return list
+  end
+  lt.reset()
+  local want, got = all(f, ...), all(g, ...)
+  equal(#got, #want)
+  for i, v in ipairs(want) do truthy(got[i]:equal(v), "draw " .. i) end
+  local found = h.breaks()
+  truthy(found <= most, found .. " breaks")
+end
+
+test("a seed in compiled code", function()
+  local x = lt.ones(3)
+  draws_as_eager(function(x)
+    local y = x * 2
+    lt.manual_seed(3)
+    return y + lt.rand(3), F.dropout(y, 0.5)
+  end, 0, x)
+  draws_as_eager(function(x)
+    lt.manual_seed(3)
+    return x * 2
+  end, 0, x)
+  draws_as_eager(function(x)
+    lt.manual_seed(3)
+    lt.manual_seed(-4)
+    return x + lt.rand(3)
+  end, 0, x)
+  draws_as_eager(function(x)
+    local y = x + lt.rand(3)
+    lt.manual_seed(3)
+    local z = y + lt.rand(3)
+    lt.manual_seed(3)
+    return y, z, lt.rand(3)
+  end, 2, x)
+  draws_as_eager(function(x)
+    lt.manual_seed(5)
+    local y = lt.cond(x:sum():gt(0), function(x) return x * 2 end, function(x) return x * 3 end, x)
+    return y, lt.rand(3)
+  end, 0, x)
+  local w = lt.ones(3, {requires_grad = true})
+  draws_as_eager(function(w)
+    lt.manual_seed(3)
+    local y = F.dropout(w * 2, 0.5)
+    y:sum():backward()
+    local g = w.grad
+    w.grad = nil
+    return y:detach(), g
+  end, 1, w)
+end)
+
+test("a seed that changes", function()
+  local function f(x, n)
+    local y = x * 2
+    lt.manual_seed(n)
+    return y + lt.rand(3)
+  end
+  lt.reset()
+  local g, x = lt.compile(f), lt.ones(3)
+  for i = 1, 12 do truthy(g(x, i * 7):equal(f(x, i * 7)), "seed " .. i) end
+  truthy(lt.counters().stats.unique_graphs <= 2, "graphs")
+  equal(h.breaks(), 0)
+  for _, n in ipairs {2 ^ 53, -1, 2 ^ 40} do truthy(g(x, n):equal(f(x, n)), "seed " .. n) end
+  for _, n in ipairs {0.5, "a", 0 / 0, 1 / 0} do equal((pcall(g, x, n)), false) end
+  truthy(g(x, 7LL):equal(f(x, 7LL)))
+end)
+
 test("bernoulli", function()
   lt.manual_seed(2)
   about(mean(lt.bernoulli(lt.full({n}, 0.3))), 0.3, 0.02)

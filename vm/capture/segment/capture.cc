@@ -93,6 +93,7 @@ void each_recipe(Entry& e, F f) {
   for (UpvalueWrite& w : e.effects.upvalue_writes) f(w.function), f(w.value);
   for (GradWrite& w : e.effects.grad_writes) f(w.value);
   f(e.effects.draws.function);
+  f(e.effects.seed);
   for (ResumeFrame& r : e.resumes) f(r.function);
 }
 

@@ -127,6 +127,7 @@ struct Effects {
   std::vector<OutputGrad> output_grads;
   std::vector<int> retained;  // outputs that keep their gradient
   Draws draws;
+  Recipe seed;  // before the run: a constant, a register or a symbol; kNil: none
   std::vector<HistoryWrite> history_writes;
   std::vector<RefusedOutput> refused_outputs;
   bool grad_mode = true;  // at the end

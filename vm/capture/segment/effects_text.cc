@@ -232,6 +232,8 @@ struct Parser : TextReader {
     } else if (accept("draw")) {
       e.draws.function = recipe();
       e.draws.count = place();
+    } else if (accept("seed")) {
+      e.seed = recipe();
     } else if (accept("history")) {
       const int i = of("in");
       expect("=");
@@ -285,6 +287,14 @@ struct Verifier {
     check(kNames[r.kind], r.index, counts[r.kind]);
   }
 
+  // What there is before the run.
+  void seed(const Recipe& r) {
+    const bool early = r.kind == Recipe::kNil || r.kind == Recipe::kConstant || r.kind == Recipe::kRegister ||
+                       r.kind == Recipe::kSymbol;
+    if (!early && wrong.empty()) wrong = "a seed that the run gives";
+    value(r);
+  }
+
   std::string run() {
     for (; texts < e.texts.size(); texts++) {
       value(e.texts[texts].function);
@@ -310,6 +320,7 @@ struct Verifier {
     for (int i : e.hidden_bases) out(i);
     for (int i : e.retained) out(i);
     value(e.draws.function);
+    seed(e.seed);
     for (const OutputGrad& g : e.output_grads) out(g.output), value(g.value);
     for (const HistoryWrite& w : e.history_writes) in(w.input), out(w.output);
     for (const RefusedOutput& r : e.refused_outputs) {
@@ -351,6 +362,7 @@ std::string print(const Effects& e) {
   for (int i : e.leaf_outputs) line("leaf out ", i);
   for (int i : e.hidden_bases) line("hidden out ", i);
   for (int i : e.retained) line("retain out ", i);
+  if (e.seed.kind != Recipe::kNil) line("seed ", text_of(e.seed));
   if (e.draws.count) line("draw ", text_of(e.draws.function), " ", e.draws.count);
   for (const ViewOutput& v : e.view_outputs) line(text_of(v));
   for (const HistoryWrite& w : e.history_writes) line("history in ", w.input, " = out ", w.output);

@@ -478,6 +478,7 @@ struct Finisher {
       if (!h.hook.expired()) stop_at(h.step, h.why);
     }
     if (t.draws) left.draws = {{Recipe::kRegister, t.reg(t.random->source)}, t.draws};
+    if (t.seed) left.seed = value(t.seed);
     keep_objects_apart(t);
     for (Table* table : t.written_tables) {
       const Recipe target{Recipe::kRegister, t.reg(table->source)};

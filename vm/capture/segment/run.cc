@@ -6,6 +6,7 @@
 
 #include "ops/core/overlap.h"
 #include "ops/defs/autocast.h"
+#include "ops/defs/call.h"
 #include "ops/defs/element.h"
 #include "ops/grad/saved_tensor.h"
 #include "ops/grad/tape.h"
@@ -299,9 +300,21 @@ struct EntryRunner {
     }
   }
 
+  // What the run draws comes after it.
+  void set_seed() {
+    if (left.seed.kind == Recipe::kNil) return;
+    const int top = lua_gettop(L);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
+    constants = top + 1;
+    push(left.seed);
+    default_generator() = {uint64_t(int64_t(lua_tonumber(L, -1))), 0};
+    lua_settop(L, top);
+  }
+
   int run() {
     const size_t room = keeps_in_table() ? 0 : fresh() + operands();
     if (!lua_checkstack(L, int(left.results.size() + room) + 24)) return 0;
+    set_seed();
     set_requires_grad(true);
     try {
       compute();

@@ -18,6 +18,7 @@
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/texts.h"
 #include "vm/capture/trace/trace.h"
+#include "vm/capture/trace/unbacked_sizes.h"
 
 namespace lutra {
 namespace {
@@ -366,6 +367,22 @@ Vars run_note_plain_checkpoint(Trace& t, Var*, const Vars&) {
   return {};
 }
 
+// What the graph draws comes after it; a graph that has drawn ends.
+Vars run_manual_seed(Trace& t, Var*, const Vars& args) {
+  if (!t.regions.empty()) t.regions.back()->refuse("manual_seed is called");
+  Var* seed = arg(t, args, 0);
+  const bool number = seed->kind == VarKind::kNumber && !seed->tensor;
+  if (!number || t.graph->rng_calls) t.stop(Break::random_state, {"manual_seed"});
+  const Scalar s = t.symbolic(seed);
+  SymEnv& env = *t.graph->env;
+  if (is_unbacked(t, s.expr)) t.stop(Break::random_state, {"manual_seed"});
+  const bool whole = s.expr ? s.kind == Scalar::kInt || env.ask_integer(s.expr) : s.is_whole();
+  if (!whole || (!s.expr && std::fabs(s.to_double()) > 0x1p53)) t.stop(Break::random_state, {"manual_seed"});
+  t.seed = t.scalar(s);
+  t.effect = true;
+  return {};
+}
+
 Vars run_graph_break(Trace& t, Var*, const Vars& args) {
   const bool says = !args.empty() && t.force(args[0])->kind == VarKind::kString;
   t.stop(Break::user, {"", says ? t.text(args[0]) : ""});
@@ -477,6 +494,7 @@ const Builtin kBindingRows[] = {
     {"item", run_item},
     {"equal", run_equal},
     {"allclose", run_allclose},
+    {"manual_seed", run_manual_seed},
     {"retain_grad", run_retain_grad},
     {"register_hook", run_register_hook},
     {"_native.make_node", run_make_node},

@@ -288,6 +288,7 @@ class Trace {
   bool backward_called = false;
   Var* random = nullptr;  // math.random, which has drawn so often
   int draws = 0;
+  Var* seed = nullptr;           // of manual_seed
   std::vector<Tensor> retained;  // fakes that keep their gradient
   struct Hooked {
     std::weak_ptr<char> hook;  // expired: it cannot run any more
