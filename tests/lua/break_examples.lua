@@ -79,7 +79,10 @@ end)
 f(lt.ones(3))]],
   not_constant = [[
 x = x * 2
-return x + #tostring({})]],
+return x + #string.format("%s", {})]],
+  address = [[
+x = x * 2
+return x + 1, tostring({})]],
   random_state = [[
 x = x * 2 + lt.rand(3)
 lt.manual_seed(1)

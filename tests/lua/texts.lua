@@ -115,6 +115,22 @@ check("tostring of what gives no text", of(function(x)
   return x, tostring(setmetatable({}, {__tostring = function() return 3 end}))
 end), 9, 9)
 
+test("string.rep", function()
+  local function f(x, n, s) return x * 2, ("ab"):rep(n), ("-"):rep(n) .. s, ("ab"):rep(n, s) end
+  local function plain(x, n) return x * 2, ("ab"):rep(n), ("-"):rep(n) .. n end
+  lt.reset()
+  local g, p, x = lt.compile(f), lt.compile(plain), lt.ones(3)
+  for n = 0, 16 do equal(outcome(p, x, n), outcome(plain, x, n), n) end
+  truthy(lt.counters().stats.unique_graphs <= 3, lt.counters().stats.unique_graphs .. " graphs")
+  for _, n in ipairs {-3, 2.7, 2 ^ 19, 2 ^ 20 + 3, 0 / 0, -1e300} do
+    equal(outcome(p, x, n), outcome(plain, x, n), n)
+    if n == n then equal(outcome(g, x, n, "s"), outcome(f, x, n, "s"), n) end
+  end
+  local function huge(x, n) return x * 2, pcall(string.rep, "abcdefgh", n) end
+  local h2 = lt.compile(huge)
+  for _, n in ipairs {1, 2, 3, 2 ^ 40, 4} do equal(outcome(h2, x, n), outcome(huge, x, n), n) end
+end)
+
 test("string.format that is replaced is noticed", function()
   local f = function(x, n) return x * 2, string.format("%d", n), ("%d"):format(n), tostring(n), ("a" .. n):upper() end
   local g = lt.compile(f)

@@ -460,7 +460,7 @@ const Builtin kRows[] = {
     {"string.gmatch", run_gmatch},
     {"string.upper", run_text},
     {"string.lower", run_text},
-    {"string.rep", run_pure},
+    {"string.rep", run_rep},
     {"string.len", run_pure},
     {"string.byte", run_pure},
     {"string.char", run_pure},

@@ -5,14 +5,16 @@
 #include <lua.hpp>
 
 #include "vm/capture/trace/builtins.h"
+#include "vm/capture/trace/cdata.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
 
 namespace lutra {
 namespace {
 
-constexpr int kDeepest = 64;        // texts in texts: a loop that adds to one makes a chain
-constexpr size_t kMostParts = 200;  // each is a slot of the stack
+constexpr int kDeepest = 64;            // texts in texts: a loop that adds to one makes a chain
+constexpr size_t kMostBytes = 1 << 20;  // of copies of a text
+constexpr size_t kMostParts = 200;      // each is a slot of the stack
 
 bool is_plain(const Var* v) {
   return v->kind == VarKind::kNil || v->kind == VarKind::kBool || v->kind == VarKind::kNumber ||
@@ -127,6 +129,20 @@ Vars run_format(Trace& t, Var* self, const Vars& args) {
   return run_text(t, self, args);
 }
 
+// A copy of a string as often as a number says that may change. Past the most it may fail.
+Vars run_rep(Trace& t, Var* self, const Vars& args) {
+  force_all(t, args);
+  const bool fits = args.size() == 2 && args[0]->kind == VarKind::kString && args[1]->kind == VarKind::kNumber;
+  if (!fits || args[1]->tensor || !may_change(args[1])) return t.call_pure(self, args, self->builtin->name);
+  const size_t length = std::max<size_t>(1, t.text(args[0]).size());
+  SymEnv& env = *t.graph->env;
+  const Scalar n = t.symbolic(args[1]);
+  const double most = double(kMostBytes / length);
+  if (!(n.to_double() <= most)) return t.call_pure(self, args, self->builtin->name);
+  env.ask(SymCmp::kLe, number_expr(env, n), env.number(most));
+  return run_text(t, self, args);
+}
+
 Vars run_tostring(Trace& t, Var* self, const Vars& args) {
   Var* v = args.empty() ? t.nil() : t.force(args[0]);
   if (v->kind == VarKind::kTensor) t.stop(Break::reads_elements, {"tostring"});
@@ -141,6 +157,8 @@ Vars run_tostring(Trace& t, Var* self, const Vars& args) {
       return {r[0]};
     }
   }
+  const bool plain = is_plain(v) || is_constant_cdata(t, v);
+  if (!plain) t.stop(Break::address, {str("a ", v->kind == VarKind::kTable ? "table" : "function or a userdata")});
   if (v->kind != VarKind::kString) return t.call_pure(self, args, "tostring");
   if (t.metamethod(v, "__tostring")->kind != VarKind::kNil) t.stop(Break::metatable, {"strings has __tostring"});
   return {v};

@@ -18,5 +18,6 @@ void pin_text(Trace& t, Var* v);
 Vars run_tostring(Trace& t, Var* self, const Vars& args);
 Vars run_format(Trace& t, Var* self, const Vars& args);
 Vars run_text(Trace& t, Var* self, const Vars& args);
+Vars run_rep(Trace& t, Var* self, const Vars& args);
 
 }  // namespace lutra
