@@ -269,4 +269,99 @@ test("closures live on while the collector works, in coroutines and through erro
   collectgarbage("setstepmul", multiplier)
 end)
 
+-- LuaJIT's JIT records a loop over closures that share nothing; then it runs pairs that share a variable. make(f) gives
+-- what is called with i = 1 to 8 and gives two closures and a tensor.
+local function shares(name, make)
+  test("LuaJIT's traces know that variables may be shared: " .. name, function()
+    local f = make()
+    local adds, gets = {}, {}
+    for i = 1, 8 do adds[i], gets[i] = f(i) end
+    local function loop(add, get)
+      local s = 0
+      for _ = 1, 200 do add() s = s + get() end
+      return s
+    end
+    for i = 1, 8 do loop(adds[i], gets[9 - i]) end
+    for i = 1, 8 do adds[i], gets[i] = f(i) end
+    for i = 1, 8 do equal(loop(adds[i], gets[i]), 20100, "pair " .. i) end
+  end)
+end
+local function pair(x)
+  local n = 0
+  return function() n = n + 1 end, function() return n end, x + 1
+end
+local function copy(f) return loadstring(string.dump(f)) end
+
+shares("two entries", function()
+  local f = lt.compile(copy(pair), {dynamic = false})
+  return function(i) return f(lt.ones(i < 5 and 1 or 2)) end
+end)
+shares("eager, then compiled", function()
+  local f = copy(pair)
+  return function(i)
+    if i == 5 then lt.compile(f) end
+    return f(lt.ones(2))
+  end
+end)
+shares("a callee's, by itself and compiled", function()
+  local own = copy(pair)
+  local f = lt.compile(function(x) return own(x) end)
+  return function(i) return (i % 2 == 0 and f or own)(lt.ones(2)) end
+end)
+shares("an entry and its miss", function()
+  local f = lt.compile(copy(pair), {dynamic = false})
+  return function(i) return f(lt.ones(i < 5 and 2 or 3 + i)) end
+end)
+shares("in front of a break, behind it and without one", function()
+  local function plain(x, breaks)
+    local n = 0
+    local function add() n = n + 1 end
+    x = x * 2
+    if breaks then lt.graph_break() end
+    return add, function() return n end, x + 1
+  end
+  local f = lt.compile(plain)
+  return function(i) return f(lt.ones(2), i < 5) end
+end)
+shares("in the rest of a frame", function()
+  local function callee(x, breaks)
+    x = x * 2
+    if breaks then lt.graph_break() end
+    local n = 0
+    return function() n = n + 1 end, function() return n end, x + 1
+  end
+  local f = lt.compile(function(x, breaks)
+    local add, get = callee(x, breaks)
+    return add, get
+  end)
+  return function(i) return f(lt.ones(2), i % 2 == 0) end
+end)
+shares("in a closure that the trace made", function()
+  local f = lt.compile(function(x)
+    local y = x * 2
+    return function()
+      local n = 0
+      return function() n = n + 1 end, function() return n end, y
+    end
+  end)
+  local twice = lt.compile(function(x)
+    local function made()
+      local n = 0
+      return function() n = n + 1 end, function() return n end, x * 3
+    end
+    local add, get = made()
+    return add, get, made
+  end)
+  local made
+  return function(i)
+    if i % 2 == 0 then return f(lt.ones(2))() end
+    if i % 4 == 1 then
+      local add, get
+      add, get, made = twice(lt.ones(2))
+      return add, get
+    end
+    return made()
+  end
+end)
+
 h.finish()

@@ -39,7 +39,7 @@ bool jit_util(lua_State* L, int util, const char* name, int fn, int arg, bool wi
   return true;
 }
 
-bool check_function(lua_State* L, int fn, int table) {
+bool check_function(lua_State* L, int fn, int table, const Func* chunk) {
   const Func* f = static_cast<const Func*>(lua_topointer(L, fn));
   if (f->gct != 8 || f->ffid != 0 || f->nupvalues != 2) return false;
   lua_getfenv(L, fn);
@@ -48,6 +48,10 @@ bool check_function(lua_State* L, int fn, int table) {
   if (f->env != env || f->upvalues[0] != lua_upvalueid(L, fn, 1) || f->upvalues[1] != lua_upvalueid(L, fn, 2))
     return false;
   const Upval* a = f->upvalues[0];
+  const Proto* p = proto_of(f);
+  for (int i = 0; i < 2; ++i) {
+    if (f->upvalues[i]->dhash != hash_of_variable(proto_of(chunk), p->uv[i])) return false;
+  }
   return number(*a->v) == 7.25 && gc_pointer(*f->upvalues[1]->v) == lua_topointer(L, table);
 }
 
@@ -194,10 +198,12 @@ bool check_all(lua_State* L) {
   lua_pushvalue(L, meta);
   lua_setmetatable(L, table);
   if (luaL_loadbuffer(L, kProbe, sizeof kProbe - 1, "=lutra mirror")) return false;
+  lua_pushvalue(L, -1);
+  const auto* chunk = static_cast<const Func*>(lua_topointer(L, -1));
   lua_pushvalue(L, table);
   lua_call(L, 1, 2);
   const int probe = lua_gettop(L) - 1;
-  if (!check_function(L, probe, table) || !check_proto(L, util, probe)) return false;
+  if (!check_function(L, probe, table, chunk) || !check_proto(L, util, probe)) return false;
   if (!check_table(L, table, meta) || !check_userdata(L, meta)) return false;
   lua_pushcfunction(L, check_frame);
   lua_call(L, 1, 1);

@@ -1,5 +1,8 @@
-// Functions that make closures of a prototype, as its FNEW would: a prototype in, a maker out. The closures have
-// variables of their own, which whoever makes them fills or joins.
+// Functions that make closures of a prototype, as the FNEW of its original parent would: two prototypes in, a maker
+// out. The closures have variables of their own, which whoever makes them fills or joins.
+//
+// Invariant: whatever makes a closure, LuaJIT has the same hash for each of its variables. Its JIT takes variables of
+// different hashes for different ones, in traces that later closures of the prototype run, too.
 #include <algorithm>
 #include <bit>
 #include <lua.hpp>
@@ -31,7 +34,24 @@ bc::Proto maker_proto(unsigned slots, unsigned upvalues) {
   return p;
 }
 
+// Upvalues: a function that maker_proto describes, the prototype whose FNEW it stands for.
+int make_closure(lua_State* L) {
+  lua_pushvalue(L, lua_upvalueindex(1));
+  lua_call(L, 0, 1);
+  lua_pushvalue(L, lua_upvalueindex(2));
+  hash_variables(static_cast<mirror::Func*>(mirror::object(L, -2)), to_proto(L, -1));
+  lua_pop(L, 1);
+  return 1;
+}
+
 }  // namespace
+
+void hash_variables(mirror::Func* closure, const mirror::Proto* parent) {
+  const mirror::Proto* p = mirror::proto_of(closure);
+  for (unsigned i = 0; i < closure->nupvalues; ++i) {
+    if (p->uv[i] & kLocal) closure->upvalues[i]->dhash = mirror::hash_of_variable(parent, p->uv[i]);
+  }
+}
 
 void push_prototype(lua_State* L, int index) { mirror::push_object(L, mirror::kProto, original_proto(L, index)); }
 
@@ -41,7 +61,7 @@ void push_child_prototype(lua_State* L, int index, unsigned constant) {
   mirror::push_object(L, mirror::kProto, std::bit_cast<const void*>(parent->k[-1 - int64_t(constant)]));
 }
 
-bool push_maker(lua_State* L, int index) {
+bool push_maker(lua_State* L, int index, int parent) {
   const mirror::Proto* child = to_proto(L, index);
   unsigned slots = 1, upvalues = 1;
   for (unsigned i = 0; i < child->sizeuv; ++i) {
@@ -57,10 +77,13 @@ bool push_maker(lua_State* L, int index) {
   dump.protos.push_back(maker_proto(slots, upvalues));
   const std::string bytes = bc::emit(dump);
   index = absolute(L, index);
+  parent = absolute(L, parent);
   if (luaL_loadbuffer(L, bytes.data(), bytes.size(), "=closure")) fail_internal("patch: ", lua_tostring(L, -1));
   mirror::Proto* p = mirror::proto_of(lua_function(L, -1));
   p->k[-1] = std::bit_cast<uint64_t>(child);
   luaJIT_setmode(L, lua_gettop(L), LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);  // no trace has an FNEW
+  lua_pushvalue(L, parent);
+  lua_pushcclosure(L, make_closure, 2);
   return true;
 }
 

@@ -38,6 +38,37 @@ void PortalEmitter::fetch(unsigned table, int first, unsigned n) {
   call(scratch_, 3, static_cast<int>(n), 0);
 }
 
+namespace {
+
+bool has_variables(const bc::Proto& proto, unsigned child) {
+  const auto& upvalues = std::get<bc::Child>(proto.kgc[child]).upvalues;
+  return std::any_of(upvalues.begin(), upvalues.end(), [](bc::Upvalue u) { return u.local() && !u.immutable(); });
+}
+
+bool is_hashed(const bc::Proto& proto, Ins i) { return bc::op(i) == Op::FNEW && has_variables(proto, bc::op_d(i)); }
+
+}  // namespace
+
+bool makes_closures(const bc::Proto& proto) {
+  return std::any_of(proto.code.begin(), proto.code.end(), [&](Ins i) { return is_hashed(proto, i); });
+}
+
+unsigned keep_hashes(const bc::Proto& proto, Editor& editor) {
+  unsigned used = 0;
+  for (Pc pc = 1; pc < proto.size(); ++pc) {
+    const Ins i = proto.code[pc];
+    if (!is_hashed(proto, i)) continue;
+    PortalEmitter e(proto, editor.replace(pc), proto.framesize);
+    e.block().as(pc);
+    e.add(i);
+    e.integer(e.scratch(), kCallHash);
+    e.move(e.scratch() + 2, bc::op_a(i));
+    e.call(e.scratch(), 1, 0, 0);
+    used = std::max(used, e.used());
+  }
+  return used;
+}
+
 // The instructions that take MULTRES values must follow their maker directly: copies of them, up to the first that
 // leaves no such values.
 void PortalEmitter::copy_takers(Pc pc) {

@@ -57,4 +57,10 @@ class PortalEmitter {
   unsigned used_ = 0;
 };
 
+// An FNEW of another prototype than the original gives other hashes to variables (closures.cc): behind each that
+// matters stands a call that puts them right. No trace has an FNEW, so none has that call. Returns the frame's size.
+unsigned keep_hashes(const bc::Proto& proto, Editor& editor);
+constexpr unsigned kHashSlots = 3;            // of the frame
+bool makes_closures(const bc::Proto& proto);  // with variables that are assigned
+
 }  // namespace lutra

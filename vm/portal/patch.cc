@@ -299,7 +299,7 @@ Patched apply_patch(const bc::Dump& dump, const Patch& patch) {
   const bc::Proto& p = dump.top();
   const bc::Liveness live = bc::liveness(p);
   Editor editor(p);
-  unsigned framesize = p.framesize;
+  unsigned framesize = std::max<unsigned>(p.framesize, keep_hashes(p, editor));
   for (const Point& point : patch.points) {
     check_point(p, live, point);
     Block& block = editor.before(point.pc);
@@ -336,7 +336,7 @@ Patched make_stub(const bc::Dump& dump, int id) {
   e.jump_start(1);
   arguments(base + 2);
   e.add(p.vararg() ? bc::ins_ad(Op::CALLMT, base, n) : bc::ins_ad(Op::CALLT, base, n + 1));
-  return finish_patch(dump, editor.finish(e.used()));
+  return finish_patch(dump, editor.finish(std::max(e.used(), keep_hashes(p, editor))));
 }
 
 }  // namespace lutra

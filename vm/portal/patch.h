@@ -81,13 +81,14 @@ enum PortalCall : int {
   kCallFetch = -2,      // (table, first index) -> values from there on
   kCallPush = -3,       // (table or nil, values ...) -> table
   kCallShare = -5,      // (closure of the child, closure, pairs of upvalues ...): see Share
+  kCallHash = -6,       // (closure that the function has made): its variables get the hashes of the original's
   kCallRunPacked = -4,  // (table or nil, low, high, pack results?, varargs ...) -> code, results or one table
 };
 
 // A patched prototype. Where each portal's CALL returns to is what makes a portal call unforgeable.
 struct Site {
   bc::Pc return_pc;
-  int id;  // 0 for the helpers (fetch, push)
+  int id;  // 0 for the helpers (fetch, push, share, hash)
 };
 struct Patched {
   bc::Dump dump;

@@ -49,7 +49,7 @@ bool calls_from_clone(lua_State* L) {
 
 // Was number `id` called by the code that apply_patch emitted for it?
 bool is_portal_call(lua_State* L, PortalState& s, int id) {
-  if (id <= -1 && id >= kCallShare) {
+  if (id <= -1 && id >= kCallHash) {
     if (!s.mirror) return calls_from_clone(L);
     const uint32_t* ret = mirror::return_pc(L);
     if (id == kCallWide || id == kCallRunPacked) {
@@ -114,8 +114,19 @@ int fetch_values(lua_State* L) {
   return std::max(n, 0);
 }
 
+// The closure at `index` is one that an FNEW of the function that calls has made.
+int hash_made(lua_State* L, const PortalState& s, int index) {
+  if (!s.mirror) return 0;
+  const mirror::TValue* frame = mirror::previous_frame(mirror::base(L) - 1);
+  mirror::push_object(L, mirror::kFunc, mirror::gc_pointer(frame[-1]));
+  hash_variables(lua_function(L, index), original_proto(L, -1));
+  lua_pop(L, 1);
+  return 0;
+}
+
 // Stack: kCallShare, a closure that shares variables of the frame, a closure, pairs of upvalues.
-int share_variables(lua_State* L) {
+int share_variables(lua_State* L, const PortalState& s) {
+  hash_made(L, s, 2);
   for (int i = 4, n = lua_gettop(L); i < n; i += 2) {
     lua_upvaluejoin(L, 3, int(lua_tointeger(L, i)) + 1, 2, int(lua_tointeger(L, i + 1)) + 1);
   }
@@ -196,7 +207,7 @@ int number_call(lua_State* L) {
   PortalState& s = *static_cast<PortalState*>(lua_touserdata(L, lua_upvalueindex(1)));
   if (s.closed) return 0;
   const lua_Number number = lua_tonumber(L, 1);
-  if (!(number >= static_cast<int>(kCallShare) && number < 1 << 30)) return user_call(L);
+  if (!(number >= static_cast<int>(kCallHash) && number < 1 << 30)) return user_call(L);
   const int id = static_cast<int>(number);
   if (id != number || !is_portal_call(L, s, id)) return user_call(L);
   const ModesScope modes(s.modes.get());
@@ -208,7 +219,8 @@ int number_call(lua_State* L) {
   switch (id) {
     case kCallFetch: return fetch_values(L);
     case kCallPush: return push_values(L);
-    case kCallShare: return share_variables(L);
+    case kCallShare: return share_variables(L, s);
+    case kCallHash: return hash_made(L, s, 2);
     case kCallRunPacked: return run_packed(L, s);
     default: {
       const int wide = static_cast<int>(lua_tointeger(L, 2)) | static_cast<int>(lua_tointeger(L, 3)) << 15;

@@ -48,10 +48,10 @@ void make_clone(lua_State* L, int index, const Patched& patched);
 // `index`; pushed. Only with the mirror, as push_maker.
 void push_prototype(lua_State* L, int index);
 void push_child_prototype(lua_State* L, int index, unsigned constant);
-// Pushes a function that returns a new closure of the prototype at `index`, which the caller keeps alive as long as it.
-// Its variables are unset, those that it had shared with the function around it are the maker's. False, and nothing
-// pushed, where there is no room.
-bool push_maker(lua_State* L, int index);
+// Pushes a function that returns a new closure of the prototype at `index`, which the caller keeps alive as long as it,
+// as the function of the prototype at `parent` would make it. Its variables are unset, those that it had shared with
+// the function around it are the maker's. False, and nothing pushed, where there is no room.
+bool push_maker(lua_State* L, int index, int parent);
 
 // Lets the function at `index` run the prototype of the function at `donor` (made by make_clone of it) from its next
 // call on, in place. Empty, or why not ("cannot patch in place: ..."): then only clones are possible.

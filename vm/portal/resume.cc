@@ -220,6 +220,7 @@ std::string why_not_resumable(const bc::Proto& proto, Pc pc, ResumeMode mode) {
   const bc::Liveness live = bc::liveness(proto);
   if (pc < 1 || pc >= proto.size() || !live.reached[pc]) return str("pc ", pc, " is never reached");
   if (mode == ResumeMode::kAt && !bc::insertable(proto, pc)) return str("pc ", pc, " is inside a pair of instructions");
+  if (proto.framesize + kHashSlots > kMaxSlots && makes_closures(proto)) return "the frame has no room";
   const bc::Slots bad = live.open[pc] & shared_slots(proto) & live_slots(proto, live, pc, mode);
   for (unsigned s = 0; s < 256; ++s) {
     if (!bad[s]) continue;
@@ -229,14 +230,15 @@ std::string why_not_resumable(const bc::Proto& proto, Pc pc, ResumeMode mode) {
   return {};
 }
 
-// What emit_call takes at most.
+// What emit_call takes at most, and apply_patch behind it.
 bool has_room(const bc::Proto& proto, const ResumeSpec& spec) {
   const unsigned m = spec.mode == ResumeMode::kAfterCall ? 1u + unsigned(spec.num_args) : 0;
   const unsigned n = unsigned(resume_slots(proto, spec.pc, spec.mode).size());
   const unsigned own = std::max<unsigned>(proto.framesize, n + m);
   const Ins i = proto.code[spec.pc];
   const unsigned callee = bc::callee_slot(i) >= 0 ? bc::op_a(i) : own;
-  return std::max(own, m ? callee + m + 2 : 0) <= kMaxSlots;
+  const unsigned patched = makes_closures(proto) ? kHashSlots : 0;
+  return std::max(own, m ? callee + m + 2 : 0) + patched <= kMaxSlots;
 }
 
 ResumeProto build_resume(const bc::Dump& dump, const ResumeSpec& spec) { return ResumeBuilder(dump, spec).build(); }

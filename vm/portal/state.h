@@ -59,6 +59,9 @@ void wrap_string_dump(lua_State* L);
 void install_number_call(lua_State* L, PortalState* state);
 void add_record(lua_State* L, int closure, const Patched& patched);
 
+// Gives the variables of a new closure the hashes that an FNEW of `parent` would give them. Only with the mirror.
+void hash_variables(mirror::Func* closure, const mirror::Proto* parent);
+
 // -- threads.cc, only with the mirror
 
 void open_threads(lua_State* L, PortalState& s);

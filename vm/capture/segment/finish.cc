@@ -134,14 +134,14 @@ struct Finisher {
   int maker(Var* v) {
     auto [it, added] = makers.emplace(v->closure->code, 0);
     if (!added) return it->second;
+    const int top = lua_gettop(t.L);
+    t.push_prototype(v->closure->env);
     t.push_prototype(v);
-    const int prototype = lua_gettop(t.L);
-    if (push_maker(t.L, prototype)) {
+    if (push_maker(t.L, top + 2, top + 1)) {
       it->second = t.constant_slot_from_stack();
       t.constant_slot_from_stack();  // the prototype, which lives as long as the maker
-    } else {
-      lua_pop(t.L, 1);
     }
+    lua_settop(t.L, top);
     return it->second;
   }
 
