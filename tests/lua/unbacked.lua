@@ -332,4 +332,60 @@ test("a break says what is not known", function()
   truthy(b.hint:find("n % 3 == 1", 1, true), b.hint)
 end)
 
+-- Comparisons with numbers that no size reaches, and with NaN, are Lua's. The size is 5, or 0 and 1.
+test("bounds beyond all sizes", function()
+  local bounds = {1e300, 2 ^ 63, 2 ^ 64, 2 ^ 53, 2 ^ 53 + 2, 1 / 0, 0 / 0, -0.0, 1.5, -1e300, -2 ^ 63, -2 ^ 53, -1 / 0}
+  for _, bound in ipairs(bounds) do
+    local function sides(x)
+      local n = x[x:gt(0)]:size(0)
+      return x * 2, n < bound, n <= bound, n > bound, n >= bound, n == bound, n ~= bound,
+             bound < n, bound <= n, bound > n, bound >= n, not (n < bound), not (bound <= n)
+    end
+    local function double(x)
+      local n = x[x:gt(0)]:size(0) * 1e290
+      return x, n < bound, n >= bound, n == bound
+    end
+    local function fraction(x)
+      local n = x[x:gt(0)]:size(0) / 3
+      return x, n < bound, bound <= n, n == bound
+    end
+    for _, f in ipairs {sides, double, fraction} do
+      for _, x in ipairs {lt.ones(5), lt.ones(1), -lt.ones(5)} do
+        equal(h.text({lt.compile(f)(x)}), h.text({f(x)}), tostring(bound))
+      end
+    end
+  end
+end)
+
+test("checks of bounds beyond all sizes", function()
+  local function outcome(f, x)
+    local ok, r = pcall(f, x)
+    return ok and h.text({r}) or "raises"
+  end
+  for _, bound in ipairs {1e300, 2 ^ 63, 2 ^ 53, 0 / 0, -2 ^ 63, 1 / 0} do
+    local checks = {
+      function(x) local n = x[x:gt(0)]:size(0) lt.check(n < bound, "less") return x * n end,
+      function(x) local n = x[x:gt(0)]:size(0) lt.check(n >= bound, "more") return x * n end,
+      function(x) local n = x[x:gt(0)]:size(0) assert(n <= bound) return x * n end,
+      function(x) local n = x[x:gt(0)]:size(0) assert(bound < n) return x * n end,
+      function(x) local n = x[x:gt(0)]:size(0) assert(n ~= bound) return x * n end,
+      function(x) local n = x[x:gt(0)]:size(0) assert(n == bound) return x * n end,
+    }
+    for i, f in ipairs(checks) do
+      local g = lt.compile(f)
+      for _ = 1, 2 do equal(outcome(g, lt.ones(5)), outcome(f, lt.ones(5)), i .. " " .. bound) end
+    end
+  end
+end)
+
+test("a number that is not equal to itself", function()
+  local function f(x)
+    local n = x[x:gt(0)]:size(0)
+    local zero = n - n
+    local nan = zero / zero
+    return x * 2, nan == nan, nan ~= nan, nan <= nan, n == n
+  end
+  equal(h.text({lt.compile(f)(lt.ones(5))}), h.text({f(lt.ones(5))}))
+end)
+
 h.finish()

@@ -3,6 +3,7 @@
 #include "vm/capture/trace/unbacked_sizes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <lua.hpp>
 #include <optional>
@@ -26,10 +27,29 @@ int64_t likely(int64_t most) {
   return most == kMostElements ? kWithoutBound : std::min(most, std::max(kLeast, (most / 2) | 1));
 }
 
+// An end that is beyond 2^53, where numbers are no longer all integers, is open.
 SymRange range_of(const Trace& t, const Scalar& n) {
-  if (n.expr) return n.kind == Scalar::kInt ? t.graph->env->range(n.expr) : SymRange{};
-  const double d = n.to_double();
-  return n.is_whole() ? SymRange{n.to_int(), n.to_int()} : SymRange{int64_t(std::floor(d)), int64_t(std::ceil(d))};
+  constexpr int64_t kExact = int64_t(1) << 53;
+  SymRange r;
+  if (n.expr) {
+    if (n.kind == Scalar::kInt) r = t.graph->env->range(n.expr);
+  } else {
+    const double d = n.to_double(), most = double(kExact);
+    r.low = int64_t(std::floor(std::clamp(d, -most, most)));
+    r.high = int64_t(std::ceil(std::clamp(d, -most, most)));
+    if (d >= most) r.high = INT64_MAX;
+    if (d <= -most) r.low = INT64_MIN;
+  }
+  if (r.high > kExact) r.high = INT64_MAX;
+  if (r.low < -kExact) r.low = INT64_MIN;
+  return {std::min(r.low, kExact), std::max(r.high, -kExact)};
+}
+
+bool is_nan(const Scalar& n) { return !n.expr && std::isnan(n.to_double()); }
+
+// No NaN, whatever its symbols are.
+bool is_number_of_integer(const Trace& t, const Scalar& n) {
+  return n.kind == Scalar::kInt || (*t.graph->env)[n.expr].op == SymOp::kToNum;
 }
 
 // lt.check_is_size compares what the program states.
@@ -255,6 +275,7 @@ bool is_unbacked(const Trace& t, int32_t expr) {
 }
 
 bool unbacked_less(Trace& t, bool or_equal, const Scalar& x, const Scalar& y) {
+  if (is_nan(x) || is_nan(y)) return false;
   const SymRange a = range_of(t, x), b = range_of(t, y);
   if (or_equal ? a.high <= b.low : a.high < b.low) return true;
   if (or_equal ? a.low > b.high : a.low >= b.high) return false;
@@ -262,9 +283,10 @@ bool unbacked_less(Trace& t, bool or_equal, const Scalar& x, const Scalar& y) {
 }
 
 bool unbacked_equal(Trace& t, const Scalar& x, const Scalar& y) {
+  if (is_nan(x) || is_nan(y)) return false;
   const SymRange a = range_of(t, x), b = range_of(t, y);
   if (a.high < b.low || b.high < a.low) return false;
-  if (x.expr && x.expr == y.expr) return true;
+  if (x.expr && x.expr == y.expr && is_number_of_integer(t, x)) return true;
   return ask(t, SymCmp::kEq, x, y);
 }
 
