@@ -191,6 +191,7 @@ struct EntryRunner {
       for (const Recipe& r : text.args) push(r);
       const int n = int(text.args.size());
       joins ? lua_concat(L, n) : lua_call(L, n, 1);
+      lua_tostring(L, -1);  // a number alone, which lua_concat leaves one
       keep();
     }
   }
@@ -312,8 +313,10 @@ struct EntryRunner {
   }
 
   int run() {
-    const size_t room = keeps_in_table() ? 0 : fresh() + operands();
-    if (!lua_checkstack(L, int(left.results.size() + room) + 24)) return 0;
+    size_t parts = 0;
+    for (const FreshText& text : left.texts) parts = std::max(parts, text.args.size());
+    const size_t room = (keeps_in_table() ? 0 : fresh() + operands()) + std::max(parts, left.results.size());
+    if (!lua_checkstack(L, int(room) + 24)) return 0;
     set_seed();
     set_requires_grad(true);
     try {
