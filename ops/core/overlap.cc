@@ -25,6 +25,18 @@ bool same_layout(const Tensor& a, const Tensor& b) {
   return true;
 }
 
+// The dimensions that are not of size 1, by hints of their strides: what is asked of these records what an answer rests
+// on.
+SmallVec<uint32_t, 8> by_strides(const Sizes& sizes, const Sizes& strides) {
+  SmallVec<uint32_t, 8> order;
+  for (uint32_t d = 0; d < sizes.size(); d++) {
+    if (sizes[d] != 1) order.push_back(d);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](uint32_t a, uint32_t b) { return strides[a].hint < strides[b].hint; });
+  return order;
+}
+
 }  // namespace
 
 bool overlaps_itself(const Tensor& t) {
@@ -34,16 +46,19 @@ bool overlaps_itself(const Tensor& t) {
   return false;
 }
 
-bool is_dense(const Sizes& sizes, const Sizes& strides) {
-  SmallVec<uint32_t, 8> order;
-  for (uint32_t d = 0; d < sizes.size(); d++) {
-    if (sizes[d] != 1) order.push_back(d);
+bool reaches_each_once(const Tensor& t) {
+  SymInt reach = 0;
+  for (uint32_t d : by_strides(t->sizes, t->strides)) {
+    if (t->sizes[d] == 0) return true;
+    if (t->strides[d] <= reach) return false;
+    reach = reach + (t->sizes[d] - 1) * t->strides[d];
   }
-  // By hints: the questions below record what the answer rests on.
-  std::stable_sort(order.begin(), order.end(),
-                   [&](uint32_t a, uint32_t b) { return strides[a].hint < strides[b].hint; });
+  return true;
+}
+
+bool is_dense(const Sizes& sizes, const Sizes& strides) {
   SymInt expected = 1;
-  for (uint32_t d : order) {
+  for (uint32_t d : by_strides(sizes, strides)) {
     if (strides[d] != expected) return false;
     expected = expected * sizes[d];
   }

@@ -6,6 +6,8 @@ namespace lutra {
 
 // Some element of t is reached by two indices (an expanded tensor).
 bool overlaps_itself(const Tensor& t);
+// No element of t is reached by two indices, as far as strides in order of size tell.
+bool reaches_each_once(const Tensor& t);
 // Every element of the range that t spans belongs to it, once.
 bool is_dense(const Sizes& sizes, const Sizes& strides);
 

@@ -117,4 +117,48 @@ test("empty views, integers, half types", function()
   end
 end)
 
+-- The order in which eager code writes an element twice shows, so nothing of it is in a graph.
+test("what is written overlaps itself", function()
+  local function lapped(b) return b:as_strided({2, 2}, {1, 1}) end
+  local function windows(b) return b:unfold(0, 4, 2) end
+  local function run(views, f)
+    h.graphs_of(function(wrap)
+      local compiled, seen = wrap(f), {}
+      for i = 1, 3 do
+        local base = lt.arange(8):to("float32") * i
+        local ok, r = pcall(function() return h.text({compiled(views(base), base)}) end)
+        seen[#seen + 1] = (ok and r or "raises") .. h.text(base)
+      end
+      return table.concat(seen, "\n")
+    end)
+  end
+  for _, views in ipairs {lapped, windows, function(b) return b:narrow(0, 0, 1):expand(3) end} do
+    run(views, function(a) a:add_(1) return a + 0 end)
+    run(views, function(a, b) a:add_(1) return b + 0 end)
+    run(views, function(a, b) local y = b * 2 a:mul_(y:sum()) a:add_(1) return a, b * 1, y end)
+    run(views, function(a, b) a[0]:add_(1) return a + 0, b + 0 end)
+    run(views, function(a, b) a:narrow(0, 0, 2):copy_(a:narrow(0, 0, 2) * 2) return a + 0, b + 0 end)
+    run(views, function(a, b) a[0] = 7 return a + 0, b + 0 end)
+    run(views, function(a, b) b:add_(1) return a + 0, b + 0 end)
+    run(function(b) return b end, function(b)
+      local x = b * 2
+      local a = views(x)
+      a:add_(1)
+      return x + 0, a + 0
+    end)
+    run(function(b) return b end, function(b) views(b):mul_(3) return b + 0 end)
+  end
+end)
+
+test("transposed, narrowed and permuted tensors are written in a graph", function()
+  for _, views in ipairs {
+    function(b) return b:view(4, 6):transpose(0, 1), lt.ones(1) end,
+    function(b) return b:view(4, 6):narrow(1, 1, 3), lt.ones(1) end,
+    function(b) return b:view(2, 3, 4):permute(2, 0, 1), lt.ones(1) end,
+    function(b) return b:as_strided({3, 2}, {5, 2}), lt.ones(1) end,
+  } do
+    equal(compare(views, function(u) u:add_(1) return u * 2 end), 1)
+  end
+end)
+
 h.finish()

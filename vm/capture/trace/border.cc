@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "ops/core/overlap.h"
 #include "ops/grad/saved_tensor.h"
 #include "ops/grad/tape.h"
 
@@ -52,9 +53,29 @@ bool has_new_history(const Trace::TensorInput& in) {
   return in.source && !is_leaf(in.fake) && !(in.fake->autograd->grad_fn == in.edge.node);
 }
 
+namespace {
+
+// Whether the tensor, or one that it is a view of, reaches an element by two indices: the order of what is written to
+// it shows.
+bool is_written_twice(const Tensor& written) {
+  for (Tensor t = written;;) {
+    if (!reaches_each_once(t)) return true;
+    const Node* made = t->node;
+    if (!made || made->inplace || made->args.empty() || !made->args[0].is<Tensor>()) return false;
+    const Tensor from = made->args[0].tensor();
+    if (!(from->storage == t->storage)) return false;
+    t = from;
+  }
+}
+
+}  // namespace
+
 void see_writes(Trace& t, size_t first) {
   for (size_t n = first; n < t.graph->nodes.size(); n++) {
     const Node& node = *t.graph->nodes[n];
+    if (node.inplace && is_written_twice(node.args[0].tensor())) {
+      t.stop(Break::shared_memory, {"", "what is written overlaps itself: write to a clone", true});
+    }
     const auto written =
         node.inplace ? t.input_of_storage.find(node.args[0].tensor()->storage.get()) : t.input_of_storage.end();
     if (written == t.input_of_storage.end()) continue;
