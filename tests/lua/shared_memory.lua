@@ -161,4 +161,23 @@ test("transposed, narrowed and permuted tensors are written in a graph", functio
   end
 end)
 
+test("a backward inside tells that a disjoint part was written", function()
+  local function f(a, b)
+    local w = lt.ones(2):requires_grad_(true)
+    local l = (w * b):sum()
+    a:add_(1)
+    l:backward()
+    return w.grad
+  end
+  local function outcome(f)
+    local x = lt.zeros(4)
+    local ok, why = pcall(f, x:narrow(0, 0, 2), x:narrow(0, 2, 2))
+    return h.text(x) .. (ok and h.text(why) or tostring(why):gsub("^[^:]*:%d+: ", ""))
+  end
+  local want = outcome(f)
+  truthy(want:find("modified by an inplace operation", 1, true), want)
+  local g = lt.compile(f)
+  for _ = 1, 3 do equal(outcome(g), want) end
+end)
+
 h.finish()

@@ -139,9 +139,21 @@ void guard_memories(Trace& t) {
   }
 }
 
+namespace {
+
+bool has_gradients(const Trace& t) {
+  const auto& nodes = t.graph->nodes;
+  return std::any_of(t.inputs.begin(), t.inputs.end(), [](const auto& in) { return in.requires_grad; }) ||
+         std::any_of(nodes.begin(), nodes.end(), [](const auto& n) {
+           return std::any_of(n->results.begin(), n->results.end(), [](const auto& r) { return r->requires_grad; });
+         });
+}
+
+}  // namespace
+
 void part_written(Trace& t, const std::vector<int>& written, const std::function<void()>& stop) {
   // Versions of storages are of whole memories, and errors of backwards ask for them.
-  t.program.parts = std::none_of(t.inputs.begin(), t.inputs.end(), [](const auto& in) { return in.requires_grad; });
+  t.program.parts = !t.backward_called && !has_gradients(t);
   for (int w : written) {
     const Tensor& real = t.inputs[size_t(w)].real;
     const auto meets = [&](const auto& in) {
