@@ -10,26 +10,6 @@
 namespace lutra {
 namespace {
 
-// Elements from the storage's first to the last that sizes and strides reach.
-int64_t extent(SymInt offset, const Sizes& sizes, const Sizes& strides) {
-  int64_t last = offset.hint;
-  bool empty = false;
-  for (size_t d = 0; d < sizes.size(); d++) {
-    if (sizes[d].hint < 0) fail("a tensor cannot have negative size ", sizes[d].hint);
-    if (strides[d].hint < 0) fail("a tensor cannot have negative stride ", strides[d].hint);
-    empty |= sizes[d].hint == 0;
-  }
-  if (empty) return 0;
-  for (size_t d = 0; d < sizes.size(); d++) {
-    int64_t step;
-    if (__builtin_mul_overflow(sizes[d].hint - 1, strides[d].hint, &step) ||
-        __builtin_add_overflow(last, step, &last)) {
-      fail("sizes ", to_string(sizes), " overflow the address space");
-    }
-  }
-  return last + 1;
-}
-
 // The bytes from `begin` on.
 void clear(const Storage& storage, size_t begin) {
   static const char zeros[1 << 16] = {};
@@ -52,6 +32,25 @@ void grow(Storage& storage, int64_t elements, DType dtype) {
 }
 
 }  // namespace
+
+int64_t extent(SymInt offset, const Sizes& sizes, const Sizes& strides) {
+  int64_t last = offset.hint;
+  bool empty = false;
+  for (size_t d = 0; d < sizes.size(); d++) {
+    if (sizes[d].hint < 0) fail("a tensor cannot have negative size ", sizes[d].hint);
+    if (strides[d].hint < 0) fail("a tensor cannot have negative stride ", strides[d].hint);
+    empty |= sizes[d].hint == 0;
+  }
+  if (empty) return 0;
+  for (size_t d = 0; d < sizes.size(); d++) {
+    int64_t step;
+    if (__builtin_mul_overflow(sizes[d].hint - 1, strides[d].hint, &step) ||
+        __builtin_add_overflow(last, step, &last)) {
+      fail("sizes ", to_string(sizes), " overflow the address space");
+    }
+  }
+  return last + 1;
+}
 
 void reserve(const Tensor& t, SymInt offset, const Sizes& sizes, const Sizes& strides) {
   t->data();  // throws where there is none

@@ -1,5 +1,7 @@
 // From a traced segment to an entry. Invariants:
-// 1. Nothing is decided here about values: finishing adds loads, no guards but those of symbols, grad mode and overlap.
+// 1. Nothing is decided here about values. Finishing adds loads, and guards of symbols, of objects, variables and
+//    tensors that are kept apart, of memory (shared, overlapping), and of modes: grad mode, autocast, the current GPU
+//    and the default device.
 // 2. A frame that cannot be rebuilt (or a closure that cannot be made outside the trace) ends the segment earlier, at
 //    the step of the call (or of the FNEW) in the outermost frame that can.
 #include "vm/capture/segment/finish.h"
@@ -41,9 +43,9 @@ struct Finisher {
   Exit& exit = made.exit;
   std::map<const Table*, int> fresh;
   std::map<const Closure*, int> closures;
-  Vars made_closures;                              // by that number
-  std::map<const Cell*, FreshVariable> variables;  // of closures, by the first that has it
-  std::map<const LuaCode*, int> makers;            // constants
+  std::vector<std::map<unsigned, Share>> made_shares;  // by that number: what they share with the first frame
+  std::map<const Cell*, FreshVariable> variables;      // of closures, by the first that has it
+  std::map<const LuaCode*, int> makers;                // constants
   std::map<const Text*, int> made_texts;
   std::deque<std::function<void()>> unfilled;  // lists of tables have any length
   bool filling = false;
@@ -109,9 +111,8 @@ struct Finisher {
 
   bool returns() const { return end.kind == SegmentEnd::kReturn; }
 
-  void share(Var* v, int result) {
-    const auto shares = variables_of_frame(t, returns(), *v->closure);
-    for (auto [child, s] : *shares) {
+  void share(size_t index, int result) {
+    for (auto [child, s] : made_shares[index]) {
       s.result = result;
       exit.shares.push_back(s);
     }
@@ -119,15 +120,14 @@ struct Finisher {
 
   // Closures that share variables of the frame get them when the frame has them.
   void share_variables() {
-    for (size_t i = 0; i < made_closures.size(); i++) {
-      const auto shares = variables_of_frame(t, returns(), *made_closures[i]->closure);
-      if (!shares->empty()) share(made_closures[i], result({Recipe::kClosure, int(i)}));
+    for (size_t i = 0; i < made_shares.size(); i++) {
+      if (!made_shares[i].empty()) share(i, result({Recipe::kClosure, int(i)}));
     }
     for (int at : exit.resume.args) {
       const Recipe r = left.results[size_t(at)];
       if (r.kind != Recipe::kResume) continue;
       const Recipe function = entry.resumes[size_t(r.index)].function;
-      if (function.kind == Recipe::kClosure) share(made_closures[size_t(function.index)], at);
+      if (function.kind == Recipe::kClosure) share(size_t(function.index), at);
     }
   }
 
@@ -151,14 +151,14 @@ struct Finisher {
     if (!v->builtin && c->env->kind == VarKind::kClosure) closure(c->env);  // is filled before
     auto [it, added] = closures.emplace(c, int(left.closures.size()));
     if (!added) return {Recipe::kClosure, it->second};
-    if (v->builtin || !mirror::available(t.L) || !variables_of_frame(t, returns(), *c)) {
-      stop_at(c->outer_step, reason(Break::kept_closure));
-    }
+    if (v->builtin || !mirror::available(t.L)) stop_at(c->outer_step, reason(Break::kept_closure));
+    auto shares = variables_of_frame(t, returns(), *c);
+    if (!shares) stop_at(c->outer_step, reason(Break::kept_closure));
     const int made_by = maker(v);
     if (!made_by) stop_at(c->outer_step, reason(Break::kept_closure));
     const int index = it->second;
     left.closures.push_back({{Recipe::kConstant, made_by}, {}, {}});
-    made_closures.push_back(v);
+    made_shares.push_back(std::move(*shares));
     fill_later([=, this] { fill(v, index); });
     return {Recipe::kClosure, index};
   }

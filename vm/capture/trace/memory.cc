@@ -4,21 +4,17 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/core/resize.h"
 #include "ops/defs/on_parts.h"
 
 namespace lutra {
 namespace {
 
-int64_t end_of(const Tensor& t) {
-  int64_t last = t->offset.hint;
-  for (size_t d = 0; d < t->sizes.size(); d++) {
-    if (t->sizes[d].hint == 0) return t->offset.hint;
-    last += (t->sizes[d].hint - 1) * t->strides[d].hint;
-  }
-  return last + 1;
-}
+int64_t end_of(const Tensor& t) { return extent(t->offset, t->sizes, t->strides); }
 
-bool is_plain(const Tensor& t) { return !t->requires_grad && !(t->base && t->base->requires_grad) && !has_cells(t); }
+bool has_no_gradient(const Tensor& t) {
+  return !t->requires_grad && !(t->base && t->base->requires_grad) && !has_cells(t);
+}
 
 }  // namespace
 
@@ -29,7 +25,7 @@ std::optional<MemoryRange> memory_of_inputs(const Trace& t, const Storage* stora
   for (const Trace::TensorInput& in : t.inputs) {
     if (in.real->storage.get() != storage) continue;
     const bool fits =
-        in.source && in.source->kind != SourceKind::kGrad && is_plain(in.real) && !is_packed(in.real->dtype);
+        in.source && in.source->kind != SourceKind::kGrad && has_no_gradient(in.real) && !is_packed(in.real->dtype);
     if (!fits || (dtype && *dtype != in.real->dtype)) return std::nullopt;
     dtype = in.real->dtype;
     first = std::min(first, in.real->offset.hint);
@@ -43,7 +39,7 @@ std::optional<MemoryRange> memory_of_inputs(const Trace& t, const Storage* stora
     if (in != t.input_of_storage.end() && t.inputs[size_t(in->second)].real->storage.get() == storage)
       return std::nullopt;
   }
-  return MemoryRange{first, end - first};
+  return MemoryRange{first, std::max<int64_t>(end - first, 0)};
 }
 
 int Trace::memory_input(const Tensor& real, const Source* source, const MemoryRange& range) {
@@ -67,7 +63,7 @@ int Trace::add_view_input(const Tensor& real, const Source* source, const Memory
   const int memory = memory_input(real, source, range);
   const Tensor whole = inputs[size_t(memory)].fake;
   const bool within = first >= 0 && end_of(real) <= range.first + range.count && real->dtype == whole->dtype;
-  if (!within || !is_plain(real)) stop(Break::shared_memory);
+  if (!within || !has_no_gradient(real)) stop(Break::shared_memory);
   const int input = int(graph->inputs.size());
   graph->add_input(source->text, real->sizes, real->strides, real->dtype, real->device());
   recorder.set_location(file(), line());

@@ -16,7 +16,7 @@ constexpr int kDeepest = 64;            // texts in texts: a loop that adds to o
 constexpr size_t kMostBytes = 1 << 20;  // of copies of a text
 constexpr size_t kMostParts = 200;      // each is a slot of the stack
 
-bool is_plain(const Var* v) {
+bool is_value(const Var* v) {
   return v->kind == VarKind::kNil || v->kind == VarKind::kBool || v->kind == VarKind::kNumber ||
          v->kind == VarKind::kString;
 }
@@ -111,7 +111,7 @@ void pin_text(Trace& t, Var* v) {
 
 Vars run_text(Trace& t, Var* self, const Vars& args) {
   force_all(t, args);
-  const bool plain = std::all_of(args.begin(), args.end(), is_plain);
+  const bool plain = std::all_of(args.begin(), args.end(), is_value);
   const bool text = !args.empty() && args[0]->kind == VarKind::kString;
   if (plain && text && any_may_change(args) && succeeds(t, self, args)) {
     if (Var* v = text_later(t, self, args)) return {v};

@@ -99,7 +99,7 @@ struct Cell {
   size_t number = 0;  // in the order they were made
   Var* value = nullptr;
   bool written = false;
-  bool assigned = false;  // a slot's: after a closure that shares it was made
+  bool assigned = false;  // a slot's: may be, by the frame or a function that has it as an upvalue
   int function_pin = 0;   // real: where to write back
   int index = 0;
   const Source* function = nullptr;
