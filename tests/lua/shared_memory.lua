@@ -66,6 +66,32 @@ test("another place in the memory, or memories apart, are other entries", functi
   end
 end)
 
+test("other places in each call are a break, behind two graphs", function()
+  for _, views in ipairs {
+    function(b, i) return b:narrow(0, 0, 16), b:narrow(0, i, 16) end,
+    function(b, i) return b:narrow(0, 0, 8 + i), b:narrow(0, 4, 12) end,
+  } do
+    lt.reset()
+    local function f(u, v) u:add_(1) return v * 2 end
+    local compiled = lt.compile(f)
+    local function both(i, views)
+      local a, b = lt.arange(24):to("float32"), lt.arange(24):to("float32")
+      equal(h.text({compiled(views(a, i))}), h.text({f(views(b, i))}), i)
+      equal(h.text(a), h.text(b), i)
+    end
+    for _ = 1, 2 do
+      for i = 1, 8 do both(i, views) end
+    end
+    equal(lt.counters().stats.unique_graphs, 2)
+    local found = lt._report(compiled).break_reasons
+    equal(#found, 1)
+    truthy(found[1].reason:find("tensors that share memory are written", 1, true), found[1].reason)
+    truthy(found[1].hint:find("at the same places", 1, true), found[1].hint)
+    for _ = 1, 3 do both(0, function(b) return b:narrow(0, 0, 9), lt.ones(9) end) end
+    equal(lt.counters().stats.unique_graphs, 3, "tensors apart have an entry all the same")
+  end
+end)
+
 test("a break, and a loop, between the writes", function()
   truthy(compare(lapping, function(u, v)
     u:add_(1)

@@ -56,9 +56,10 @@ struct ProtoPoint {
   int compiling = 0;                            // entries that the background compiles
   bool dead = false;                            // never again: nothing to compile here, or the limit was reached
   bool limit_reached = false;
-  int misses = 0;       // in a row, since the limit was reached
-  int rests = 0;        // calls that looked at no entry
-  int size_misses = 0;  // runs that were given up for a size that elements decided
+  bool breaks_for_places = false;  // it was told that inputs lie in each call elsewhere in a memory that they share
+  int misses = 0;                  // in a row, since the limit was reached
+  int rests = 0;                   // calls that looked at no entry
+  int size_misses = 0;             // runs that were given up for a size that elements decided
   bool enters_callees = true;
   Within within{};
   int idle_calls = 0;     // in a row, that ran nothing

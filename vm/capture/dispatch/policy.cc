@@ -7,7 +7,9 @@
 #include <cstdio>
 #include <lua.hpp>
 
+#include "ops/core/overlap.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/capture/dispatch/capture_point.h"
 #include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/trace/hints.h"
@@ -237,6 +239,45 @@ bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
   return true;
 }
 
+bool is_of_memory(const GuardProgram& p, int step) {
+  const GuardStep& s = p.steps[size_t(step)];
+  return s.op == GuardOp::kMemoryCheck || (s.op == GuardOp::kTensorCheck && p.tensors[size_t(s.index)].within);
+}
+
+bool lap(const GuardProgram& p, const std::vector<Tensor>& tensors) {
+  for (size_t i = 0; i < tensors.size(); i++) {
+    for (size_t k = 0; k < i; k++) {
+      const bool both = p.tensors[i].within && p.tensors[k].within && tensors[i] && tensors[k];
+      if (both && overlap(tensors[i], tensors[k]) != Overlap::kNone) return true;
+    }
+  }
+  return false;
+}
+
+// Tensors of the call share a memory as those of entries do, but lie elsewhere in it, as they seem to do in each call:
+// graphs have places in memory as constants.
+bool lies_elsewhere(lua_State* L, const ProtoPoint& point, int nslots, int nargs, int self) {
+  constexpr int kMostPlaces = 2;
+  const int top = lua_gettop(L);
+  int places = 0;
+  bool laps = false;
+  for (const std::shared_ptr<Entry>& e : point.entries) {
+    const auto& tensors = e->guards.tensors;
+    if (e->decline || std::none_of(tensors.begin(), tensors.end(), [](auto& t) { return t.within; })) continue;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
+    GuardValues values;
+    const int step = run_guards(L, e->guards, nslots, nargs, self, top + 1, top + 2, &values);
+    lua_settop(L, top + 2);
+    if (step >= 0 && is_of_memory(e->guards, step)) {
+      places++;
+      laps = laps || lap(e->guards, tensors_of(L, e->guards, nslots, nargs, self, top + 1, top + 2));
+    }
+    lua_settop(L, top);
+  }
+  return laps && places >= kMostPlaces;
+}
+
 }  // namespace
 
 bool rests(ProtoPoint& point) {
@@ -245,6 +286,14 @@ bool rests(ProtoPoint& point) {
 
 bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
                int failed, int nslots, int nargs, int self, int constants, int weak) {
+  if (!point.limit_reached && !compiled.options.fullgraph && lies_elsewhere(L, point, nslots, nargs, self)) {
+    const GuardPlace place = row_of(entry.guards, size_t(failed)).place;
+    const BreakAbout about{"", "let them lie at the same places each call: each other size or offset is another graph"};
+    if (!point.breaks_for_places) count_break(L, compiled, {Break::shared_memory, about, {place.file, place.line}});
+    point.breaks_for_places = true;
+    note_late_miss(point, compiled);
+    return false;
+  }
   const int top = lua_gettop(L);
   for (const std::shared_ptr<Entry>& e : point.entries) {
     if (point.limit_reached || point.entries.size() == 1) break;

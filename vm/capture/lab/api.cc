@@ -365,7 +365,7 @@ int api_reset(lua_State* L) {
     for (auto& [pc, point] : compiled->points) {
       forget_entries(L, point);
       if (point.dead) compiled->changed = true;
-      point.dead = point.limit_reached = false;
+      point.dead = point.limit_reached = point.breaks_for_places = false;
       point.misses = 0;
       point.enters_callees = true;
       point.dynamic_dims.clear();
