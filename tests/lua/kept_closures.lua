@@ -364,4 +364,37 @@ shares("in a closure that the trace made", function()
   end
 end)
 
+test("frames that have little room, or none", function()
+  for n = 42, 55 do
+    local names, numbers = {}, {}
+    for i = 1, 190 do names[i], numbers[i] = "v" .. i, i end
+    local make = loadstring(([[
+      local lt = ...
+      local function count(...) return select("#", ...) end
+      local function callee(x, breaks)
+        local %s = %s
+        x = x * 2
+        if breaks then lt.graph_break() end
+        local q, c = count(%s), 0
+        return function() c = c + 1 end, function() return c end, x + q + v190
+      end
+      return callee, function(x, breaks) local add, get, y = callee(x, breaks) return add, get, y + 1 end
+    ]]):format(table.concat(names, ","), table.concat(numbers, ","), ("1,"):rep(n - 1) .. "1"))
+    local callee, caller = make(lt)
+    local function run(f, breaks)
+      local add, get, y = f(lt.ones(2), breaks)
+      add()
+      return h.text({get(), y})
+    end
+    for _, f in ipairs {callee, caller} do
+      local want, broken = run(f, false), run(f, true)
+      local g = lt.compile(f)
+      for _ = 1, 2 do
+        equal(run(g, true), broken, n)
+        equal(run(g, false), want, n)
+      end
+    end
+  end
+end)
+
 h.finish()

@@ -55,6 +55,7 @@ bool makes_closures(const bc::Proto& proto) {
 
 unsigned keep_hashes(const bc::Proto& proto, Editor& editor) {
   unsigned used = 0;
+  if (proto.framesize + kHashSlots > kMaxSlots) return used;
   for (Pc pc = 1; pc < proto.size(); ++pc) {
     const Ins i = proto.code[pc];
     if (!is_hashed(proto, i)) continue;
