@@ -109,7 +109,7 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const Ke
   LUTRA_CHECK(made->code, "kernel ", kernel.name, " has no code");
   const std::lock_guard published(c.mutex);
   forget_idle(c);
-  const bool goes = target.device.type == DeviceType::kCPU;
+  const bool goes = !backend.preferences.leaves_processors;
   return ask(c, c.kernels.emplace(key, Entry{std::move(made), goes}).first->second);
 }
 
