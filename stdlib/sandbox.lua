@@ -112,13 +112,40 @@ local function requirer(globals, open, read)
   end
 end
 
--- Without %p, which shows where an object lies.
-local format, find, gsub = string.format, string.find, string.gsub
-local function format_values(text, ...)
-  if type(text) == "string" and find(gsub(text, "%%%%", ""), "%%[-+ #0]*%d*%.?%d*p") then
-    fail("format: %%p shows an address: this is a sandbox")
+-- Without %p, which shows where an object lies. Byte by byte: a pattern would try again from each of its digits.
+local format, find, gsub, byte, sub = string.format, string.find, string.gsub, string.byte, string.sub
+local pcall, error = pcall, error
+local BETWEEN = {} -- % and the letter
+for c in ("-+ #.0123456789"):gmatch "." do BETWEEN[byte(c)] = true end
+local PERCENT, POINTER = byte "%", byte "p"
+
+local function shows_address(text)
+  local at = find(text, "%", 1, true)
+  while at do
+    at = at + 1
+    local c = byte(text, at)
+    while BETWEEN[c] do
+      at = at + 1
+      c = byte(text, at)
+    end
+    if c == POINTER then return true end
+    at = find(text, "%", c == PERCENT and at + 1 or at, true)
   end
-  return format(text, ...)
+end
+
+-- An error of format's own says where format was called, not this line.
+local function formatted(ok, result)
+  if ok then return result end
+  local begin = type(result) == "string" and sub(result, 1, 14)
+  if begin == "invalid option" then fail(result) end
+  if begin == "bad argument #" then fail((gsub(result, "'%?'", "'format'", 1))) end
+  error(result, 0)
+end
+
+local function format_values(...)
+  local text = ...
+  if type(text) == "string" and shows_address(text) then fail "format: %p shows an address: this is a sandbox" end
+  return formatted(pcall(format, ...))
 end
 
 local function methods(patterns)
@@ -128,26 +155,28 @@ local function methods(patterns)
   return all
 end
 
--- A resume within a resume takes stack of the processor, of which Lua's own coroutines know no end.
+-- A resume within a resume takes stack of the processor, of which Lua's own coroutines know no end. Each coroutine has
+-- how deep it was resumed: where one fails, or a limit ends it, nothing is left to count back.
 local function coroutines()
   local all = pick(coroutine, LIBRARIES.coroutine)
-  local resume, create, depth = coroutine.resume, coroutine.create, 0
-  local function leave(...)
-    depth = depth - 1
-    return ...
+  local resume, create, running = coroutine.resume, coroutine.create, coroutine.running
+  local depths = setmetatable({}, {__mode = "k"})
+  local function resume_one(co, ...)
+    if type(co) ~= "thread" then fail "bad argument #1 to 'resume' (coroutine expected)" end
+    local depth = (depths[running() or 0] or 0) + 1
+    if depth > MOST_RESUMES then return false, "too many coroutines within one another" end
+    depths[co] = depth
+    return resume(co, ...)
   end
-  function all.resume(...)
-    if depth >= MOST_RESUMES then return false, "too many coroutines within one another" end
-    depth = depth + 1
-    return leave(resume(...))
-  end
+  all.resume = resume_one
   local function results(ok, ...)
     if not ok then error((...), 0) end
     return ...
   end
   function all.wrap(f)
+    if type(f) ~= "function" then fail("bad argument #1 to 'wrap' (function expected, got %s)", type(f)) end
     local co = create(f)
-    return function(...) return results(all.resume(co, ...)) end
+    return function(...) return results(resume_one(co, ...)) end
   end
   return all
 end

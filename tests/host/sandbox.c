@@ -229,6 +229,9 @@ static const Escape bombs[] = {
     {"randperm", "return lt.randperm(1e9)"},
     {"sort", "while true do lt.randn(1e6):sort() end"},
     {"a pattern", "return ('a'):rep(40):find(('a*'):rep(30) .. 'b')"},
+    {"a format", "return string.format('%' .. ('0'):rep(5000))"},
+    {"formats of a long text", "return string.format(('%0.'):rep(3e6), 1)"},
+    {"signs that are none", "return string.format(('%'):rep(4e6) .. 'd', 1)"},
     {"a pattern's set", "return ('b'):rep(5e4):find('[' .. ('a'):rep(2e5) .. ']')"},
     {"gsub", "return ('a'):rep(1e5):gsub('a*b', '')"},
     {"gmatch", "for _ in ('a'):rep(1e5):gmatch('.-b') do end"},
@@ -330,6 +333,8 @@ static void try_bomb(const Escape* e) {
   goes_on(e->name);
 }
 
+static void run(const char* program) { check(lutra_do_string(S, program, "=x") == LUTRA_OK, lutra_error(S)); }
+
 static void no_page_is_both(void) {
   char line[1024];
   FILE* maps = fopen("/proc/self/maps", "r");
@@ -350,6 +355,34 @@ static void files_of_the_host(void) {
         lutra_error(S));
 }
 
+/* Wrong calls of coroutine.resume, and limits within coroutines, take no depth from those that come later. */
+static void coroutines_stay(void) {
+  lutra_Limits limits;
+  int i;
+  memset(&limits, 0, sizeof limits);
+  limits.size = sizeof limits, limits.seconds = 0.001;
+  run("for i = 1, 400 do pcall(coroutine.resume, i) pcall(coroutine.resume) end");
+  for (i = 0; i < 400; i++) {
+    lutra_set_limits(S, &limits);
+    lutra_do_string(S, "while true do coroutine.resume(coroutine.create(function() while true do end end)) end", "=x");
+    lutra_set_limits(S, NULL);
+  }
+  run("assert(coroutine.wrap(function() return 1 end)() == 1)\n"
+      "local deepest = 0 local function f(n) deepest = math.max(deepest, n) "
+      "return coroutine.resume(coroutine.create(function() return f(n + 1) end)) end f(0)\n"
+      "assert(deepest == 150, deepest) deepest = 0 f(0) assert(deepest == 150, deepest)");
+}
+
+/* The program's line, and the text as it is. */
+static void errors_of_wrapped_functions(void) {
+  run("local function says(text, f) local ok, e = pcall(f) assert(not ok and e == 'x:1: ' .. text, e) end "
+      "says('format: %p shows an address: this is a sandbox', function() return (string.format('%% %-3.2p', 1)) end) "
+      "says(\"bad argument #2 to 'format' (number expected, got string)\", function() return (string.format('%d', 'a')) "
+      "end) "
+      "says(\"bad argument #1 to 'resume' (coroutine expected)\", function() return (coroutine.resume(1)) end) "
+      "assert(string.format('%%p %5.1f%s%%', 1, '%p') == '%p   1.0%p%')");
+}
+
 int main(void) {
   lutra_Options options;
   int i;
@@ -363,6 +396,8 @@ int main(void) {
   for (i = 0; i < kEscapes; i++) try_escape(&escapes[i]);
   no_page_is_both();
   for (i = 0; i < kBombs; i++) try_bomb(&bombs[i]);
+  coroutines_stay();
+  errors_of_wrapped_functions();
   no_page_is_both();
   files_of_the_host();
   check(lutra_do_string(S, "\033LJ\002", "=x") == LUTRA_ERROR_SYNTAX, "bytecode as a program");
