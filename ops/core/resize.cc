@@ -2,20 +2,43 @@
 #include "ops/core/resize.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "ops/core/account.h"
 #include "ops/core/error.h"
 #include "ops/core/foreign.h"
+#include "ops/core/interrupt.h"
 
 namespace lutra {
 namespace {
 
-// The bytes from `begin` on.
+// Bytes between two looks for the end.
+constexpr size_t kLook = 4 << 20;
+
+// The bytes from `begin` on. On a device each copy doubles what is cleared.
 void clear(const Storage& storage, size_t begin) {
   static const char zeros[1 << 16] = {};
-  for (size_t at = begin, n; at < storage.nbytes; at += n) {
-    n = std::min(sizeof zeros, storage.nbytes - at);
-    copy_bytes(static_cast<char*>(storage.data) + at, storage.device, zeros, Device{}, n);
+  char* const to = static_cast<char*>(storage.data) + begin;
+  const size_t size = storage.nbytes - std::min(begin, storage.nbytes);
+  const bool on_host = storage.device.type == DeviceType::kCPU;
+  for (size_t done = 0, n; done < size; done += n) {
+    check_stop();
+    n = std::min(on_host ? kLook : std::max(sizeof zeros, done), size - done);
+    if (on_host) {
+      std::memset(to + done, 0, n);
+    } else {
+      copy_bytes(to + done, storage.device, done ? to : zeros, done ? storage.device : Device{}, n);
+    }
+  }
+}
+
+// What `from` holds.
+void fill_from(const Storage& to, const Storage& from) {
+  const size_t most = from.device.type == DeviceType::kCPU ? kLook : from.nbytes;
+  for (size_t done = 0, n; done < from.nbytes; done += n) {
+    if (done) check_stop();
+    n = std::min(most, from.nbytes - done);
+    copy_bytes(static_cast<char*>(to.data) + done, to.device, static_cast<char*>(from.data) + done, from.device, n);
   }
 }
 
@@ -24,7 +47,7 @@ void grow(Storage& storage, int64_t elements, DType dtype) {
   check_not_lent("resize_", storage);
   const Tensor larger = make_tensor({elements}, dtype, storage.device);
   Storage& fresh = *larger->storage;
-  copy_bytes(fresh.data, storage.device, storage.data, storage.device, storage.nbytes);
+  fill_from(fresh, storage);
   if (installed_account && installed_account->cleared) clear(fresh, storage.nbytes);
   std::swap(storage.data, fresh.data);
   std::swap(storage.nbytes, fresh.nbytes);

@@ -1,6 +1,7 @@
 // The wish to stop is heard wherever a compile is, and leaves nothing behind: the next call compiles again.
 #include "ops/core/interrupt.h"
 #include "tests/host/lutra_state.h"
+#include "vm/host/modes.h"
 
 namespace lutra {
 namespace {
@@ -103,6 +104,22 @@ TEST_CASE("ops of many elements look within", "[capture][interrupt]") {
     s.run("os.remove 'lutra-interrupt-test.npy'");
     CHECK(is_stopped(s.L, looks / 2, program.c_str()));
     s.run(row.again);
+  }
+}
+
+TEST_CASE("memory that grows is left half cleared", "[capture][interrupt]") {
+  LutraState s("lt = require 'lutra' x = lt.ones(2) z = lt.ones(2e7)");
+  modes_of(s.L)->account->cleared = true;
+  for (const char* program : {"x:resize_(2e7)", "x:set_(x, 0, {2e7}, {1})", "z:resize_(2e7 + 1)"}) {
+    CHECK_FALSE(is_stopped(s.L, kNever, program));
+    const int64_t looks = kNever - looks_to_pass;
+    CHECK(looks >= 15);
+    s.run("x, z = lt.ones(2), lt.ones(2e7)");
+    CHECK(is_stopped(s.L, looks / 2, program));
+    CHECK(s.number("return x:numel() == 2 and z:numel() == 2e7 and x:sum():item()") == 2);
+    s.run(program);
+    CHECK(s.number("return x:sum():item()") == 2);
+    s.run("x, z = lt.ones(2), lt.ones(2e7)");
   }
 }
 
