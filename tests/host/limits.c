@@ -235,6 +235,86 @@ static void modes_come_back(void) {
         "a mode that a call has set stays");
 }
 
+/* host.nested(program, who, seconds) runs the program from the host, in this state or another one, after
+ * lutra_set_limits where seconds or bytes are given; nested_code is what came of it. */
+static lutra_State* other;
+static int nested_code;
+static int nested(lutra_State* state, void* arg, const lutra_Value* in, int n, lutra_Value* out, int* m) {
+  lutra_State* who = n > 1 && in[1].as.number != 0 ? other : state;
+  lutra_Limits l;
+  char program[300];
+  (void)arg, (void)out;
+  *m = 0;
+  strcpy(program, in[0].as.string);
+  memset(&l, 0, sizeof l);
+  l.size = sizeof l;
+  if (n > 2) {
+    l.seconds = in[2].as.number < 1000 ? in[2].as.number : 0;
+    l.bytes = in[2].as.number < 1000 ? 0 : (uint64_t)in[2].as.number;
+    check(lutra_set_limits(who, &l) == LUTRA_OK, "set_limits in a callback");
+  }
+  nested_code = lutra_do_string(who, program, "=nested");
+  if (n > 2) check(lutra_set_limits(who, NULL) == LUTRA_OK, "no limits");
+  return LUTRA_OK;
+}
+
+static void nested_calls(void) {
+  static const struct Row {
+    const char* program;
+    double seconds;  /* of the outer call */
+    int outer, inner;
+  } rows[] = {
+      {"host.nested('while true do lt.ones(2):sum() end')", 0.03, LUTRA_ERROR_LIMIT, LUTRA_ERROR_LIMIT},
+      {"pcall(lt.limits{seconds = 0.03}, host.nested, 'while true do lt.ones(2):sum() end')", 0, LUTRA_OK,
+       LUTRA_ERROR_LIMIT},
+      {"host.nested('while true do lt.ones(2):sum() end', 0, 0.03)", 0, LUTRA_OK, LUTRA_ERROR_LIMIT},
+      {"host.nested('while true do lt.ones(2):sum() end', 0, 0.03)", 900, LUTRA_OK, LUTRA_ERROR_LIMIT},
+      {"host.nested('while true do lt.ones(2):sum() end', 0, 900)", 0.03, LUTRA_ERROR_LIMIT, LUTRA_ERROR_LIMIT},
+      {"host.nested('local t = {} while true do t[#t + 1] = lt.ones(1e5) end', 0, 3e7)", 0, LUTRA_OK,
+       LUTRA_ERROR_LIMIT},
+      {"host.nested('error(1)', 0, 900)", 900, LUTRA_OK, LUTRA_ERROR_RUN},
+      {"host.nested('while true do lt.ones(2):sum() end', 1)", 0.03, LUTRA_ERROR_LIMIT, LUTRA_ERROR_LIMIT},
+      {"host.nested('lt.set_grad_enabled(false) while true do lt.ones(2):sum() end', 1)", 0.03, LUTRA_ERROR_LIMIT,
+       LUTRA_ERROR_LIMIT},
+      {"host.nested('lt.set_grad_enabled(false) while true do lt.ones(2):sum() end', 0)", 0.03, LUTRA_ERROR_LIMIT,
+       LUTRA_ERROR_LIMIT}};
+  const char* const modes = "assert(lt.is_grad_enabled())";
+  int i, quiet;
+  for (quiet = 0; quiet < 2; quiet++) {
+    lutra_Options o;
+    memset(&o, 0, sizeof o);
+    o.size = sizeof o, o.no_interrupt = quiet;
+    other = lutra_open(&o);
+    for (i = 0; i < (int)(sizeof rows / sizeof *rows); i++) {
+      lutra_Limits l;
+      char program[400];
+      memset(&l, 0, sizeof l);
+      l.size = sizeof l, l.seconds = rows[i].seconds, nested_code = -1;
+      strcpy(program, rows[i].program);
+      if (rows[i].outer) strcat(program, " while true do lt.ones(2):sum() end");
+      lutra_set_limits(S, &l);
+      check(lutra_do_string(S, program, "=nested") == rows[i].outer, rows[i].program);
+      lutra_set_limits(S, NULL);
+      check(nested_code == rows[i].inner, rows[i].program);
+      check(lutra_do_string(other, modes, "=modes") == LUTRA_OK, rows[i].program);
+      check(lutra_do_string(S, modes, "=modes") == LUTRA_OK, rows[i].program);
+    }
+    lutra_close(other);
+  }
+}
+
+/* An error of the program's own after a refusal that it has caught. */
+static void modes_stay(void) {
+  lutra_Limits l;
+  memset(&l, 0, sizeof l);
+  l.size = sizeof l, l.bytes = 32000000;
+  lutra_set_limits(S, &l);
+  check(lutra_do_string(S, "pcall(lt.ones, 1e8) lt.set_grad_enabled(false) error 'own'", "=own") == LUTRA_ERROR_RUN, "own");
+  lutra_set_limits(S, NULL);
+  check(lutra_do_string(S, "assert(not lt.is_grad_enabled()) lt.set_grad_enabled(true)", "=modes") == LUTRA_OK,
+        "a mode stays where no limit ended the call");
+}
+
 static void from_a_handler(double latest) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
@@ -312,6 +392,7 @@ int main(void) {
   S = lutra_open(NULL);
   if (!S) return fputs(lutra_error(NULL), stderr), 1;
   check(lutra_register(S, "host.again", again, NULL) == LUTRA_OK, "register");
+  check(lutra_register(S, "host.nested", nested, NULL) == LUTRA_OK, "register");
   check(lutra_register(S, "host.begin", begin, NULL) == LUTRA_OK, "register");
   check(lutra_interrupt(S) == LUTRA_OK, "nothing runs");
   goes_on("an interrupt of nothing");
@@ -321,6 +402,8 @@ int main(void) {
   in_a_child();
   from_a_handler(latest);
   modes_come_back();
+  modes_stay();
+  nested_calls();
   for (i = 0; i < 2; i++) pthread_create(&threads[i], NULL, with_own_state, NULL);
   for (i = 0; i < 2; i++) pthread_join(threads[i], NULL);
   lutra_close(S);

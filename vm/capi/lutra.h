@@ -137,7 +137,8 @@ typedef struct lutra_Limits {
 /* What each later call may take; NULL: anything. A call that takes longer ends as by lutra_interrupt, with the text
  * "limits: n seconds are over"; a block of memory that could not be filled in the time that is left is refused. Where
  * the state would hold more bytes garbage is collected, then the allocation fails: the call ends with "limits: n bytes
- * are used up", unless the program catches that. Memory of the host is not counted. In Lua
+ * are used up", unless the program catches that. Memory of the host is not counted. Within a callback they hold for the
+ * calls that it makes from then on, beside those of the call that runs. In Lua
  * lt.limits{seconds = n, bytes = n, threads = n}(f, ...) does so for a call of f. */
 LUTRA_API int lutra_set_limits(lutra_State* S, const lutra_Limits* limits);
 
@@ -298,7 +299,8 @@ LUTRA_API void lutra_values_free(lutra_Value* values, int n);
  * and on return their number; tensors there pass to Lutra, strings are copied on return, tables stay the host's with
  * all that is in them. It returns LUTRA_OK, or any other code, which becomes a Lua error with the text of lutra_fail.
  * It may call all functions on the state but lutra_close. What leaves it by lua_error(lutra_lua(S)), or in C++ as a
- * std::exception, becomes a Lua error. It must not longjmp out: to the state that call would never end. */
+ * std::exception, becomes a Lua error. It must not leave by longjmp: the state could not tell that
+ * the call has ended. */
 typedef int (*lutra_Callback)(lutra_State* S, void* arg, const lutra_Value* inputs, int n, lutra_Value* outputs,
                               int* m);
 

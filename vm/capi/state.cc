@@ -207,27 +207,56 @@ int StateScope::call(int nargs, int nresults) const {
   return status == kLimit ? LUTRA_ERROR_LIMIT : status == kNoTimer ? LUTRA_ERROR_RUN : take_error(status);
 }
 
+namespace {
+
+// Of a program that runs in the state; within another one it says only what that one does not.
+class Run {
+ public:
+  explicit Run(lutra_State* S) : S_(S), nested_(S->runner.load(std::memory_order_relaxed)), limits_(S->running) {
+    if (!nested_) S->interrupted.store(false, std::memory_order_relaxed);
+  }
+  ~Run() {
+    S_->running = limits_;
+    if (!nested_) S_->runner.store(0);
+  }
+  Run(const Run&) = delete;
+  // Throws where there is no timer or no memory.
+  void bound(std::optional<RunLimit>& limit) {
+    const bool others = S_->limits.any() && !(nested_ && S_->limits == limits_);
+    const bool wish = !nested_ && S_->interruptible;
+    if (!others && !wish && !RunLimit::runs()) return;
+    limit.emplace(S_->L, others ? S_->limits : CallLimits{}, wish ? &S_->interrupted : nullptr);
+  }
+  void begin() {
+    S_->running = S_->limits;
+    if (!nested_ && (S_->interruptible || S_->limits.any())) S_->runner.store(this_thread());
+  }
+
+ private:
+  lutra_State* S_;
+  const bool nested_;
+  const CallLimits limits_;
+};
+
+}  // namespace
+
 // Of kLimit and kNoTimer the state has the text; no error is on the stack: pushing one may fail where nobody catches
 // it.
 int StateScope::protected_call(int nargs, int nresults, int handler) const {
   lua_State* L = S_->L;
-  const bool limited = S_->interruptible || S_->limits.any();
-  if (!limited || S_->runner.load(std::memory_order_relaxed))
-    return lua_pcall(L, nargs, nresults, handler);  // within another call
+  Run run(S_);
   std::optional<RunLimit> limit;
   try {
-    limit.emplace(L, S_->limits, S_->interruptible ? &S_->interrupted : nullptr);
-  } catch (const std::exception&) {  // no timer or no memory: what has no limit runs
+    run.bound(limit);
+  } catch (const std::exception&) {  // what has no limit runs
     if (S_->limits.any()) {
       lua_settop(L, handler);
       assign(S_->error, "limits: the system gives no timer");
       return kNoTimer;
     }
   }
-  S_->interrupted.store(false, std::memory_order_relaxed);
-  S_->runner.store(this_thread());
+  run.begin();
   const int status = lua_pcall(L, nargs, nresults, handler);
-  S_->runner.store(0);
   if (status == 0 && limit) limit->returned();
   if (status == 0 || !limit) return status;
   const char* error = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : nullptr;

@@ -36,7 +36,8 @@ struct lutra_State {
   // Places in the registry: the handler of errors, what runs tasks, the module, strings of outputs.
   int traceback = 0, task = 0, module = 0, strings = 0;
   bool interruptible = true;
-  lutra::CallLimits limits;  // of lutra_set_limits
+  lutra::CallLimits limits;   // of lutra_set_limits
+  lutra::CallLimits running;  // of the program that runs
   std::atomic<bool> interrupted{false};
   std::atomic<pid_t> runner{0};  // the thread that runs a program
   std::mutex mutex;

@@ -357,29 +357,45 @@ struct RunLimit::Parts {
   std::optional<ThreadsScope> threads;
 };
 
+namespace {
+thread_local RunLimit* innermost = nullptr;
+}  // namespace
+
+bool RunLimit::runs() { return innermost; }
+
 RunLimit::RunLimit(lua_State* L, const CallLimits& limits, const std::atomic<bool>* wish)
-    : modes_(modes_of(L)), grad_(modes_->grad), autocast_(modes_->autocast.mode), parts_(new Parts) {
+    : modes_(modes_of(L)),
+      grad_(modes_->grad),
+      autocast_(modes_->autocast.mode),
+      outer_(innermost),
+      parts_(new Parts) {
   Parts& p = *parts_;
   if (wish) p.wish.emplace(L, 0, wish);
   if (limits.seconds > 0) p.time.emplace(L, limits.seconds, nullptr);
   if (limits.bytes > 0) p.traces.emplace(L);
   if (limits.seconds > 0 || limits.bytes > 0) p.heap.emplace(L, limits.bytes, p.time ? p.time->deadline() : INFINITY);
   if (limits.threads > 0) p.threads.emplace(limits.threads);
-}
-bool RunLimit::over() const {
-  const Parts& p = *parts_;
-  return (p.wish && p.wish->over()) || (p.time && p.time->over()) || (p.heap && p.heap->refused_bytes());
+  innermost = this;
 }
 
+// An error that nobody has caught here is taken for that of a time that is over.
 RunLimit::~RunLimit() {
-  if (!returned_ && over()) {
+  innermost = outer_;
+  if (end_ == kByLimit || (end_ == kUnknown && parts_->time && parts_->time->over())) {
     const ModesScope scope(modes_.get());
     set_grad_enabled(grad_);
     if (!(autocast_mode() == autocast_)) set_autocast_mode(autocast_);
   }
 }
 
-std::string RunLimit::told(int status, const char* error) const {
+std::string RunLimit::told(int status, const char* error) {
+  std::string text;
+  for (const RunLimit* r = this; r && text.empty(); r = r->outer_) text = r->told_here(status, error);
+  end_ = text.empty() ? kOwn : kByLimit;
+  return text;
+}
+
+std::string RunLimit::told_here(int status, const char* error) const {
   const std::string_view text = error ? error : "";
   const bool no_memory =
       status == LUA_ERRMEM || status == LUA_ERRERR || text.find("not enough memory") != std::string_view::npos;

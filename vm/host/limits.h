@@ -21,6 +21,7 @@ struct CallLimits {
   int64_t bytes = 0;  // that the state may hold: Lua's heap and tensors
   int threads = 0;
   bool any() const { return seconds > 0 || bytes > 0 || threads > 0; }
+  bool operator==(const CallLimits&) const = default;
 };
 
 // What a call may take, for a scope; 0: anything. With a wish it ends, too, once *wish is set and its thread woken.
@@ -29,19 +30,23 @@ class RunLimit {
   RunLimit(lua_State* L, const CallLimits& limits, const std::atomic<bool>* wish);
   ~RunLimit();
   RunLimit(const RunLimit&) = delete;
-  // Where a limit of this scope has ended a call of that status and error: how it says so, else empty.
-  std::string told(int status, const char* error) const;
+  // Where a limit of this scope, or of one around it, has ended a call of that status and error: how it says so, else
+  // empty.
+  std::string told(int status, const char* error);
   // The call came to its own end.
-  void returned() { returned_ = true; }
+  void returned() { end_ = kOwn; }
+  // Whether this thread is within such a scope, of any state.
+  static bool runs();
 
  private:
-  bool over() const;
+  std::string told_here(int status, const char* error) const;
   // A limit may end what would put a mode back: what the call found is there again after it. The state's own modes: at
   // a host's call they are not installed yet.
   const std::shared_ptr<Modes> modes_;
   const bool grad_;
   const AutocastMode autocast_;
-  bool returned_ = false;
+  enum { kUnknown, kOwn, kByLimit } end_ = kUnknown;
+  RunLimit* const outer_;  // of this thread
   struct Parts;
   const std::unique_ptr<Parts> parts_;
 };
