@@ -388,4 +388,43 @@ test("a number that is not equal to itself", function()
   equal(h.text({lt.compile(f)(lt.ones(5))}), h.text({f(lt.ones(5))}))
 end)
 
+-- Errors of ops that hold for a likely size only: eager code raises none for eight.
+for fact, f in pairs {
+  ["n % 2 == 0"] = function(x) return some(x):view(2, -1) end,
+  ["n > 5"] = function(x) return some(x):narrow(0, 0, 6) end,
+  ["n == 8"] = function(x) return some(x) + x end,
+  ["n > 6"] = function(x) return some(x):unfold(0, 7, 1) end,
+  ["n > 7"] = function(x) return some(x)[7] end,
+} do
+  test("an op that is an error unless " .. fact, function()
+    for _, hot in ipairs {1, 56} do
+      jit.opt.start("hotloop=" .. hot)
+      lt.reset()
+      local g = lt.compile(f)
+      for _, n in ipairs {8, 8, 5, 6, 7} do
+        local x = lt.ones(8)
+        x[{{n}}] = -1
+        local ok, want = pcall(f, x)
+        local compiled_ok, got = pcall(g, x)
+        equal(compiled_ok, ok, fact)
+        if ok then truthy(lt.equal(got, want), fact) else equal(got, want) end
+      end
+      local b = lt._report(g).break_reasons[1]
+      truthy(b.hint:find("nothing says whether " .. fact .. " before", 1, true), b.hint)
+    end
+    lt.reset()
+    h.raises("nothing says whether " .. fact, lt.compile(f, {fullgraph = true}), lt.ones(8))
+    lt.reset()
+    local other = lt.compile(function(x) return pcall(f, x) end)
+    truthy(other(lt.ones(8)))
+  end)
+end
+
+test("an error that depends on no size stays one", function()
+  lt.reset()
+  local f = lt.compile(function(x) return some(x):view(2, -1, -1) end)
+  h.raises("view", f, lt.ones(8))
+  equal(lt._report(f).break_reasons[1].kind, "error")
+end)
+
 h.finish()

@@ -87,6 +87,9 @@ void add_tensor(View& view, int64_t& d, Tensor index, bool keep_masks) {
 void check_position(const Tensor& self, int64_t dim, const SymInt& at, const std::vector<IndexItem>& items) {
   const int64_t size = self->sizes[dim].hint;
   if (at.hint >= -size && at.hint < size) return;
+  // It is not: asked, so that a trace knows what the error depends on.
+  const SymInt end = self->sizes[dim];
+  (void)(at.hint < 0 ? at < 0 - end : at < end);
   const bool all = std::all_of(items.begin(), items.end(), [](auto& item) { return item.kind == IndexItem::kInt; });
   fail("index: index ", at.hint, " is out of range for dim ", dim, " of shape ", to_string(self->sizes),
        all && items.size() > 1 ? kTableForms : "");

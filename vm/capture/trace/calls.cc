@@ -12,6 +12,7 @@
 #include "vm/capture/trace/reader.h"
 #include "vm/capture/trace/regions.h"
 #include "vm/capture/trace/state.h"
+#include "vm/capture/trace/unbacked_sizes.h"
 #include "vm/mirror/prototypes.h"
 #include "vm/portal/portal.h"
 
@@ -106,7 +107,7 @@ Vars Trace::call_binding(const Binding& b, Vars args) {
   if (backward && !regions.empty()) regions.back()->refuse("it computes gradients");
   TrackerReader reader(*this, args);
   Vars results;
-  const size_t nodes = graph->nodes.size();
+  const size_t nodes = graph->nodes.size(), guards = graph->env->guards().size();
   BorderScope border(*this);
   try {
     if (backward) prepare_backward(), backward_called = true;
@@ -118,7 +119,7 @@ Vars Trace::call_binding(const Binding& b, Vars args) {
   } catch (const Error& e) {
     if (!is_users(e)) throw;
     if (border.goes_beyond) stop(Break::older_history, {.dirty = true});
-    stop(Break::raises, {b.name, e.what(), true});
+    stop_at_error(*this, guards, {b.name, e.what(), true});
   }
   if (graph->nodes.size() > nodes || backward) effect = true;
   if (graph->nodes.size() > budget.most_nodes()) stop_at_budget(true);
@@ -212,6 +213,7 @@ Var* Trace::tensor_attribute(Var* object, Var* k) {
   }
   Vars args{k};
   TrackerReader reader(*this, args);
+  const size_t guards = graph->env->guards().size();
   try {
     Tensor r = index_get(object->tensor, reader, 0);
     effect = true;
@@ -220,7 +222,7 @@ Var* Trace::tensor_attribute(Var* object, Var* k) {
     stop(Break::mask_read, {"", e.what(), true});
   } catch (const Error& e) {
     if (!is_users(e)) throw;
-    stop(Break::raises, {"an index", e.what(), true});
+    stop_at_error(*this, guards, {"an index", e.what(), true});
   }
 }
 
@@ -229,7 +231,7 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
   recorder.set_location(file(), line());
   Vars args{k, force(v)};
   TrackerReader reader(*this, args);
-  const size_t nodes = graph->nodes.size();
+  const size_t nodes = graph->nodes.size(), guards = graph->env->guards().size();
   const Attribute* a = force(k)->kind == VarKind::kString ? find_attribute(text(k)) : nullptr;
   try {
     if (a && a->set) {
@@ -245,7 +247,7 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
     stop(Break::mask_write, {"", e.what(), true});
   } catch (const Error& e) {
     if (!is_users(e)) throw;
-    stop(Break::raises, {"an assignment", e.what(), true});
+    stop_at_error(*this, guards, {"an assignment", e.what(), true});
   }
   if (decisions.leaves_outside && is_new_leaf(object->tensor)) stop_at_leaf();
   effect = true;

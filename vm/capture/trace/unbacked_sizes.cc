@@ -221,6 +221,27 @@ std::string in_words(const SymEnv& env, int32_t id, int depth = 3) {
   return "...";
 }
 
+std::string in_words(const SymEnv& env, const SymGuard& g) {
+  const char* sign = "";
+  switch (g.cmp) {
+    case SymCmp::kEq:
+    case SymCmp::kSame: sign = g.outcome ? " == " : " ~= "; break;
+    case SymCmp::kNe: sign = g.outcome ? " ~= " : " == "; break;
+    case SymCmp::kLt: sign = g.outcome ? " < " : " >= "; break;
+    case SymCmp::kLe: sign = g.outcome ? " <= " : " > "; break;
+    default: return in_words(env, g.a) + " is whole";
+  }
+  return in_words(env, g.a) + sign + in_words(env, g.b);
+}
+
+[[noreturn]] void stop_without(Trace& t, const SymGuard& fact, bool dirty) {
+  t.stop(Break::needs_size,
+         {"",
+          str("nothing says whether ", in_words(*t.graph->env, fact),
+              " before the graph has run: lt.check(condition) and ", "lt.check_is_size(n, {min =, max =}) state it"),
+          dirty});
+}
+
 // Of numbers, as Lua has them.
 bool ask(Trace& t, SymCmp cmp, const Scalar& x, const Scalar& y) {
   SymEnv& env = *t.graph->env;
@@ -229,14 +250,7 @@ bool ask(Trace& t, SymCmp cmp, const Scalar& x, const Scalar& y) {
     if (g.cmp == cmp && g.a == a && g.b == b) return g.outcome;
   }
   if (const std::optional<bool> wanted = stated_outcome(t)) return state(t, {cmp, a, b, *wanted});
-  if (!is_stated(t)) {
-    t.stop(Break::needs_size, {"", str("nothing says whether ", in_words(env, a),
-                                       cmp == SymCmp::kEq   ? " == "
-                                       : cmp == SymCmp::kLe ? " <= "
-                                                            : " < ",
-                                       in_words(env, b), " before the graph has run: lt.check(condition) and ",
-                                       "lt.check_is_size(n, {min =, max =}) state it")});
-  }
+  if (!is_stated(t)) stop_without(t, {cmp, a, b, true}, false);
   return env.ask(cmp, a, b);
 }
 
@@ -293,6 +307,17 @@ bool unbacked_equal(Trace& t, const Scalar& x, const Scalar& y) {
 Tensor unbacked_element(Trace& t, const Scalar& n) {
   const GradModeScope without_history(false);
   return full({}, as_number(n), DType::kFloat64, t.graph->device.value_or(Device{}));
+}
+
+void stop_at_error(Trace& t, size_t guards, const BreakAbout& about) {
+  const std::vector<SymGuard>& asked = t.graph->env->guards();
+  for (size_t k = asked.size(); k-- > guards;) {
+    SymGuard g = asked[k];
+    if (!is_unbacked(t, g.a) && !is_unbacked(t, g.b)) continue;
+    g.outcome = !g.outcome;
+    stop_without(t, g, about.dirty);
+  }
+  t.stop(Break::raises, about);
 }
 
 }  // namespace lutra

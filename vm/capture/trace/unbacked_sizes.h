@@ -1,6 +1,7 @@
 // Sizes that elements decide (of x[mask], nonzero, masked_select), as numbers of the trace's graph.
 #pragma once
 #include "jit/graph/unbacked.h"
+#include "vm/capture/trace/breaks.h"
 #include "vm/capture/trace/tracker.h"
 
 namespace lutra {
@@ -25,5 +26,9 @@ bool unbacked_less(Trace& t, bool or_equal, const Scalar& x, const Scalar& y);
 bool unbacked_equal(Trace& t, const Scalar& x, const Scalar& y);
 // The number as a tensor of the graph.
 Tensor unbacked_element(Trace& t, const Scalar& n);
+
+// Ends the trace at an error of an op. Where an answer about such a size, which came after the first `guards`
+// questions, may have decided it, the break says which fact is missing.
+[[noreturn]] void stop_at_error(Trace& t, size_t guards, const BreakAbout& about);
 
 }  // namespace lutra
