@@ -69,8 +69,7 @@ struct Background {
     for (std::thread& t : threads) process == getpid() ? t.join() : t.detach();
   }
   static void close_all();
-  // Of the first jobs: the system's list of what runs at exit only grows, and NVRTC makes its objects when it first
-  // compiles.
+  // Of the first jobs: the system's list of what runs at exit only grows. MakesObjects does so at any time.
   static void close_at_exit() {
     constexpr int kMost = 512;
     static std::atomic<int> times{0};
@@ -90,8 +89,8 @@ void close_both() { background(Job::kUsual).close(), background(Job::kPolite).cl
 // What jobs call must not be gone while they run. NVRTC makes static objects while it compiles, which go before all
 // that was registered to run at exit until then; a thread that calls exit() lets go of what is its own before those.
 // Where that is not the main thread, or where it has started no job, what each job registers comes early enough: before
-// its run, for what the jobs before it made, and after it. What is left is such an exit during a job in which NVRTC
-// makes a static object for the first time.
+// its run, for what the jobs before it made, and after it; so does each call of NVRTC. What is left is such an exit
+// during a job in which NVRTC makes a static object for the first time.
 struct Closer {
   ~Closer() {
     if (gettid() == getpid()) close_both();
@@ -103,6 +102,9 @@ thread_local Closer closer;
 }  // namespace
 
 void Background::close_all() { close_both(); }
+
+MakesObjects::MakesObjects() { std::atexit(close_both); }
+MakesObjects::~MakesObjects() { std::atexit(close_both); }
 
 std::shared_ptr<Job> Job::start(std::function<void()> work, Pace pace) {
   closer.touch();

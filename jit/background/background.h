@@ -47,6 +47,14 @@ class Job {
   std::atomic<State> state_{kQueued};
 };
 
+// Around what makes objects that go at exit, as NVRTC does while it compiles: jobs that run are waited for before that.
+class MakesObjects {
+ public:
+  MakesObjects();
+  ~MakesObjects();
+  MakesObjects(const MakesObjects&) = delete;
+};
+
 // Whether this thread is one of the background's.
 bool in_background();
 

@@ -72,15 +72,52 @@ TEST_CASE("exits beside a job", "[.]") {
   std::exit(0);
 }
 
-TEST_CASE("a job that runs is waited for when the process exits, whichever thread does it", "[background]") {
-  FILE* child = popen(
-      ("exec " + std::filesystem::read_symlink("/proc/self/exe").string() + " 'exits beside a job' 2>&1").c_str(), "r");
+// What goes at exit, as a library's object would.
+struct Late {
+  ~Late() { (void)!write(1, "the object went\n", 16); }
+};
+
+// The same long after the first jobs: the last but one makes an object that the last one uses.
+TEST_CASE("exits beside a late job", "[.]") {
+  std::thread([&] {
+    for (int i = 0; i < 600; i++) await(*Job::start([] {}));
+    await(*Job::start([] {
+      const MakesObjects scope;
+      static Late late;
+    }));
+  }).join();
+  std::atomic<bool> begun{false};
+  std::thread([&] {
+    Job::start([&] {
+      begun = true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      (void)!write(1, "the job ended\n", 14);
+    });
+  }).join();
+  while (!begun) std::this_thread::yield();
+  std::thread([] { std::exit(0); }).join();
+}
+
+std::string output_of(const std::string& test) {
+  FILE* child =
+      popen(("exec " + std::filesystem::read_symlink("/proc/self/exe").string() + " '" + test + "' 2>&1").c_str(), "r");
   REQUIRE(child);
   std::string out;
   for (int c; (c = fgetc(child)) != EOF;) out += char(c);
   CHECK(pclose(child) == 0);
   INFO(out);
   CHECK(out.find("the job ended") != std::string::npos);
+  return out;
+}
+
+TEST_CASE("a job that runs is waited for when the process exits, whichever thread does it", "[background]") {
+  output_of("exits beside a job");
+}
+
+TEST_CASE("a job that runs is waited for before an object goes that a late job made", "[background]") {
+  const std::string out = output_of("exits beside a late job");
+  CHECK(out.find("the job ended") < out.find("the object went"));
+  CHECK(out.find("the object went") != std::string::npos);
 }
 
 TEST_CASE("a polite job leaves the processor to others", "[background]") {

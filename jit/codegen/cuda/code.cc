@@ -80,6 +80,11 @@ struct SourceCode : LaunchCode {
   }
 };
 
+std::shared_ptr<LoadedModule> compiled(const std::string& source, Context& c) {
+  const MakesObjects scope;
+  return LoadedModule::get(source, c);
+}
+
 }  // namespace
 
 std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const int64_t> hints, const Machine& machine,
@@ -101,11 +106,11 @@ std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const 
     code->stand_in = interpreter(c, when == When::kAlways);
     if (code->stand_in) code->interpreted = Interpreted::make(kernel, hints, machine);
   }
-  if (!code->interpreted) return code->set(LoadedModule::get(code->source->text, c)), code;
+  if (!code->interpreted) return code->set(compiled(code->source->text, c)), code;
   if (when == When::kAlways || !has_nvrtc()) return code;
   // Each holds the other: the code until it is done with, the job only while it runs.
   code->job = Job::start([weak = std::weak_ptr<SourceCode>(code), &c] {
-    if (auto code = weak.lock()) code->set(LoadedModule::get(code->source->text, c));
+    if (auto code = weak.lock()) code->set(compiled(code->source->text, c));
   });
   return code;
 }

@@ -71,6 +71,7 @@ FunctionHandle interpreter(Context& c, bool wait) {
     if (take_image(c, false, place) || take(LoadedModule::find(interpreter_source(), c), place)) return place.function;
     if (!has_nvrtc() && !image_for(c.arch, true)) return nullptr;
     place.job = Job::start([&c] {
+      const MakesObjects scope;
       Place made;
       if (!take_image(c, true, made) && has_nvrtc()) take(LoadedModule::get(interpreter_source(), c), made);
       std::lock_guard lock(places().mutex);
