@@ -43,8 +43,8 @@ DType dtype_of(DLDataType type) {
   for (const auto& row : kDTypes) {
     if (row.code == type.code && row.bits == type.bits && type.lanes == 1) return row.dtype;
   }
-  fail("from_dlpack: there is no dtype for elements of code ", int(type.code), ", ", int(type.bits), " bits, ",
-       type.lanes, " lanes");
+  fail("there is no dtype for elements of code ", int(type.code), ", ", int(type.bits), " bits, ", type.lanes,
+       " lanes");
 }
 
 DLDataType type_of(DType dtype) {
@@ -61,9 +61,8 @@ Device device_of(DLDevice device) {
     case kDLCUDA:
     case kDLCUDAManaged:
       if (device.device_id >= 0 && device.device_id < 100) return {DeviceType::kCUDA, int8_t(device.device_id)};
-      fail("from_dlpack: there is no GPU ", device.device_id);
-    default:
-      fail("from_dlpack: memory of device type ", device.device_type, " cannot be used (1, CPU, and 2, CUDA, can)");
+      fail("there is no GPU ", device.device_id);
+    default: fail("memory of device type ", device.device_type, " cannot be used (1, CPU, and 2, CUDA, can)");
   }
 }
 
@@ -74,8 +73,9 @@ void wait(const void* data, Device device) {
 }
 
 Tensor over(const DLTensor& t, std::function<void(void*)> deleter) {
-  if (t.ndim < 0 || size_t(t.ndim) > kMostDims) fail_dims(size_t(t.ndim));
-  if (t.ndim > 0 && !t.shape) fail("from_dlpack: the tensor has no sizes");
+  if (t.ndim < 0) fail("a tensor of ", t.ndim, " dims");
+  if (size_t(t.ndim) > kMostDims) fail_dims(size_t(t.ndim));
+  if (t.ndim > 0 && !t.shape) fail("the tensor has no sizes");
   const Device device = device_of(t.device);
   const DType dtype = dtype_of(t.dtype);
   Sizes sizes, strides;
@@ -136,18 +136,16 @@ Managed* lent(const Tensor& t) {
 }  // namespace
 
 Tensor from_dlpack(DLManagedTensorVersioned* managed) {
-  if (!managed) fail("from_dlpack: a null pointer, or a tensor that was taken before");
+  if (!managed) fail("a null pointer, or a tensor that was taken before");
   if (managed->version.major != kMajor) {
-    fail("from_dlpack: version ", managed->version.major, ".", managed->version.minor,
-         " of DLPack is not known (1.x is)");
+    fail("version ", managed->version.major, ".", managed->version.minor, " of DLPack is not known (1.x is)");
   }
-  if (managed->flags & kDLPackReadOnly)
-    fail("from_dlpack: the memory may only be read; ask for a copy where it is made");
+  if (managed->flags & kDLPackReadOnly) fail("the memory may only be read; ask for a copy where it is made");
   return over(managed->dl_tensor, deleter_of(managed));
 }
 
 Tensor from_dlpack(DLManagedTensor* managed) {
-  if (!managed) fail("from_dlpack: a null pointer, or a tensor that was taken before");
+  if (!managed) fail("a null pointer, or a tensor that was taken before");
   return over(managed->dl_tensor, deleter_of(managed));
 }
 

@@ -236,6 +236,10 @@ static void test_dlpack(lutra_State* S) {
   run(S, "local ok, e = pcall(lent.free, lent) assert(not ok and e:find 'free: the memory is shared', e) lent = nil");
   lutra_tensor_free(t);
   run(S, "collectgarbage() collectgarbage()");
+  d->dl_tensor.ndim = -1;
+  check(lutra_tensor_from_dlpack(S, d, &back) != LUTRA_OK, "a negative number of dims");
+  check(strncmp(lutra_error(S), "lutra_tensor_from_dlpack: a tensor of -1 dims", 45) == 0, lutra_error(S));
+  d->dl_tensor.ndim = 2;
   expect(S, lutra_tensor_from_dlpack(S, d, &back), "from_dlpack");
   check(lutra_tensor_data(back) == a && lutra_tensor_sizes(back)[0] == 2, "the tensor of the struct");
   expect(S, lutra_tensor_to_dlpack_unversioned(back, &old), "to_dlpack_unversioned");

@@ -192,8 +192,13 @@ int from_dlpack_raw(lua_State* L) {
         LuaReader(L).describe(0));
   }
   void*& pointer = pointer_in(L, 1);
-  const Tensor t = which == 1 ? from_dlpack(static_cast<DLManagedTensorVersioned*>(pointer))
-                              : from_dlpack(static_cast<DLManagedTensor*>(pointer));
+  Tensor t;
+  try {
+    t = which == 1 ? from_dlpack(static_cast<DLManagedTensorVersioned*>(pointer))
+                   : from_dlpack(static_cast<DLManagedTensor*>(pointer));
+  } catch (const Error& e) {
+    throw Error(e.kind, str("from_dlpack: ", e.what()));
+  }
   pointer = nullptr;  // it is the tensor's now
   push_tensor(L, t);
   return 1;
