@@ -43,10 +43,17 @@ local function environment()
   return env
 end
 
+-- What a call gave: tensors by their bits, a NaN's too.
+local function bits(t)
+  if t:is_complex() then t = lt.view_as_real(t) end
+  local bytes = {t.dtype, table.concat(t.shape, ",")}
+  if t:numel() > 0 then bytes[3] = table.concat(t:contiguous():view(-1):view "uint8":tolist(), ",") end
+  return table.concat(bytes, " ")
+end
+
 local function text(v)
-  if type(v) == "userdata" then
-    return table.concat({v.dtype, table.concat(v.shape, ","), tostring(v:is_complex() and v or v:double())}, " ")
-  end
+  if type(v) == "userdata" then return bits(v) end
+  if type(v) == "number" then return ("%a"):format(v) end
   if type(v) ~= "table" then return tostring(v) end
   local out = {}
   for i = 1, #v do out[i] = text(v[i]) end
@@ -115,6 +122,21 @@ for _, d in ipairs(names.list) do
       local ok, what = sweep(d.name, line)
       met[d.name] = met[d.name] or not ok
       truthy(ok or listed[d.name], what)
+    end
+  end)
+end
+
+-- A graph for the first value, one for all others of its sign, one for those of the other sign, one for 0.
+for _, line in ipairs {"x:diagonal(N)", "x:diag(N)", "v:diag(N)", "lt.diag_embed(v, {offset = N})", "x:triu(N)",
+  "x:tril(N)"} do
+  test(line .. " of negative numbers", function()
+    for values, most in pairs {[{-1, -2, -3, -4, -7, -5}] = 2, [{2, -1, 3, -2, -5, 4, 0, -7, 6}] = 4} do
+      local f = setfenv(assert(loadstring("return function(N) return " .. line .. " end")), environment())()
+      lt.reset()
+      local g = lt.compile(f)
+      for _, n in ipairs(values) do equal(outcome(g, n), outcome(f, n), line .. " of " .. n) end
+      local graphs = lt.counters().stats.unique_graphs
+      truthy(graphs <= most and #lt._report(g).break_reasons == 0, ("%s: %d graphs"):format(line, graphs))
     end
   end)
 end
