@@ -364,7 +364,7 @@ static void coroutines_stay(void) {
   run("for i = 1, 400 do pcall(coroutine.resume, i) pcall(coroutine.resume) end");
   for (i = 0; i < 400; i++) {
     lutra_set_limits(S, &limits);
-    lutra_do_string(S, "while true do coroutine.resume(coroutine.create(function() while true do end end)) end", "=x");
+    lutra_do_string(S, "local function f() end while true do coroutine.resume(coroutine.create(f)) end", "=x");
     lutra_set_limits(S, NULL);
   }
   run("assert(coroutine.wrap(function() return 1 end)() == 1)\n"
