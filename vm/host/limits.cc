@@ -364,11 +364,7 @@ thread_local RunLimit* innermost = nullptr;
 bool RunLimit::runs() { return innermost; }
 
 RunLimit::RunLimit(lua_State* L, const CallLimits& limits, const std::atomic<bool>* wish)
-    : modes_(modes_of(L)),
-      grad_(modes_->grad),
-      autocast_(modes_->autocast.mode),
-      outer_(innermost),
-      parts_(new Parts) {
+    : modes_(modes_of(L)), grad_(modes_->grad), autocast_(modes_->autocast.mode), outer_(innermost), parts_(new Parts) {
   Parts& p = *parts_;
   if (wish) p.wish.emplace(L, 0, wish);
   if (limits.seconds > 0) p.time.emplace(L, limits.seconds, nullptr);
