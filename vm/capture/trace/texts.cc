@@ -157,7 +157,7 @@ Vars run_tostring(Trace& t, Var* self, const Vars& args) {
       return {r[0]};
     }
   }
-  const bool plain = is_plain(v) || is_constant_cdata(t, v);
+  const bool plain = is_value(v) || is_constant_cdata(t, v);
   if (!plain) t.stop(Break::address, {str("a ", v->kind == VarKind::kTable ? "table" : "function or a userdata")});
   if (v->kind != VarKind::kString) return t.call_pure(self, args, "tostring");
   if (t.metamethod(v, "__tostring")->kind != VarKind::kNil) t.stop(Break::metatable, {"strings has __tostring"});
