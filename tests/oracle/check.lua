@@ -120,7 +120,6 @@ end
 -- What cannot be one graph, and why: any other case that breaks fails.
 local sized_by_elements = "depends on the elements" -- the shape of the result is data, and a backward follows
 local never_sized = "gives depends on the elements" -- likewise, without a rule for it as a symbol
-local read_by_lua = "reads elements" -- the result is a Lua boolean
 local sized_by_default = "reads the elements" -- a size that is not given is the largest element, or a sum
 local breaking = {
   {"nonzero 0-dim", never_sized}, {"unique dim", never_sized}, {"unique last dim", never_sized},
@@ -132,7 +131,6 @@ local breaking = {
   {"unique_consecutive", sized_by_elements},
   {"repeat_interleave tensor", sized_by_default}, {"repeat_interleave positions", sized_by_default},
     {"one_hot counted", sized_by_default}, {"tensordot by a tensor", sized_by_default},
-  {"allclose", read_by_lua}, {"equal", read_by_lua},
 }
 
 -- The reason for which this case's graph breaks, or nil; names stand for the cases that begin with them.
