@@ -7,6 +7,7 @@
 
 #include "jit/compile.h"
 #include "jit/graph/function.h"
+#include "jit/graph/replay.h"
 #include "jit/graph/unbacked.h"
 #include "ops/defs/autocast.h"
 
@@ -92,29 +93,13 @@ struct Interpreter {
     LUTRA_CHECK(it != values.end(), "a value without its node");
     return it->second;
   }
-  Value value(const Value& v) const {
-    if (v.is<Tensor>()) return tensor(v.as<Tensor>());
-    if (v.is<Scalar>()) return scalar(v.as<Scalar>());
-    if (v.is<Sizes>()) {
-      Sizes out;
-      for (SymInt s : v.as<Sizes>()) out.push_back(size(s));
-      return out;
-    }
-    if (v.is<std::vector<Tensor>>()) {
-      std::vector<Tensor> list;
-      for (const Tensor& t : v.as<std::vector<Tensor>>()) list.push_back(tensor(t));
-      return list;
-    }
-    return v;
-  }
-
   void run(const Node& n) {
     // What was traced in no_grad mode runs so.
     bool wanted = false;
     for (const Tensor& r : n.results) wanted = wanted || (r->requires_grad && !r->node->is_input());
     GradModeScope mode(grad_enabled() && wanted);
     Args args;
-    for (const Value& v : n.args) args.push_back(value(v));
+    for (const Value& v : n.args) args.push_back(mapped(v, *this));
     const Args seen = observer ? args : Args();
     if (n.inplace) {
       const Tensor written = call_inplace(n.op, std::move(args));
@@ -149,7 +134,7 @@ std::vector<Value> interpret(const Graph& graph, const std::vector<Tensor>& inpu
   }
   scope.after = scope.base + uint64_t(graph.rng_calls);
   std::vector<Value> outputs;
-  for (const Value& v : graph.outputs) outputs.push_back(in.value(v));
+  for (const Value& v : graph.outputs) outputs.push_back(mapped(v, in));
   return outputs;
 }
 

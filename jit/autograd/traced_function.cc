@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "jit/autograd/extract.h"
+#include "jit/graph/replay.h"
 #include "jit/passes/passes.h"
 #include "ops/core/overlap.h"
 #include "ops/decompose/emit.h"
@@ -53,26 +54,19 @@ TracedFunction::Strides strides_of(const Tensor& t) {
 }  // namespace
 
 Tensors replay(const Graph& graph, const Tensors& arguments, GraphRecorder* recorder) {
-  std::unordered_map<const TensorImpl*, Tensor> now;
+  GraphValues now(graph, arguments);
   const bool taped = grad_enabled();
-  for (size_t i = 0; i < arguments.size(); i++) now[graph.inputs[i].value.get()] = arguments[i];
   for (const auto& n : graph.nodes) {
-    Args args = n->args;
-    each_argument_tensor(args, [&](size_t, Tensor& t) {
-      if (t) t = now.at(t.get());
-    });
     if (recorder) recorder->set_location(n->file, n->line, n->origin);
     const auto is_differentiable = [](const Tensor& t) { return t->requires_grad; };
     const GradModeScope mode(taped && std::any_of(n->results.begin(), n->results.end(), is_differentiable));
-    const Results results = call_op(n->op, std::move(args));
-    for (size_t i = 0; i < results.size(); i++) {
-      if (!taped) results[i]->requires_grad = n->results[i]->requires_grad;
-      now[n->results[i].get()] = results[i];
+    const Results results = call_op(n->op, now.arguments_of(*n));
+    for (size_t i = 0; i < results.size() && !taped; i++) {
+      results[i]->requires_grad = n->results[i]->requires_grad;
     }
+    now.add(*n, results);
   }
-  Tensors outputs;
-  for (const Value& v : graph.outputs) outputs.push_back(now.at(v.tensor().get()));
-  return outputs;
+  return now.outputs();
 }
 
 bool has_control(const Graph& graph) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "jit/graph/function.h"
+#include "jit/graph/replay.h"
 #include "jit/passes/passes.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/autocast.h"
@@ -169,23 +170,18 @@ class Unroller {
 
   // False where it makes more nodes than are left.
   bool call(const Graph& f, const Tensors& arguments, Tensors& results) {
-    std::unordered_map<const TensorImpl*, Tensor> now;
-    for (size_t i = 0; i < arguments.size(); i++) now[f.inputs[i].value.get()] = arguments[i];
+    GraphValues now(f, arguments);
     for (const auto& n : f.nodes) {
-      Args args = n->args;
-      each_argument_tensor(args, [&](size_t, Tensor& t) {
-        if (t) t = now.at(t.get());
-      });
+      Args args = now.arguments_of(*n);
       b_.at(*n);
       Results made;
       if (!Unroller(b_, budget_).run(*n, args, made)) {
         if (!spend(1)) return false;
         made = b_.recorder.call(n->op, args);
       }
-      for (size_t i = 0; i < made.size(); i++) now[n->results[i].get()] = made[i];
+      now.add(*n, made);
     }
-    results.clear();
-    for (const Value& v : f.outputs) results.push_back(now.at(v.tensor().get()));
+    results = now.outputs();
     return true;
   }
 

@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "jit/graph/function.h"
+#include "jit/graph/replay.h"
 #include "jit/passes/passes.h"
 #include "jit/schedule/plan.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/control.h"
 #include "ops/defs/cost.h"
-#include "ops/defs/each_tensor.h"
 
 namespace lutra {
 namespace {
@@ -59,20 +59,13 @@ class Steps {
   }
 
   Tensors call(const Graph& f, const Tensors& arguments) {
-    std::unordered_map<const TensorImpl*, Tensor> now;
-    for (size_t i = 0; i < arguments.size(); i++) now[f.inputs[i].value.get()] = arguments[i];
+    GraphValues now(f, arguments);
     for (const auto& n : f.nodes) {
-      Args args = n->args;
-      each_argument_tensor(args, [&](size_t, Tensor& t) {
-        if (t) t = now.at(t.get());
-      });
       recorder_.set_location(n->file, n->line, n->origin);
-      const Results made = recorder_.call(n->op, args);
-      for (size_t i = 0; i < made.size(); i++) now[n->results[i].get()] = made[i];
+      Args args = now.arguments_of(*n);
+      now.add(*n, recorder_.call(n->op, args));
     }
-    Tensors results;
-    for (const Value& v : f.outputs) results.push_back(now.at(v.tensor().get()));
-    return results;
+    return now.outputs();
   }
 
   Tensor both(const Tensor& before, const Tensor& t) {

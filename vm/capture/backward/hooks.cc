@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "jit/graph/replay.h"
 #include "ops/core/error.h"
 #include "ops/decompose/emit.h"
 #include "vm/bind/anchor.h"
@@ -320,22 +321,9 @@ struct Replay {
     LUTRA_CHECK(it != values.end(), "a value of a hook's graph without its node");
     return it->second;
   }
-  Value value(const Value& v) const {
-    if (v.is<Tensor>()) return tensor(v.as<Tensor>());
-    if (v.is<Scalar>()) return scalar(v.as<Scalar>());
-    if (v.is<Sizes>()) {
-      Sizes out;
-      for (SymInt s : v.as<Sizes>()) out.push_back(size(s));
-      return out;
-    }
-    if (!v.is<std::vector<Tensor>>()) return v;
-    std::vector<Tensor> list;
-    for (const Tensor& t : v.as<std::vector<Tensor>>()) list.push_back(tensor(t));
-    return list;
-  }
   void run(const Node& n) {
     Args args;
-    for (const Value& v : n.args) args.push_back(value(v));
+    for (const Value& v : n.args) args.push_back(mapped(v, *this));
     if (n.inplace) return void(call_inplace(n.op, std::move(args)));
     const Results results = call_op(n.op, std::move(args));
     for (size_t i = 0; i < n.results.size(); i++) values[n.results[i].get()] = results[i];
