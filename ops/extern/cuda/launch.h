@@ -22,6 +22,7 @@ struct ExternSource {
 };
 extern const char kPrelude[];
 extern const char kTensorCoresText[];  // tensor_cores.cc: tf32 and mma
+extern const char kAttentionText[];    // attention_text.cc
 extern const char kHalfCoresText[];    // tensor_cores.cc: mma of halves T0, what loads its operands
 
 // What T0, T1, ... stand for.

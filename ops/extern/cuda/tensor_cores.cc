@@ -90,8 +90,8 @@ DEV void mma(float& c0, float& c1, float& c2, float& c3, const u32* a, u32 b0, u
   }
 #endif
 }
-// Four 8 x 8 matrices of shared memory, spread over the warp as mma's operands; lane 8 m + r has where row r of matrix m
-// is. kTurned: columns as rows.
+// Four 8 x 8 matrices of shared memory, spread over the warp as mma's operands. Lane 8 m + r knows where row r of matrix
+// m is. kTurned: columns as rows.
 template <bool kTurned> DEV void load_matrices(u32 (&to)[4], const T0* row) {
 #ifdef LUTRA_EMULATED
   static const T0* rows[32][32];
