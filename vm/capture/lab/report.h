@@ -12,6 +12,8 @@ void push_break_rows(lua_State* L);
 void push_recompiles(lua_State* L, const CompiledProto& compiled);
 void push_entries(lua_State* L, const CompiledProto& compiled);
 void push_explanation(lua_State* L, const CompiledProto& compiled, int first_result, int results);
+// What lt.counters() gives.
+int push_counters(lua_State* L);
 // Of compiled autograd: those compiled after the first `from`.
 void push_backwards(lua_State* L, const CompiledBackward& backward, size_t from);
 
