@@ -16,6 +16,7 @@
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/segment/apart.h"
+#include "vm/capture/segment/call_ops.h"
 #include "vm/capture/segment/outputs.h"
 #include "vm/capture/segment/shared.h"
 #include "vm/capture/trace/border.h"
@@ -247,29 +248,6 @@ struct Finisher {
       if (!f->tail) links.push_back(l);
     }
     return links;
-  }
-
-  static bool is_call(bc::Op op) {
-    return op == bc::Op::CALL || op == bc::Op::CALLM || op == bc::Op::CALLT || op == bc::Op::CALLMT;
-  }
-  // Instructions after which a frame can go on with a result of its metamethod, iterator or callee.
-  static bool calls(bc::Op op) {
-    switch (op) {
-      case bc::Op::TGETV:
-      case bc::Op::TGETS:
-      case bc::Op::TGETB:
-      case bc::Op::UNM:
-      case bc::Op::ITERC: return true;
-      default: return is_call(op) || (op >= bc::Op::ADDVN && op <= bc::Op::POW);
-    }
-  }
-  static bool takes_multres(bc::Op op) {
-    return op == bc::Op::CALLM || op == bc::Op::CALLMT || op == bc::Op::RETM || op == bc::Op::TSETM;
-  }
-
-  // A list of results that the instruction after this UCLO is to return.
-  static bool keeps_multres(const bc::Proto& proto, bc::Pc pc) {
-    return bc::op(proto.code[pc]) == bc::Op::UCLO && takes_multres(bc::op(proto.code[bc::successors(proto, pc)[0]]));
   }
 
   // The function and arguments of the call instruction at the frame's pc.
