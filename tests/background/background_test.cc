@@ -58,17 +58,22 @@ TEST_CASE("jobs of the background run once; who asks for one that failed runs it
   CHECK(runs == before + 25);
 }
 
-// What the next case runs: the process exits while the first of all jobs runs, on a thread that has started none.
-TEST_CASE("exits beside a job", "[.]") {
-  std::atomic<bool> begun{false};
-  std::thread([&] {
-    Job::start([&] {
+// A job that still runs for a while, started by a thread that has ended.
+void begin_last_job() {
+  static std::atomic<bool> begun{false};
+  std::thread([] {
+    Job::start([] {
       begun = true;
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       (void)!write(1, "the job ended\n", 14);
     });
   }).join();
   while (!begun) std::this_thread::yield();
+}
+
+// What the next case runs: the process exits while the first of all jobs runs, on a thread that has started none.
+TEST_CASE("exits beside a job", "[.]") {
+  begin_last_job();
   std::exit(0);
 }
 
@@ -86,15 +91,7 @@ TEST_CASE("exits beside a late job", "[.]") {
       static Late late;
     }));
   }).join();
-  std::atomic<bool> begun{false};
-  std::thread([&] {
-    Job::start([&] {
-      begun = true;
-      std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      (void)!write(1, "the job ended\n", 14);
-    });
-  }).join();
-  while (!begun) std::this_thread::yield();
+  begin_last_job();
   std::thread([] { std::exit(0); }).join();
 }
 
