@@ -16,7 +16,8 @@ local SPECIALISES = {
     .. "avg_pool1d avg_pool2d conv1d conv_transpose1d local_response_norm lp_pool1d lp_pool2d max_pool1d "
     .. "max_pool1d_with_indices max_pool2d max_pool2d_with_indices max_unpool1d max_unpool2d",
   ["it says how many ops or results there are"] = "chunk combinations diff matrix_power mvlgamma mvlgamma_ polygamma "
-    .. "polygamma_ rot90 special.multigammaln special.polygamma split split_copy tensor_split unsafe_chunk unsafe_split",
+    .. "polygamma_ rot90 special.multigammaln special.polygamma split split_copy tensor_split unsafe_chunk "
+    .. "unsafe_split",
   ["the formula is another one"] = "embedding_renorm_ renorm renorm_ round round_ special.round",
   ["a bound is compared and computed with before the ops"] = "fake_quantize_per_tensor_affine histogram range",
   ["elements are made by the host"] = "randperm tril_indices triu_indices",
@@ -87,8 +88,8 @@ local function sweep(name, line)
 end
 
 local keywords = {}
-for word in ("and break do else elseif end false for function goto if in local nil not or repeat return then true until "
-  .. "while"):gmatch "%a+" do keywords[word] = true end
+for word in ("and break do else elseif end false for function goto if in local nil not or repeat return then true "
+  .. "until while"):gmatch "%a+" do keywords[word] = true end
 
 -- The example with each whole number replaced by N; with each argument of integers that it leaves out, by its name.
 local function lines_of(d)
