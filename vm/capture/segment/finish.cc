@@ -428,7 +428,7 @@ struct Finisher {
       return;
     }
     exit.resume.kind = Resume::Kind::kPc;
-    exit.resume.pc = f.pc;
+    exit.resume.pc = t.last_close ? t.last_close : f.pc;  // a return that the original code makes closes first
     exit.resume.past_portal = end.kind == SegmentEnd::kBreak;
     write_slots(f.code->liveness().before[f.pc]);
   }

@@ -377,7 +377,10 @@ void Trace::close_slots(Frame& f, unsigned from) {
   const bc::Proto& proto = f.code->proto();
   const bc::Op next = bc::op(proto.code[bc::jump_target(f.pc, proto.code[f.pc])]);
   const bool returns = next == bc::Op::RET || next == bc::Op::RET0 || next == bc::Op::RET1;
-  if (&f == frames[0] && returns) return;
+  if (&f == frames[0] && returns) {
+    last_close = f.pc;
+    return;
+  }
   for (unsigned s : open_slots) {
     if (&f == frames[0] && s >= from) stop(Break::closed_variables);
   }

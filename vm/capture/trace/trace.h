@@ -285,6 +285,7 @@ class Trace {
   void writes_outside(const Cell& cell);
   void writes_outside();
   std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
+  bc::Pc last_close = 0;             // the first frame's UCLO before its return, which does nothing in a trace
   bool backward_called = false;
   Var* random = nullptr;  // math.random, which has drawn so often
   int draws = 0;
