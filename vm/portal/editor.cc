@@ -13,7 +13,7 @@ using bc::Ins;
 using bc::Op;
 using bc::Pc;
 
-unsigned Block::jump(Op op, unsigned a, Target target) {
+unsigned Block::jump(Op op, unsigned a, JumpTarget target) {
   fixes_.push_back({size(), target});
   add(bc::ins_ad(op, a, 0x8000));
   return size() - 1;
@@ -21,7 +21,7 @@ unsigned Block::jump(Op op, unsigned a, Target target) {
 
 void Block::bind(unsigned jump_index) {
   for (Fix& f : fixes_) {
-    if (f.index == jump_index) f.target = {Target::Kind::kLocal, size()};
+    if (f.index == jump_index) f.target = {JumpTarget::Kind::kLocal, size()};
   }
 }
 
@@ -71,15 +71,15 @@ void Editor::fix(const Block& block, Pc at, Result& out, const std::vector<Pc>& 
   for (const Block::Fix& f : block.fixes_) {
     const Pc pc = at + f.index;
     Pc target = at + f.target.at;
-    if (f.target.kind == Target::Kind::kStart) target = start[f.target.at];
-    if (f.target.kind == Target::Kind::kTail) target = tails.at(f.target.at);
-    if (f.target.kind == Target::Kind::kInstruction) target = out.moved[f.target.at];
+    if (f.target.kind == JumpTarget::Kind::kStart) target = start[f.target.at];
+    if (f.target.kind == JumpTarget::Kind::kTail) target = tails.at(f.target.at);
+    if (f.target.kind == JumpTarget::Kind::kInstruction) target = out.moved[f.target.at];
     if (!bc::jump_fits(pc, target)) fail("patch: a jump is too far");
     Ins& i = out.proto.code[pc];
     unsigned a = bc::op_a(i);
     if (a == kFrameEnd) {
       const bool fused = f.index > 0 && bc::has(block.code_[f.index - 1], bc::kCompare);
-      const bool old = f.target.kind == Target::Kind::kStart || f.target.kind == Target::Kind::kInstruction;
+      const bool old = f.target.kind == JumpTarget::Kind::kStart || f.target.kind == JumpTarget::Kind::kInstruction;
       a = old && !fused ? live_top_[f.target.at] : out.proto.framesize;
     }
     i = bc::ins_jump(bc::op(i), a, pc, target);

@@ -15,7 +15,7 @@
 
 namespace lutra {
 
-struct Target {
+struct JumpTarget {
   enum class Kind : uint8_t {
     kStart,        // where jumps to old pc `at` go: the block before it, if there is one
     kInstruction,  // old pc `at` itself
@@ -37,7 +37,7 @@ class Block {
   // of the block's place, no variables.
   void as(bc::Pc pc) { as_pc_ = pc; }
   // Returns the jump's index, for bind.
-  unsigned jump(bc::Op op, unsigned a, Target target = {Target::Kind::kLocal, 0});
+  unsigned jump(bc::Op op, unsigned a, JumpTarget target = {JumpTarget::Kind::kLocal, 0});
   void bind(unsigned jump_index);                     // its target is the block's end as it is now
   void global(unsigned dst, std::string_view name) {  // reads a global by a constant that the prototype gets
     strings_.push_back({size(), std::string(name)});
@@ -49,7 +49,7 @@ class Block {
   friend class Editor;
   struct Fix {
     unsigned index;
-    Target target;
+    JumpTarget target;
   };
   std::vector<bc::Ins> code_;
   std::vector<bc::Pc> as_;  // beside code_

@@ -33,8 +33,8 @@ class PortalEmitter {
     if (first < end) add(bc::ins_ad(bc::Op::KNIL, first, end - 1));
   }
   void integer(unsigned dst, int v) { add(bc::ins_ad(bc::Op::KSHORT, dst, static_cast<uint16_t>(v))); }
-  void jump(Target t) { b_.jump(bc::Op::JMP, kFrameEnd, t); }
-  void jump_start(bc::Pc pc) { jump({Target::Kind::kStart, pc}); }
+  void jump(JumpTarget t) { b_.jump(bc::Op::JMP, kFrameEnd, t); }
+  void jump_start(bc::Pc pc) { jump({JumpTarget::Kind::kStart, pc}); }
   void close_upvalues(unsigned from);
   // Calls slot `callee` with `nargs` arguments already in callee+2.., for nresults results (-1: all).
   void call(unsigned callee, unsigned nargs, int nresults, int site_id = -1);

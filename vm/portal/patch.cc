@@ -42,7 +42,7 @@ class PointEmitter {
     e_.set_scratch(base_ + 1 + (packed_ ? 1 : nresults_));
     e_.need(e_.scratch() + 1);
     call_.add(bc::ins_ad(Op::IST, 0, base_));
-    call_.jump({Target::Kind::kTail, point_.pc});
+    call_.jump({JumpTarget::Kind::kTail, point_.pc});
     repeat_method_object();
     for (size_t i = 0; i < point_.exits.size(); ++i) {
       const Exit& exit = point_.exits[i];
@@ -207,7 +207,8 @@ class PointEmitter {
 
   void emit_resume(const Resume& r) {
     switch (r.kind) {
-      case Resume::Kind::kPc: return e_.jump({r.past_portal ? Target::Kind::kInstruction : Target::Kind::kStart, r.pc});
+      case Resume::Kind::kPc:
+        return e_.jump({r.past_portal ? JumpTarget::Kind::kInstruction : JumpTarget::Kind::kStart, r.pc});
       case Resume::Kind::kReturn: return emit_return(r);
       case Resume::Kind::kTailCall: return emit_tail_call(r);
       case Resume::Kind::kCall: return emit_frame_call(r);

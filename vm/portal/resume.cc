@@ -151,10 +151,10 @@ class ResumeBuilder {
     Block& head = editor_.replace(l.head);
     const unsigned fori = head.jump(Op::FORI, l.base);
     const unsigned body = head.size();
-    head.jump(Op::JMP, kFrameEnd, {Target::Kind::kStart, l.first_body});
-    head.jump(Op::FORL, l.base, {Target::Kind::kLocal, body});
+    head.jump(Op::JMP, kFrameEnd, {JumpTarget::Kind::kStart, l.first_body});
+    head.jump(Op::FORL, l.base, {JumpTarget::Kind::kLocal, body});
     head.bind(fori);
-    head.jump(Op::JMP, kFrameEnd, {Target::Kind::kStart, l.end + 1});
+    head.jump(Op::JMP, kFrameEnd, {JumpTarget::Kind::kStart, l.end + 1});
 
     PortalEmitter e(p_, editor_.replace(l.end), framesize_);
     Block& b = e.block();
@@ -182,7 +182,7 @@ class ResumeBuilder {
   void rewrite_pairs(const bc::Loop& l) {
     const Ins head = p_.code[l.head], iter = p_.code[l.iter];
     if (bc::op(head) == Op::ISNEXT) {
-      editor_.replace(l.head).jump(Op::JMP, bc::op_a(head), {Target::Kind::kStart, l.iter});
+      editor_.replace(l.head).jump(Op::JMP, bc::op_a(head), {JumpTarget::Kind::kStart, l.iter});
     }
     editor_.replace(l.iter).add(bc::ins_abc(Op::ITERC, bc::op_a(iter), bc::op_b(iter), 3));
   }

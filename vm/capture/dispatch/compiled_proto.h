@@ -69,7 +69,7 @@ struct ProtoPoint {
   std::map<std::string, std::set<int>> dynamic_dims;
   std::map<std::string, std::set<std::string>> changing_values;  // by source: what misses brought, a few of them
   std::set<std::string> loose_functions;
-  Decisions decisions;  // loops kept by earlier captures
+  TraceDecisions decisions;  // loops kept by earlier captures
 };
 
 struct CompiledProto {

@@ -317,7 +317,7 @@ int api_reset(lua_State* L) {
       point.enters_callees = true;
       point.dynamic_dims.clear();
       point.changing_values.clear();
-      point.decisions = Decisions();
+      point.decisions = TraceDecisions();
       point.idle_captures = 0;
     }
   }

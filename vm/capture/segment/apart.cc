@@ -164,7 +164,7 @@ void part_written(Trace& t, const std::vector<int>& written, const std::function
     if (t.inputs[size_t(w)].memory || std::none_of(t.inputs.begin(), t.inputs.end(), meets)) continue;
     // Verification runs such a graph on copies that do not share memory as the inputs do: there the segment ends.
     const bool verifies = runtime(t.L).config.verify > 0;
-    const std::optional<MemoryRange> range = verifies ? std::nullopt : memory_of_inputs(t, real->storage.get());
+    const std::optional<StorageRange> range = verifies ? std::nullopt : memory_of_inputs(t, real->storage.get());
     if (range && t.decisions.memories.emplace(real->storage.get(), *range).second) throw Restart();
     stop();
   }

@@ -63,7 +63,7 @@ Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call)
 }
 
 // The outermost loop that a frame of the trace is unrolling.
-bool keep_a_loop(Trace& t, Decisions& d) {
+bool keep_a_loop(Trace& t, TraceDecisions& d) {
   for (Frame* f : t.frames) {
     for (const bc::Loop* l : f->active) {
       // At its own head the loop has not been entered.
@@ -278,7 +278,7 @@ struct SegmentCapture {
   const SegmentCall& call;
   const CaptureOptions& wanted;
   const TraceOptions& options;
-  Decisions decisions;
+  TraceDecisions decisions;
   CapturedSegment made{};
   bool whole = false;      // its first result is looked at
   BreakReason loop_why{};  // what kept the first loop from being unrolled
@@ -477,7 +477,8 @@ std::string describe(const BreakReason& why) {
 }
 
 CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,
-                                const CaptureOptions& wanted, const TraceOptions& options, const Decisions& decisions) {
+                                const CaptureOptions& wanted, const TraceOptions& options,
+                                const TraceDecisions& decisions) {
   SegmentCapture capture{L, state, place, call, wanted, options, decisions};
   capture.make();
   return std::move(capture.made);

@@ -35,7 +35,8 @@ struct CapturedSegment {
 
 // Throws what the program's own code raises, and where fullgraph is wanted and the graph breaks.
 CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,
-                                const CaptureOptions& wanted, const TraceOptions& options, const Decisions& decisions);
+                                const CaptureOptions& wanted, const TraceOptions& options,
+                                const TraceDecisions& decisions);
 
 // A call whose graph stands in another one, and so is not compiled.
 struct WholeCall {

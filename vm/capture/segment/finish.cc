@@ -47,7 +47,7 @@ struct Finisher {
   std::vector<std::map<unsigned, Share>> made_shares;  // by that number: what they share with the first frame
   std::map<const Cell*, FreshVariable> variables;      // of closures, by the first that has it
   std::map<const LuaCode*, int> makers;                // constants
-  std::map<const Text*, int> made_texts;
+  std::map<const MadeText*, int> made_texts;
   std::deque<std::function<void()>> unfilled;  // lists of tables have any length
   bool filling = false;
   std::map<const TensorImpl*, int> outputs;
@@ -186,7 +186,7 @@ struct Finisher {
     left.closures[size_t(index)] = std::move(made);
   }
 
-  Recipe text(const Text* made) {
+  Recipe text(const MadeText* made) {
     const auto found = made_texts.find(made);
     if (found != made_texts.end()) return {Recipe::kText, found->second};
     FreshText text;

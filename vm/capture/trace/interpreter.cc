@@ -38,7 +38,7 @@ const Handlers& handlers() {
 
 }  // namespace
 
-Trace::Trace(lua_State* state_L, TraceState& s, Decisions& d, const TraceOptions& o)
+Trace::Trace(lua_State* state_L, TraceState& s, TraceDecisions& d, const TraceOptions& o)
     : L(state_L),
       state(s),
       decisions(d),

@@ -18,7 +18,7 @@ bool has_no_gradient(const Tensor& t) {
 
 }  // namespace
 
-std::optional<MemoryRange> memory_of_inputs(const Trace& t, const Storage* storage) {
+std::optional<StorageRange> memory_of_inputs(const Trace& t, const Storage* storage) {
   constexpr int64_t kSparse = 8, kLarge = 65536;  // where more than copies is written, the graph writes the whole range
   int64_t first = std::numeric_limits<int64_t>::max(), end = 0, elements = 0;
   std::optional<DType> dtype;
@@ -39,10 +39,10 @@ std::optional<MemoryRange> memory_of_inputs(const Trace& t, const Storage* stora
     if (in != t.input_of_storage.end() && t.inputs[size_t(in->second)].real->storage.get() == storage)
       return std::nullopt;
   }
-  return MemoryRange{first, std::max<int64_t>(end - first, 0)};
+  return StorageRange{first, std::max<int64_t>(end - first, 0)};
 }
 
-int Trace::memory_input(const Tensor& real, const Source* source, const MemoryRange& range) {
+int Trace::memory_input(const Tensor& real, const Source* source, const StorageRange& range) {
   for (size_t i = 0; i < inputs.size(); i++) {
     if (inputs[i].memory && inputs[i].real->storage == real->storage) return int(i);
   }
@@ -58,7 +58,7 @@ int Trace::memory_input(const Tensor& real, const Source* source, const MemoryRa
   return input;
 }
 
-int Trace::add_view_input(const Tensor& real, const Source* source, const MemoryRange& range) {
+int Trace::add_view_input(const Tensor& real, const Source* source, const StorageRange& range) {
   const int64_t first = real->offset.hint - range.first;
   const int memory = memory_input(real, source, range);
   const Tensor whole = inputs[size_t(memory)].fake;

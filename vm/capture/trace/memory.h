@@ -8,6 +8,6 @@ namespace lutra {
 
 // The elements among which the inputs over the storage lie; none where they differ in dtype, have to do with gradients,
 // or are few among many.
-std::optional<MemoryRange> memory_of_inputs(const Trace& t, const Storage* storage);
+std::optional<StorageRange> memory_of_inputs(const Trace& t, const Storage* storage);
 
 }  // namespace lutra

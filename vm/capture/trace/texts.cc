@@ -97,7 +97,7 @@ Var* join(Trace& t, const Vars& parts) {
 }
 
 void pin_text(Trace& t, Var* v) {
-  const Text& text = *v->text;
+  const MadeText& text = *v->text;
   if (text.function) {
     const Vars made = t.call_pure(text.function, text.args, text.function->builtin->name);
     v->s = t.text(made[0]);

@@ -46,16 +46,16 @@ using ControlPlace = std::pair<const bc::Proto*, bc::Pc>;
 using KeptLoops = std::set<std::pair<const bc::Proto*, bc::Pc>>;  // not unrolled; by their heads
 
 // Elements of a storage.
-struct MemoryRange {
+struct StorageRange {
   int64_t first = 0, count = 0;
 };
 
 // What earlier attempts have learned.
-struct Decisions {
+struct TraceDecisions {
   KeptLoops kept_loops;
   uint64_t stop_step = 0;  // break before this step (0: none)
   BreakReason stop_reason;
-  std::map<const Storage*, MemoryRange> memories;     // that inputs share, one of which is written
+  std::map<const Storage*, StorageRange> memories;    // that inputs share, one of which is written
   std::set<std::string> preload_grads;                // by source: leaves whose gradient is read before backward
   bool leaves_outside = false;                        // break where a leaf that requires grad is made
   std::map<ControlPlace, std::string> plain_control;  // control flow that is ordinary Lua, and why
@@ -123,7 +123,7 @@ class Region;
 
 class Trace {
  public:
-  Trace(lua_State* L, TraceState& state, Decisions& decisions, const TraceOptions& options);
+  Trace(lua_State* L, TraceState& state, TraceDecisions& decisions, const TraceOptions& options);
   ~Trace();
 
   // -- the interpreter (interpreter.cc)
@@ -230,7 +230,7 @@ class Trace {
 
   lua_State* L;
   TraceState& state;
-  Decisions& decisions;
+  TraceDecisions& decisions;
   const TraceOptions& options;
   int pins, constants, weak;  // stack indexes
   int pin_count = 0, constant_count = 0, weak_count = 0;
@@ -243,7 +243,7 @@ class Trace {
   std::deque<Table> tables;
   std::deque<Cell> cells;
   std::deque<Closure> closures;
-  std::deque<Text> texts;
+  std::deque<MadeText> texts;
   std::deque<Frame> frame_store;
   std::vector<Frame*> frames;   // running now, outermost first
   std::vector<ModeCall> modes;  // of the frame that is called next
@@ -322,8 +322,8 @@ class Trace {
   int add_tensor_input(const Tensor& real, const Source* source);
   void add_constant_inputs();
   // Inputs that share memory are views of one input.
-  int add_view_input(const Tensor& real, const Source* source, const MemoryRange& range);
-  int memory_input(const Tensor& real, const Source* source, const MemoryRange& range);
+  int add_view_input(const Tensor& real, const Source* source, const StorageRange& range);
+  int memory_input(const Tensor& real, const Source* source, const StorageRange& range);
   void force_table(Var* v);
   void force_userdata(Var* v);
   TensorSpec spec_of(const Tensor& real, const Tensor& fake);

@@ -106,7 +106,7 @@ struct Cell {
 };
 
 // A string that is made after the run, of values that may be others in a later call.
-struct Text {
+struct MadeText {
   Var* function = nullptr;  // of Lua's library, which gives it; null: the arguments joined
   Vars args;                // strings, numbers, booleans and nil
   int depth = 1;            // texts in texts
@@ -129,7 +129,7 @@ struct Var {
   const void* id = nullptr;  // address of the real object
   Scalar num;
   std::string s;
-  const Text* text = nullptr;  // of a kString that is made after the run: s is not known yet (texts.h)
+  const MadeText* text = nullptr;  // of a kString that is made after the run: s is not known yet (texts.h)
   Tensor tensor;  // fake; of a kNumber: the element that item() read (read_numbers.h), and num says nothing
   Table* table = nullptr;
   Closure* closure = nullptr;
