@@ -276,7 +276,7 @@ local function attention(options)
 end
 for _, t in ipairs {"float32", "bfloat16", "float16"} do
   -- Weights, and gradients of scores, are rounded to half types on GPUs, as PyTorch's fused attention does.
-  local tolerance = ({float32 = 6e-5, bfloat16 = 1e-1, float16 = 1e-2})[t]
+  local tolerance = ({float32 = 6e-5, bfloat16 = 6e-2, float16 = 1e-2})[t]
   for _, d in ipairs {8, 32, 64, 80, 128, 256} do
     case("attention " .. t .. d, tolerance, attention {}, numbers(t, 2, 3, 70, d), numbers(t, 2, 3, 50, d),
       numbers(t, 2, 3, 50, d))
