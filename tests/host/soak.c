@@ -29,6 +29,15 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+static int seen(const long* n) { return __atomic_load_n(n, __ATOMIC_RELAXED) > 0; }
+
+static int each_was_seen(void) {
+  return seen(&squares) && seen(&handed) && seen(&interrupts) && seen(&crossed) && seen(&timeouts) && seen(&overflows);
+}
+
+/* A short soak of a slow build takes up to a minute longer to see each kind. */
+static int goes_on(void) { return now() < end || (now() < end + 60 && !each_was_seen()); }
+
 static long resident_pages(void) {
   long size = 0, resident = 0;
   FILE* f = fopen("/proc/self/statm", "r");
@@ -202,7 +211,7 @@ static void* live(void* arg) {
     states[i] = open_one(&seed);
     __sync_fetch_and_add(&lives, 1);
   }
-  while (now() < end) {
+  while (goes_on()) {
     lutra_State** S = &states[rand_r(&seed) % kStates];
     if (*S && rand_r(&seed) % 3 == 0) {
       lutra_close(*S);
