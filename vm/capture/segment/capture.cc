@@ -356,63 +356,81 @@ struct SegmentCapture {
     }
   }
 
-  void make() {
+  // Makes traces until one ends well. `finish` takes it, or throws Restart.
+  template <class Finish>
+  void attempt(const char* what, Finish finish) {
     const int top = lua_gettop(L);
-    for (int attempt = 0; attempt < 200; attempt++) {
+    for (int i = 0; i < 200; i++) {
       lua_settop(L, top);
       Trace t(L, state, decisions, options);
       SegmentEnd end;
-      auto entry = std::make_shared<Entry>();
       if (!trace(t, end)) continue;
       t.ended = true;
-      // Without ops there is nothing to compile. But a callee that breaks is resumed, and its rest is.
-      bool raised = false;
-      bool declines = t.graph->nodes.empty() &&
-                      (!options.enters_callees || end.kind == SegmentEnd::kReturn || t.frames.size() == 1);
-      // Nothing before a loop of a callee, which runs as it is: its reason is told nowhere else.
-      if (end.kind == SegmentEnd::kLoop && declines && t.frames.size() > 1 && loop_why) {
-        end.kind = SegmentEnd::kBreak;
-        end.why = loop_why;
+      try {
+        return finish(t, end);
+      } catch (const Restart&) {
       }
-      if (end.kind == SegmentEnd::kBreak) {
-        if (std::string hint = control_hint(t, end.why); !hint.empty()) end.why.hint = hint;
-      }
-      if (end.kind == SegmentEnd::kBreak && wanted.fullgraph) {
-        if (!end.why.is_raised()) fail_fullgraph(end.why);
-        raised = declines = true;  // the original code runs
-      }
+    }
+    fail_internal("capture: ", what, " finds no end");
+  }
+
+  enum class Verdict : uint8_t { kCompile, kDecline, kRaise };
+
+  // What to do with the segment; also completes why it ends.
+  Verdict judge(const Trace& t, SegmentEnd& end) const {
+    // Without ops there is nothing to compile. But a callee that breaks is resumed, and its rest is.
+    const bool declines =
+        t.graph->nodes.empty() && (!options.enters_callees || end.kind == SegmentEnd::kReturn || t.frames.size() == 1);
+    // Nothing before a loop of a callee, which runs as it is: its reason is told nowhere else.
+    if (end.kind == SegmentEnd::kLoop && declines && t.frames.size() > 1 && loop_why) {
+      end.kind = SegmentEnd::kBreak;
+      end.why = loop_why;
+    }
+    if (end.kind == SegmentEnd::kBreak) {
+      if (std::string hint = control_hint(t, end.why); !hint.empty()) end.why.hint = hint;
+      if (wanted.fullgraph && !end.why.is_raised()) fail_fullgraph(end.why);
+      if (wanted.fullgraph) return Verdict::kRaise;
+    }
+    return declines ? Verdict::kDecline : Verdict::kCompile;
+  }
+
+  // The original code runs.
+  void decline(Trace& t, const SegmentEnd& end, bool raises, Entry& entry) {
+    entry.decline = true;
+    if (!raises) next_points(t, end);  // behind the error nothing runs that would be captured by itself
+    t.close();
+    finish_symbols(t.program, t.place(), *t.graph->env, &entry);
+  }
+
+  // The segment is made again, and ends before what the attempt could not take.
+  static void stop_before(bool& decision) {
+    decision = true;
+    throw Restart();
+  }
+
+  void compile(Trace& t, const SegmentEnd& end, Entry& entry) {
+    TraceDecisions& d = decisions;
+    made.finished = finish_segment(t, place.args, end, entry);
+    if (!d.functions_outside && parts_functions(t)) stop_before(d.functions_outside);
+    const bool counts = wanted.backend_function || has_history(*t.graph);
+    if (!d.sizes_outside && !t.unbacked.empty() && counts) stop_before(d.sizes_outside);
+    if (!d.leaves_outside && parts_leaves(t, input_edges(t))) stop_before(d.leaves_outside);
+    next_points(t, end);
+    compile_entry(t, wanted, entry);
+  }
+
+  void make() {
+    attempt("a segment", [this](Trace& t, SegmentEnd& end) {
+      auto entry = std::make_shared<Entry>();
+      const Verdict verdict = judge(t, end);
       if (end.kind == SegmentEnd::kBreak) entry->why = end.why;
-      if (declines) {
-        entry->decline = true;
-        if (!raised) next_points(t, end);  // behind the error nothing runs that would be captured by itself
-        t.close();
-        finish_symbols(t.program, t.place(), *t.graph->env, entry.get());
-      } else {
-        try {
-          made.finished = finish_segment(t, place.args, end, *entry);
-          if (!decisions.functions_outside && parts_functions(t)) {
-            decisions.functions_outside = true;
-            throw Restart();
-          }
-          if (!decisions.sizes_outside && !t.unbacked.empty() && (wanted.backend_function || has_history(*t.graph))) {
-            decisions.sizes_outside = true;
-            throw Restart();
-          }
-          if (!decisions.leaves_outside && parts_leaves(t, input_edges(t))) {
-            decisions.leaves_outside = true;
-            throw Restart();
-          }
-        } catch (const Restart&) {
-          continue;
-        }
-        next_points(t, end);
-        compile_entry(t, wanted, *entry);
-      }
+      if (verdict == Verdict::kCompile)
+        compile(t, end, *entry);
+      else
+        decline(t, end, verdict == Verdict::kRaise, *entry);
       keep(t, *entry);
       made.entry = std::move(entry);
-      return;
-    }
-    fail_internal("capture: a segment finds no end");
+    });
   }
 
   // Why a trace that did not return is no graph.
@@ -422,20 +440,10 @@ struct SegmentCapture {
   }
 
   void make_whole(WholeCall& whole) {
-    const int top = lua_gettop(L);
-    for (int attempt = 0; attempt < 200; attempt++) {
-      lua_settop(L, top);
-      Trace t(L, state, decisions, options);
-      SegmentEnd end;
-      auto entry = std::make_shared<Entry>();
-      if (!trace(t, end)) continue;
-      t.ended = true;
+    attempt("a call", [&](Trace& t, const SegmentEnd& end) {
       if (end.kind != SegmentEnd::kReturn) return void(whole.why = reason_of(end));
-      try {
-        finish_segment(t, place.args, end, *entry);
-      } catch (const Restart&) {
-        continue;
-      }
+      auto entry = std::make_shared<Entry>();
+      finish_segment(t, place.args, end, *entry);
       t.close();
       t.graph->renumber();
       entry->outputs = t.graph->outputs.size();
@@ -446,9 +454,7 @@ struct SegmentCapture {
       whole.graph = std::move(t.graph);
       keep(t, *entry);
       whole.entry = std::move(entry);
-      return;
-    }
-    fail_internal("capture: a call finds no end");
+    });
   }
 
   void keep(Trace& t, Entry& e) {
