@@ -303,12 +303,20 @@ class EagerExecutor : public Executor {
     visit(op, args, out, call, c, data);
   }
 
+  // Few iterations of the outermost loop, each of which takes long: threads share what is within, and the program may
+  // end there. Elements drawn or numbered are those of one launch.
+  static bool is_long_within(const OpInfo& op, const OneOpCall& call, const Collapsed& c) {
+    constexpr int64_t kFew = 64, kLong = 1 << 22;
+    return c.dims > 1 && c.sizes[0] < kFew && c.elements / c.sizes[0] >= kLong && !op.has(kRandom) &&
+           !op.has(kCreation) && !backend_of(call.device).preferences.leaves_processors;
+  }
+
   // The outer dims beyond kMostLoops, one after the other.
   static void visit(const OpInfo& op, const Args& args, const Tensor& out, OneOpCall& call, const Collapsed& c,
                     char** data) {
-    if (c.dims <= kMostLoops) return launch(op, args, out->dtype, call, c, data);
+    if (c.dims <= kMostLoops && !is_long_within(op, call, c)) return launch(op, args, out->dtype, call, c, data);
     Collapsed inner = c;
-    inner.dims--;
+    inner.dims--, inner.elements /= c.sizes[0];
     for (int d = 0; d < inner.dims; d++) {
       inner.sizes[d] = c.sizes[d + 1];
       for (int k = 0; k < c.operands; k++) inner.strides[k][d] = c.strides[k][d + 1];

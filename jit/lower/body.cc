@@ -384,33 +384,6 @@ void Body::drop_dead() {
 
 namespace {
 
-// The loop that stands alone but for instructions without effect, and that does not reduce; else null.
-BodyLoop* lone_loop(std::vector<BodyStmt>& body) {
-  BodyLoop* only = nullptr;
-  for (BodyStmt& s : body) {
-    if (!s.loop && !loop::has_effect(s.inst.inst.op)) continue;
-    if (!s.loop || only) return nullptr;
-    only = s.loop.get();
-  }
-  return only && only->accs.empty() && only->mode != loop::LoopMode::kLanes ? only : nullptr;
-}
-
-bool adds_in_order(const std::vector<BodyStmt>& body) {
-  for (const BodyStmt& s : body) {
-    if (s.loop ? adds_in_order(s.loop->body) : s.inst.inst.op == loop::Op::kStoreAdd) return true;
-  }
-  return false;
-}
-
-}  // namespace
-
-void Body::make_parallel(bool nested) {
-  nested &= !adds_in_order(scopes_[0].body);
-  for (BodyLoop* l = lone_loop(scopes_[0].body); l; l = nested ? lone_loop(l->body) : nullptr) l->parallel = true;
-}
-
-namespace {
-
 // Numbers arguments, values and loops in the order of the text.
 class Finisher {
  public:

@@ -106,6 +106,7 @@ class Body {
   // Merges loops; false where loops that a reduction takes as one cannot be merged.
   bool merge_loops();
   // The outermost loop, which stands alone, may be split among threads; nested: and those of a perfect nest within.
+  // Without that it becomes one with the loops within, where an iteration of it takes long.
   void make_parallel(bool nested = false);
   loop::Kernel finish(const std::string& name, BodyArgs& args);
 
@@ -131,6 +132,8 @@ class Body {
   void store_one(loop::Op op, int32_t buffer, const Affine& at, int32_t value);
   int32_t pair(DType type, int32_t re, int32_t im);
   bool merge(std::vector<BodyStmt>& body);
+  std::vector<BodyLoop*> outer_loops();
+  void join_outer_loops();
   bool can_merge(const BodyLoop& outer, const BodyLoop& inner);
   void drop_dead();
   void mark_used(const std::vector<BodyStmt>& body, std::vector<bool>& used) const;

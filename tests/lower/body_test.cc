@@ -48,6 +48,39 @@ TEST_CASE("contiguous loops become one", "[lower]") {
         "}\n");
 }
 
+namespace {
+
+// {4, 9, 2^20} elements of a view into a tensor; op: how they are stored.
+std::string stored(Op op) {
+  Building b;
+  const SymInt rows = SymInt::of_expr(b.env, b.env.leaf(SymOp::kSize, 0, 2, 1 << 20));
+  const SymInt stride = SymInt::of_expr(b.env, b.env.leaf(SymOp::kStride, 0, 0, 1 << 24));
+  const LoopMode inner = op == Op::kStore ? LoopMode::kVector : LoopMode::kSerial;
+  const Affine i = Affine::loop(b.body.open(b.n, LoopMode::kSerial));
+  const Affine j = Affine::loop(b.body.open(b.m, LoopMode::kSerial)), k = Affine::loop(b.body.open(rows, inner));
+  b.body.store(op, 1, (i * b.m + j) * rows + k, b.body.load(0, DType::kFloat32, i + j * stride + k * b.n));
+  return b.text();
+}
+
+}  // namespace
+
+TEST_CASE("outer loops of long iterations become one", "[lower]") {
+  CHECK(stored(Op::kStore) ==
+        "kernel @k(p0: f32 in, p1: f32 out; n0, n1, n2, s3, s4, s5;) {\n"
+        "  for i0 in n0 parallel {\n"
+        "    %0 = index.i64 i0\n"
+        "    %1 = intarg.i64 n1\n"
+        "    %2 = rem.i64 %0, %1\n"
+        "    %3 = floordiv.i64 %0, %1\n"
+        "    for i1 in n2 vector {\n"
+        "      %4 = load.f32 p0[i1*s3 + %2*s4 + %3]\n"
+        "      store.f32 p1[i1 + %2*n2 + %3*s5], %4\n"
+        "    }\n"
+        "  }\n"
+        "}\n");
+  CHECK(stored(Op::kStoreAdd).find("    for i1 in n1 {\n      for i2 in n2 {\n") != std::string::npos);
+}
+
 TEST_CASE("what does not depend on a loop leaves it, and keeps loops apart", "[lower]") {
   Building b;
   Affine i = Affine::loop(b.body.open(b.n, LoopMode::kSerial)), j = Affine::loop(b.body.open(b.m, LoopMode::kVector));
