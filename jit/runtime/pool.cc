@@ -37,7 +37,7 @@ constexpr int kMostChunks = 0xffff, kMostThreads = 255;
 constexpr auto kLookFor = std::chrono::microseconds(60);
 
 // A chunk of a loop that takes long has about so much work: a thread looks between two whether it shall stop.
-constexpr int64_t kLongChunk = 1 << 23;
+constexpr int64_t kLongChunk = 1 << 21;
 // The same of a loop whose work is not known.
 constexpr int64_t kLooks = 256;
 
@@ -77,8 +77,9 @@ class Pool {
     while (claim(0));
     for (int turns = 0; done_.load(std::memory_order_acquire) != chunks; turns++) {
       cpu::pause();
-      if (turns % 4096 == 4095) heed();
-      if (turns > 1 << 14) std::this_thread::yield();
+      const bool waits_long = turns > 1 << 14;
+      if (waits_long || turns % 4096 == 4095) heed();
+      if (waits_long) std::this_thread::yield();
     }
     if (failed_.load(std::memory_order_relaxed)) {
       std::exception_ptr error = std::move(error_);
