@@ -1,6 +1,7 @@
 // Keys, and artifacts as entries of the disk cache.
 #include "jit/cache/segment_cache.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 
@@ -15,6 +16,8 @@
 namespace lutra {
 namespace {
 
+constexpr uint64_t kLeastEntries = 64;  // that there is room for, however large
+
 std::atomic<uint64_t> hits, misses, refused;
 
 // The plan's questions to the env of the graph that it shall run. False where one has another answer than then.
@@ -28,6 +31,16 @@ bool ask_again(const Plan& plan, SymEnv& env) {
     if (env.ask(g.cmp, ids[size_t(g.a)], ids[size_t(g.b)]) != g.outcome) return false;
   }
   return true;
+}
+
+// Of the constants that compiling computed, which an entry would hold.
+uint64_t own_bytes(const std::vector<Tensor>& constants, const std::vector<Tensor>& given) {
+  uint64_t bytes = 0;
+  for (const Tensor& t : constants) {
+    const bool is_given = std::any_of(given.begin(), given.end(), [&](const Tensor& g) { return g.get() == t.get(); });
+    if (!is_given) bytes += t->storage->nbytes;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -67,6 +80,8 @@ std::shared_ptr<Executable> find_segment(const SegmentKey& key, const Graph& gra
 }
 
 void keep_segment(const SegmentKey& key, const Executable& executable, const std::vector<Tensor>& given) {
+  // To write and to read many of them takes longer than to compile, and few such entries fill the cache.
+  if (own_bytes(executable.constants(), given) > settings().cache_bytes / kLeastEntries) return;
   const std::vector<Constant> constants = describe_constants(executable.constants(), given);
   write_cached("segment", key.text, write_artifact(executable.plan(), executable.codes(), constants, key.target));
 }
