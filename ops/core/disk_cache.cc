@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "ops/core/digest.h"
+#include "ops/core/interrupt.h"
 
 namespace lutra {
 namespace {
@@ -145,6 +146,7 @@ void shrink() {
   const uint64_t limit = settings().cache_bytes;
   for (const char* kind : kCacheKinds) {
     each_file(cache_directory() + "/" + kind, [&](const std::string& path, const struct stat& s) {
+      check_stop();
       if (is_temporary(path)) {
         if (s.st_mtime + kWriting < time(nullptr)) unlink(path.c_str());
         return;
