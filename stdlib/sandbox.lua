@@ -39,6 +39,7 @@ local function settings()
   local config = lt.config
   return setmetatable({}, {
     __index = function(_, name)
+      if name == "cache_dir" then fail "config: cache_dir is the host's to know: this is a sandbox" end
       local value = config[name]
       if type(value) ~= "table" and type(value) ~= "userdata" then return value end -- tables of switches
     end,

@@ -86,6 +86,13 @@ static const Escape escapes[] = {
     {"zeros in names", "return lt.load('model.safetensors\\0.txt')"},
     {"datasets", "return lt.data.FashionMNIST or lt.data.read_idx"},
     {"cache folder", "lt.config.cache_dir = '/tmp' return true"},
+    {"name of the cache folder", "return lt.config.cache_dir"},
+    {"paths in tables",
+     "local seen, found = {}, nil\n"
+     "local function walk(t) for k, v in next, t do\n"
+     "  if type(v) == 'string' and v:find '^/' then found = v end\n"
+     "  if type(v) == 'table' and not seen[v] then seen[v] = true walk(v) end end end\n"
+     "walk(lt) walk(_G) return found"},
     {"cache mode", "lt.config.cache = 'on' return true"},
     {"the cache is written", "return lt.config.cache == 'on'"},
     {"verify writes files", "lt.config.verify = 1 return true"},
