@@ -22,8 +22,8 @@ bool has_op(const std::vector<BodyStmt>& body, loop::Op op) {
                      [op](const BodyStmt& s) { return s.loop ? has_op(s.loop->body, op) : s.inst.inst.op == op; });
 }
 
-// An iteration of the outermost loop that may take milliseconds, in additions; iterations that are enough.
-constexpr double kLongIteration = 1 << 22, kEnoughParts = 64;
+// An iteration of the outermost loop that may take milliseconds, in additions.
+constexpr double kLongIteration = 1 << 22;
 
 // values[i] in the place of the variable of nest[i].
 void replace_variables(std::vector<BodyStmt>& body, const std::vector<BodyLoop*>& nest,
@@ -45,14 +45,14 @@ void replace_variables(std::vector<BodyStmt>& body, const std::vector<BodyLoop*>
 
 }  // namespace
 
-// The outermost loops of a nest whose iterations together are enough.
+// The outermost loops of a nest, until an iteration of all of them is short.
 std::vector<BodyLoop*> Body::outer_loops() {
   std::vector<BodyLoop*> nest;
   double parts = 1;
-  for (BodyLoop* l = lone_loop(scopes_[0].body); l && l->mode == loop::LoopMode::kSerial && parts < kEnoughParts;
-       l = lone_loop(l->body)) {
+  for (BodyLoop* l = lone_loop(scopes_[0].body);
+       l && l->mode == loop::LoopMode::kSerial && additions_ >= kLongIteration * parts; l = lone_loop(l->body)) {
     nest.push_back(l);
-    parts *= double(l->size.hint);
+    parts *= double(std::max<int64_t>(1, l->size.hint));
   }
   return nest;
 }
@@ -62,8 +62,7 @@ std::vector<BodyLoop*> Body::outer_loops() {
 void Body::join_outer_loops() {
   std::vector<BodyStmt>& all = scopes_[0].body;
   const std::vector<BodyLoop*> nest = outer_loops();
-  if (nest.size() < 2 || additions_ < kLongIteration * double(std::max<int64_t>(1, nest[0]->size.hint))) return;
-  if (has_op(all, loop::Op::kStoreAdd)) return;  // in order within the outermost loop
+  if (nest.size() < 2 || has_op(all, loop::Op::kStoreAdd)) return;  // those come in order
   auto joined = std::make_unique<BodyLoop>();
   joined->id = loops_++;
   joined->size = nest[0]->size;
