@@ -15,6 +15,18 @@ using bc::Pc;
 
 namespace {
 
+// How many results an exit reads, and how many slots its longest call takes.
+std::pair<unsigned, unsigned> room_of(const Exit& exit) {
+  unsigned results = 0, widest = static_cast<unsigned>(exit.resume.args.size());
+  for (const Out& o : exit.outs) results = std::max(results, o.result + 1u);
+  for (int result : exit.resume.args) results = std::max(results, result + 1u);
+  for (const Share& s : exit.shares) {
+    results = std::max(results, s.result + 1u);
+    widest = std::max<unsigned>(widest, 4 + 2 * s.upvalues.size());
+  }
+  return {results, widest};
+}
+
 // Slots of a point, with base the original framesize: base is called and then holds the code; results (or one table of
 // them) from base + 1; then scratch.
 class PointEmitter {
@@ -26,9 +38,8 @@ class PointEmitter {
         base_(proto.framesize),
         call_(proto, call, proto.framesize),
         e_(proto, exits, proto.framesize) {
-    for (const Exit& exit : point.exits) count(exit);
-    const unsigned largest = base_ + 1 + nresults_ + 4 + widest_;
-    packed_ = largest > kMaxSlots;
+    for (const Exit& exit : point.exits) nresults_ = std::max(nresults_, room_of(exit).first);
+    packed_ = packs_results(proto, point);
   }
 
   // The call goes before the instruction, all exits behind the function's end: what LuaJIT reads backwards from an
@@ -60,16 +71,6 @@ class PointEmitter {
   }
 
  private:
-  void count(const Exit& exit) {
-    for (const Out& o : exit.outs) nresults_ = std::max(nresults_, o.result + 1u);
-    for (int result : exit.resume.args) nresults_ = std::max(nresults_, result + 1u);
-    for (const Share& s : exit.shares) {
-      nresults_ = std::max(nresults_, s.result + 1u);
-      widest_ = std::max<unsigned>(widest_, 4 + 2 * s.upvalues.size());
-    }
-    widest_ = std::max<unsigned>(widest_, exit.resume.args.size());
-  }
-
   // To LuaJIT's messages a field is a method where the instruction before its lookup copies the object: so it is again
   // behind the call.
   void repeat_method_object() {
@@ -246,7 +247,7 @@ class PointEmitter {
   const bc::Proto& proto_;
   const bc::Liveness& live_;
   const Point& point_;
-  unsigned base_, nresults_ = 0, widest_ = 0;
+  unsigned base_, nresults_ = 0;
   bool packed_ = false;
   PortalEmitter call_, e_;
 };
@@ -289,6 +290,15 @@ Patched finish_patch(const bc::Dump& dump, Editor::Result&& r) {
   const std::string error = bc::verify(out.dump.top(), &out.dump);
   if (!error.empty()) fail_internal("patch: ", error, "\n", bc::print(out.dump.top()));
   return out;
+}
+
+bool packs_results(const bc::Proto& proto, const Point& point) {
+  unsigned results = 0, widest = 0;
+  for (const Exit& exit : point.exits) {
+    const auto [n, wide] = room_of(exit);
+    results = std::max(results, n), widest = std::max(widest, wide);
+  }
+  return proto.framesize + 1u + results + 4 + widest > kMaxSlots;
 }
 
 // With packed arguments and results, a point needs base, which is called, and a call of five slots after the table.

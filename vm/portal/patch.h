@@ -100,6 +100,8 @@ struct Patched {
 
 // Is there room in the frame for points; for a stub?
 bool has_room(const bc::Proto& proto);
+// Whether the point's call takes its results in a table, since the frame has no room for them.
+bool packs_results(const bc::Proto& proto, const Point& point);
 bool has_room_for_stub(const bc::Proto& proto);
 
 // Throws lutra::Error where a point breaks a rule (not insertable, a dead or hidden argument, no room in the frame).

@@ -169,7 +169,6 @@ Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
     const int id = alloc_portal_id(L);
     compiled->ids.push_back(id);
     const bool switches = can_switch(L, *compiled, point, !moved.empty());
-    state.portals[id] = {{pc, point.exits.size(), false, switches, compiled->version}, compiled};
     Point p;
     p.pc = at(pc);
     p.id = id;
@@ -181,6 +180,8 @@ Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
       if (p.exits[e].resume.pc) p.exits[e].resume.pc = at(p.exits[e].resume.pc);
     }
     if (switches) p.exits.push_back(switch_exit(*compiled, point));
+    const bool packs = packs_results(dump.top(), p);
+    state.portals[id] = {{pc, point.exits.size(), false, packs, switches, compiled->version}, compiled};
     patch.points.push_back(std::move(p));
   }
   Patched patched = apply_patch(dump, patch);

@@ -131,6 +131,7 @@ struct PortalPlace {
   bc::Pc pc = 1;
   size_t exits = 0;  // known to the bytecode that has this id
   bool stub = false;
+  bool packs = false;       // its results come in a table
   bool can_switch = false;  // the last exit goes over to newer bytecode
   uint64_t version = 0;     // of the compiled prototype's bytecode
 };

@@ -53,21 +53,25 @@ int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Compile
 }
 
 // The frame of an earlier version of the compiled prototype's bytecode goes on in the newest, behind the same point.
-void follow_frame(CaptureState& state, lua_State* L, const CompiledProto& compiled, bc::Pc pc, int self) {
-  if (!mirror::available(L)) return;
+// For results: where that takes them in the same form. False where the frame stays.
+bool follow_frame(CaptureState& state, lua_State* L, const CompiledProto& compiled, const PortalPlace& portal, int self,
+                  bool for_results) {
+  if (!mirror::available(L)) return false;
   const int top = lua_gettop(L);
   push_self(L);  // a copy, where the function was redirected since the call
   push_function_of_frame(L, self);
   const mirror::Proto* from = mirror::proto_of(lua_function(L, top + 1));
   const mirror::Proto* to = mirror::proto_of(lua_function(L, top + 2));
-  const bool alike = version_of(L, from) != 0 && iterates_alike(L, compiled, pc, from, to);
+  const bool alike = version_of(L, from) != 0 && iterates_alike(L, compiled, portal.pc, from, to);
   lua_settop(L, top);
-  if (!alike) return;
+  if (!alike) return false;
   for (auto id = compiled.ids.rbegin(); id != compiled.ids.rend(); ++id) {
     const auto it = state.portals.find(*id);
-    if (it == state.portals.end() || it->second.version != compiled.version || it->second.pc != pc) continue;
-    if (move_frame(L, self, *id)) return;
+    if (it == state.portals.end() || it->second.version != compiled.version || it->second.pc != portal.pc) continue;
+    if (for_results && it->second.packs != portal.packs) return false;
+    if (move_frame(L, self, *id)) return true;
   }
+  return false;
 }
 
 // Guards are watched as code is: one of n calls asks the witness, too. False where an entry was entered wrongly. It
@@ -124,8 +128,13 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
     lua_settop(L, self);
     if (portal.version >= compiled->version) return 0;
     const int n = portal.can_switch ? switch_over(state, L, compiled, portal, self) : 0;
-    if (n == 0) follow_frame(state, L, *compiled, point.pc, self);
+    if (n == 0) follow_frame(state, L, *compiled, portal, self, false);
     return n;
+  };
+  // What was captured just now ends elsewhere than what this frame's bytecode knows.
+  const auto goes_on_newest = [&] {
+    const bool can = portal.version < compiled->version && !portal.can_switch;
+    return can && follow_frame(state, L, *compiled, portal, self, true);
   };
   if (point.dead) return decline();
   Counters& counters = runtime(L).counters;
@@ -149,7 +158,8 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
       if (compiled->automatic) state.automatic.saved_ops += int64_t(a.entry->ops);
       if (!a.entry->decline && leads_nowhere(point, *compiled, *a.entry)) refresh(state, L, compiled);
       if (a.entry->decline && gives_up(L, point, *compiled)) refresh(state, L, compiled);
-      if (a.entry->decline || size_t(a.entry->exit) >= portal.exits) return decline();
+      if (a.entry->decline) return decline();
+      if (size_t(a.entry->exit) >= portal.exits && !goes_on_newest()) return decline();
       const bool watched = bool(a.entry->guard_text);
       if (watched && !is_entered_rightly(L, *compiled, *a.entry, nslots, nargs, self)) return decline();
       bool lost_size = false;
