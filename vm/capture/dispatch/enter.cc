@@ -93,14 +93,17 @@ bool enter_loop(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame
   std::transform(places.begin(), places.end(), found.begin(), place);
   const LuaCode& code = *compiled->code;
   const bc::Loop* loop = busiest_loop(code.loops(), found);
-  if (pc == 0 || !loop || compiled->points.count(loop->first_body)) return false;
+  if (pc == 0 || !loop) return false;
+  const auto known = compiled->points.find(loop->first_body);
+  const bool has_point = known != compiled->points.end();  // another closure's frame was entered
+  if (has_point && (runs != original || known->second.dead)) return false;
   if (!iterates_alike(L, *compiled, pc, runs, nullptr)) return false;
   KeptLoops kept;
   for (const bc::Loop& l : code.loops()) {
     if (&l == loop || compiled->points.count(l.first_body)) kept.insert({&code.proto(), l.head});
   }
   if (!compiled->patched && compiled->log->empty()) compiled->automatic = true;
-  add_point(*compiled, loop->first_body, kept, {loop->first_body, loop->end});
+  if (!has_point) add_point(*compiled, loop->first_body, kept, {loop->first_body, loop->end});
   const auto point = compiled->points.find(loop->first_body);
   if (point == compiled->points.end()) return false;
   note_variables(point->second, code);
