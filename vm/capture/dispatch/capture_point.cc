@@ -47,6 +47,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   for (const auto& [source, values] : point.changing_values) options.changing_values[source] = int(values.size());
   options.loose_functions = point.loose_functions;
   options.fullgraph = compiled.options.fullgraph;
+  options.automatic = compiled.automatic;
   options.has_to_pay = has_to_pay(L, compiled);
   options.enters_callees = point.enters_callees && !options.has_to_pay;
   CapturedSegment s = capture_segment(L, state.trace, {*compiled.code, point.pc, point.args, point.varargs}, call,

@@ -71,6 +71,7 @@ struct TraceOptions {
   // By source: as how many other values a number or string came that had been made a constant. Of a size, by size_name.
   std::map<std::string, int> changing_values;
   std::set<std::string> loose_functions;  // by source: another closure of the prototype will do
+  bool automatic = false;                 // nobody has asked for it
   bool has_to_pay = false;                // long stretches without ops do not
   bool fullgraph = false;                 // no value may end the segment
   bool enters_callees = false;            // a callee that breaks before the first op is resumed all the same
