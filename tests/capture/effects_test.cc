@@ -39,6 +39,8 @@ const char kAll[] = R"(effects {
   leaf out 1
   hidden out 3
   retain out 2
+  hook out 0 = r 1
+  hook out 2 = closure 0
   seed sym 1
   draw r 1 3
   view out 4 of in 2 recorded by transpose(0, -1) by view({2, 3}) by select(1, 2)
@@ -93,6 +95,8 @@ TEST_CASE("effects that name no place are found", "[capture]") {
   for (const char* what : {"return out 9",
                            "return item 9",
                            "retain out 9",
+                           "hook out 9 = r 1",
+                           "hook out 0 = r 5",
                            "draw r 5 1",
                            "seed r 5",
                            "return in 3",

@@ -92,7 +92,7 @@ local w = lt.ones(3, {requires_grad = true})
 local function double(g) return g * 2 end
 local f = lt.compile(function(x)
   local y = w * x
-  y:register_hook(double)
+  w:register_hook(double)
   return y:sum()
 end)
 f(lt.ones(3))]],

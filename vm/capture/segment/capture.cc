@@ -92,6 +92,7 @@ void each_recipe(Entry& e, F f) {
   for (MetatableWrite& w : e.effects.metatable_writes) f(w.table), f(w.metatable);
   for (UpvalueWrite& w : e.effects.upvalue_writes) f(w.function), f(w.value);
   for (GradWrite& w : e.effects.grad_writes) f(w.value);
+  for (HookOutput& h : e.effects.hooks) f(h.function);
   f(e.effects.draws.function);
   f(e.effects.seed);
   for (ResumeFrame& r : e.resumes) f(r.function);

@@ -229,6 +229,9 @@ struct Parser : TextReader {
       e.hidden_bases.push_back(of("out"));
     } else if (accept("retain")) {
       e.retained.push_back(of("out"));
+    } else if (accept("hook")) {
+      const int i = of("out");
+      e.hooks.push_back({i, after("=")});
     } else if (accept("draw")) {
       e.draws.function = recipe();
       e.draws.count = place();
@@ -319,6 +322,7 @@ struct Verifier {
     for (const ViewOutput& v : e.view_outputs) out(v.output), value(v.base);
     for (int i : e.hidden_bases) out(i);
     for (int i : e.retained) out(i);
+    for (const HookOutput& h : e.hooks) out(h.output), value(h.function);
     value(e.draws.function);
     seed(e.seed);
     for (const OutputGrad& g : e.output_grads) out(g.output), value(g.value);
@@ -362,6 +366,7 @@ std::string print(const Effects& e) {
   for (int i : e.leaf_outputs) line("leaf out ", i);
   for (int i : e.hidden_bases) line("hidden out ", i);
   for (int i : e.retained) line("retain out ", i);
+  for (const HookOutput& h : e.hooks) line("hook out ", h.output, " = ", text_of(h.function));
   if (e.seed.kind != Recipe::kNil) line("seed ", text_of(e.seed));
   if (e.draws.count) line("draw ", text_of(e.draws.function), " ", e.draws.count);
   for (const ViewOutput& v : e.view_outputs) line(text_of(v));

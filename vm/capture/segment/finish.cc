@@ -18,6 +18,7 @@
 #include "vm/capture/segment/apart.h"
 #include "vm/capture/segment/call_ops.h"
 #include "vm/capture/segment/outputs.h"
+#include "vm/capture/segment/run.h"
 #include "vm/capture/segment/shared.h"
 #include "vm/capture/trace/border.h"
 #include "vm/capture/trace/state.h"
@@ -212,19 +213,13 @@ struct Finisher {
       case VarKind::kTensor: return tensor(v->tensor);
       case VarKind::kTable: return table(v->table);
       case VarKind::kClosure: return closure(v);
-      case VarKind::kBinding: push_method(v->binding); return {Recipe::kConstant, t.constant_slot_from_stack()};
+      case VarKind::kBinding:
+        push_method(t.L, v->binding->name);
+        return {Recipe::kConstant, t.constant_slot_from_stack()};
       default:
         if (v->source) return {Recipe::kRegister, t.reg(v->source)};
         return {Recipe::kConstant, t.constant_slot(v)};
     }
-  }
-
-  // The function itself, whatever the tensors' __index is now.
-  void push_method(const Binding* b) {
-    lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.methods");
-    lua_getfield(t.L, -1, b->name.c_str());
-    if (!lua_isfunction(t.L, -1)) fail_internal("capture: method ", b->name, " is not found");
-    lua_remove(t.L, -2);
   }
 
   int result(const Recipe& r) {
@@ -450,11 +445,19 @@ struct Finisher {
 
   // -- effects
 
-  void effects() {
-    // A backward outside would have to run the hook.
+  // Backwards outside run the hook: it is registered after the run, where the tensor still is what it was hooked as.
+  void hooks() {
     for (const Trace::Hooked& h : t.hooked) {
-      if (!h.hook.expired()) stop_at(h.step, h.why);
+      if (h.hook.expired()) continue;
+      const Edge now = gradient_edge(h.tensor);
+      const bool same = now.node == h.edge.node && now.result == h.edge.result;
+      if (!same || is_leaf(h.tensor)) stop_at(h.step, h.why);
+      left.hooks.push_back({tensor(h.tensor).index, value(h.function)});
     }
+  }
+
+  void effects() {
+    hooks();
     if (t.draws) left.draws = {{Recipe::kRegister, t.reg(t.random->source)}, t.draws};
     if (t.seed) left.seed = value(t.seed);
     keep_objects_apart(t);
@@ -505,8 +508,10 @@ struct Finisher {
     }
   }
 
-  // From here on histories say how gradients outside are computed. There the outputs themselves keep theirs.
+  // From here on histories say how gradients outside are computed. There the outputs themselves keep theirs, and have
+  // the hooks.
   void forget_retained() {
+    for (const Trace::Hooked& h : t.hooked) h.remove();
     for (const Tensor& y : t.retained) {
       const Edge edge = gradient_edge(y);
       if (edge.node) edge.node->retained.clear();

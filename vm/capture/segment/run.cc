@@ -250,6 +250,29 @@ struct EntryRunner {
     for (const UpvalueWrite& w : left.upvalue_writes) push(w.function), keep(), push(w.value), keep();
   }
 
+  // Gradients that are kept, now and by backwards outside, and what these call.
+  void gradients() {
+    for (const GradWrite& w : left.grad_writes) {
+      const Tensor& t = values.tensors[size_t(w.input)];
+      Tensor g;
+      if (w.value.kind == Recipe::kTensorOut) g = outputs[size_t(w.value.index)].tensor();
+      if (w.value.kind == Recipe::kTensorIn) g = values.tensors[size_t(w.value.index)];
+      if (g || t->autograd) autograd_meta(t).grad = g;
+    }
+    for (const OutputGrad& w : left.output_grads) {
+      const bool made = w.value.kind == Recipe::kTensorOut;
+      const Tensor& leaf = outputs[size_t(w.output)].tensor();
+      autograd_meta(leaf).grad = made ? outputs[size_t(w.value.index)].tensor() : values.tensors[size_t(w.value.index)];
+    }
+    for (int i : left.retained) retain_grad(outputs[size_t(i)].tensor());
+    for (const HookOutput& h : left.hooks) {
+      push_method(L, "register_hook");
+      push({Recipe::kTensorOut, h.output});
+      push(h.function);
+      lua_call(L, 2, 0);
+    }
+  }
+
   // `at` is the first operand. Each place is written once, so that the order does not show.
   void effects(int at) {
     for (size_t i = 0; i < left.table_writes.size(); i++, at += 3) {
@@ -272,19 +295,7 @@ struct EntryRunner {
       lua_settop(L, top);
       at += 2;
     }
-    for (const GradWrite& w : left.grad_writes) {
-      const Tensor& t = values.tensors[size_t(w.input)];
-      Tensor g;
-      if (w.value.kind == Recipe::kTensorOut) g = outputs[size_t(w.value.index)].tensor();
-      if (w.value.kind == Recipe::kTensorIn) g = values.tensors[size_t(w.value.index)];
-      if (g || t->autograd) autograd_meta(t).grad = g;
-    }
-    for (const OutputGrad& w : left.output_grads) {
-      const bool made = w.value.kind == Recipe::kTensorOut;
-      const Tensor& leaf = outputs[size_t(w.output)].tensor();
-      autograd_meta(leaf).grad = made ? outputs[size_t(w.value.index)].tensor() : values.tensors[size_t(w.value.index)];
-    }
-    for (int i : left.retained) retain_grad(outputs[size_t(i)].tensor());
+    gradients();
     if (left.draws.count) {
       push(left.draws.function);
       LuaRandom* state = random_of(L, lua_gettop(L));
@@ -338,6 +349,13 @@ struct EntryRunner {
 };
 
 }  // namespace
+
+void push_method(lua_State* L, const std::string& name) {
+  lua_getfield(L, LUA_REGISTRYINDEX, "lutra.methods");
+  lua_getfield(L, -1, name.c_str());
+  if (!lua_isfunction(L, -1)) fail_internal("capture: method ", name, " is not found");
+  lua_remove(L, -2);
+}
 
 int run_segment(lua_State* L, Entry& entry, GuardValues& values) {
   EntryRunner runner{L, entry, values};

@@ -1,5 +1,5 @@
-// Hooks of tensors that the trace has made. A hook that is there when the trace ends belongs to eager code: the segment
-// ends before it is registered (segment/finish.cc).
+// Hooks of tensors that the trace has made. A hook that is there when the trace ends is registered again after the run,
+// for backwards outside (segment/finish.cc).
 #include "vm/capture/trace/gradient_hooks.h"
 
 #include "ops/grad/tape.h"
@@ -46,7 +46,7 @@ Vars run_remove(Trace& t, Var* self, const Vars&) {
 
 const Builtin kRemove{"remove", run_remove};
 
-// The hook's handle: a table with remove(). It cannot be kept, as closures of the frame cannot.
+// The hook's handle: a table with remove(). It cannot be kept: the segment ends before that.
 Var* handle(Trace& t) {
   t.vars.emplace_back();
   Var* remove = &t.vars.back();
@@ -82,7 +82,7 @@ Vars run_register_hook(Trace& t, Var*, const Vars& args) {
   BreakReason why(Break::hook, {"register_hook"}, {t.file(), t.line()}, t.call_chain());
   const auto alive = std::make_shared<char>();
   auto remove = register_hook(y, [&t, f, alive](const Tensor& g) { return t.ended ? Tensor() : run_hook(t, f, g); });
-  t.hooked.push_back({alive, t.frames.back()->step, std::move(why), std::move(remove)});
+  t.hooked.push_back({alive, y, gradient_edge(y), f, t.frames.back()->step, std::move(why), std::move(remove)});
   t.effect = true;
   return {handle(t)};
 }

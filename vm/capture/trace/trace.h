@@ -294,7 +294,10 @@ class Trace {
   std::vector<Tensor> retained;  // fakes that keep their gradient
   struct Hooked {
     std::weak_ptr<char> hook;  // expired: it cannot run any more
-    uint64_t step;             // where it was registered
+    Tensor tensor;
+    Edge edge;  // where the tensor's gradient came from then
+    Var* function;
+    uint64_t step;  // where it was registered
     BreakReason why;
     std::function<void()> remove;
   };
