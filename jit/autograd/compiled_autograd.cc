@@ -82,8 +82,9 @@ struct DrawnAgain {
 // The node of the tape; one a run. Its results are those of the run, then its saved values.
 struct CompiledNode : GradNode {
   std::shared_ptr<CompiledAutograd> code;
-  std::vector<Tensor> values;  // the run's inputs, then what it keeps
-  Generator drawn;             // before the run
+  std::vector<Tensor> values;  // the run's inputs, then what it keeps; null: of leaves
+  std::shared_ptr<const LeafInputs> leaves;
+  Generator drawn;  // before the run
   std::vector<uint32_t> versions;
   std::vector<double> scalars;
   std::vector<bool> spent;  // by spendable node of the traced forward; empty: none
@@ -97,6 +98,13 @@ struct CompiledNode : GradNode {
     fail_internal("a joint node is asked jointly");
   }
 
+  const Tensor& value(size_t i) const { return values[i] ? values[i] : leaves->value(i); }
+  std::vector<Tensor> all_values() const {
+    std::vector<Tensor> all = values;
+    for (size_t i = 0; i < code->inputs_; i++) all[i] = value(i);
+    return all;
+  }
+
   bool leads(uint32_t result, const std::function<bool(const Edge&)>& wanted) override {
     const ResultReach& reach = code->reach(result);
     for (size_t i : reach.sources) {
@@ -108,10 +116,36 @@ struct CompiledNode : GradNode {
     return false;
   }
 
+  void lead_to(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources) {
+    if (leaves->others().empty()) {
+      next.share(leaves->edges());
+    } else {
+      std::vector<Edge> edges = *leaves->edges();
+      for (size_t k : leaves->others()) edges[k] = gradient_edge(inputs[sources[k]]);
+      next.assign(std::move(edges));
+    }
+    link(*this, {});
+  }
+
+  // An input may take other memory (x.data = y).
+  void keep(const std::vector<Tensor>& inputs, const std::vector<Value>& out, size_t results) {
+    values.resize(inputs.size() + out.size() - results);
+    versions.reserve(values.size());
+    for (size_t i = 0; i < inputs.size(); i++) {
+      if (!leaves->value(i)) values[i] = plain(inputs[i]);
+      versions.push_back(inputs[i]->storage->version);
+    }
+    for (size_t i = inputs.size(); i < values.size(); i++) {
+      values[i] = plain(out[results + i - inputs.size()].tensor());
+      versions.push_back(values[i]->storage->version);
+    }
+  }
+
   // Compiled code with numbers or symbols among its inputs, or random nodes to repeat, runs as it is.
   bool visit(NodeVisitor& v) override {
     if (spent_count || !code->is_plain()) return false;
     v.object(code);
+    values = all_values();
     for (size_t i = 0; i < values.size(); i++) {
       if (!stands_in && values[i]->storage->version != versions[i]) return false;
       v.fixed(values[i]);
@@ -121,7 +155,7 @@ struct CompiledNode : GradNode {
   Ref<GradNode> copy() const override {
     auto other = make_ref<CompiledNode>();
     static_cast<GradNode&>(*other).next = next;
-    other->code = code, other->values = values, other->drawn = drawn, other->scalars = scalars;
+    other->code = code, other->values = all_values(), other->drawn = drawn, other->scalars = scalars;
     other->versions.assign(values.size(), 0);
     other->spent = spent, other->spent_count = spent_count;
     other->stands_in = true;
@@ -147,8 +181,16 @@ struct CompiledNode : GradNode {
     if (spent_count == before) return;
     drop_hooks();
     if (spent_count < code->spendable_) return;
+    drop_memory();
+  }
+
+  // Leaves live as long as the edges to them; they let go of memory that they have left.
+  void drop_memory() {
+    if (leaves->has_left()) values = all_values(), leaves = nullptr;
     values.resize(code->inputs_);
-    for (Tensor& t : values) t = without_memory(t);
+    for (Tensor& t : values) {
+      if (t) t = without_memory(t);
+    }
   }
 
   // Hooks of what was spent run no more, as eager's.
@@ -162,7 +204,7 @@ struct CompiledNode : GradNode {
 
   void check_input(size_t i) const {
     const size_t at = code->traced_.run_input(i);
-    const uint32_t now = values[at]->storage->version, then = versions[at];
+    const uint32_t now = value(at)->storage->version, then = versions[at];
     if (now != then) fail_modified(code->traced_.graph->inputs[i].value, "recomputation", now, then);
   }
 
@@ -176,7 +218,7 @@ struct CompiledNode : GradNode {
           if (is_read(*read)) fail(read->error);
           continue;
         }
-        const uint32_t now = values[size_t(read->place)]->storage->version, then = versions[size_t(read->place)];
+        const uint32_t now = value(size_t(read->place))->storage->version, then = versions[size_t(read->place)];
         if (now != then && is_read(*read)) fail_modified(read->value, read->op, now, then);
       }
     }
@@ -187,11 +229,11 @@ struct CompiledNode : GradNode {
     if (read.branches.empty()) return true;
     if (stands_in) throw NeedsData("a value was written that a branch of its forward reads");
     return std::all_of(read.branches.begin(), read.branches.end(), [this](const TakenBranch& b) {
-      const Tensor flag = b.place >= 0 ? values[size_t(b.place)] : repeat_values()[size_t(b.repeated)].tensor();
+      const Tensor flag = b.place >= 0 ? value(size_t(b.place)) : repeat_values()[size_t(b.repeated)].tensor();
       double made = double(flag->numel().hint);  // elements that tell
       bool taken = false;
       if (b.steps_place >= 0) {
-        const double steps = Elements(values[size_t(b.steps_place)]).at(0).to_double();
+        const double steps = Elements(value(size_t(b.steps_place))).at(0).to_double();
         const double places = double(flag->sizes[0].hint);
         taken = steps > places;  // a step that has no place may have taken it
         made *= steps / places;
@@ -212,7 +254,7 @@ struct CompiledNode : GradNode {
     r.asked = call.asked;
     r.create_graph = call.create_graph;
     for (size_t i = 0; i < values.size() && i < code->inputs_; i++)
-      r.versions.emplace_back(versions[i], values[i]->storage->version);
+      r.versions.emplace_back(versions[i], value(i)->storage->version);
     for (size_t i = 0; i < next.size(); i++) {
       r.wanted.push_back(call.wanted(next[i]));
       Tensor* so_far = r.wanted[i] && code->traced_.met[i] ? call.so_far(next[i]) : nullptr;
@@ -223,7 +265,7 @@ struct CompiledNode : GradNode {
 
   // A run's inputs and saved values, as functions of what they came from where that is asked for.
   std::vector<Tensor> table(const BackwardRequest& r, int places) {
-    std::vector<Tensor> all = values;
+    std::vector<Tensor> all = all_values();
     all.resize(code->inputs_ + code->traced_.kept());
     if (r.create_graph) give_history(all);
     for (const Tensor& g : r.gradients) {
@@ -261,7 +303,7 @@ struct CompiledNode : GradNode {
     if (!code->traced_.repeated()) return {};
     std::vector<bool> read(code->inputs_);
     for (size_t i : code->traced_.partition.inputs) check_input(i), read[code->traced_.run_input(i)] = true;
-    std::vector<Tensor> args = values;
+    std::vector<Tensor> args = all_values();
     for (size_t i = 0; i < code->inputs_; i++) args[i] = as_read(args[i], read[i]);
     const DrawnAgain as_then(drawn);
     GradModeScope no_grad(false);
@@ -500,18 +542,15 @@ const ResultReach& CompiledAutograd::reach(uint32_t result) {
 std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                                          const std::vector<Donor>& donors) {
   auto node = make_ref<CompiledNode>();
-  std::vector<Tensor> sources;
-  for (size_t i : sources_) sources.push_back(inputs[i]);
-  link(*node, sources);  // a write gives an input another history
+  node->leaves = leaves_.find(inputs, sources_);
+  node->lead_to(inputs, sources_);  // before a write gives an input another history
   const std::vector<uint32_t> before = writes_.before(inputs);
   node->drawn = default_generator();
   std::vector<Value> out = forward_.run(inputs, scalars, donors);
   writes_.after(before, inputs, out);
   std::vector<Value> results(out.begin(), out.end() - int64_t(traced_.kept()));
   node->code = shared_from_this();
-  for (const Tensor& t : inputs) node->values.push_back(plain(t));  // an input may take other memory (x.data = y)
-  for (size_t i = results.size(); i < out.size(); i++) node->values.push_back(plain(out[i].tensor()));
-  for (const Tensor& t : node->values) node->versions.push_back(t->storage->version);
+  node->keep(inputs, out, results.size());
   node->scalars = scalars;
   for (size_t k = 0; k < results_.size(); k++)
     set_history(results[results_[k]].tensor(), Ref<GradNode>(node.get()), uint32_t(k));

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "jit/autograd/eventual.h"
+#include "jit/autograd/leaf_inputs.h"
 #include "jit/autograd/segment.h"
 #include "jit/autograd/trace_backward.h"
 #include "jit/autograd/write_counts.h"
@@ -71,6 +72,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   std::optional<bool> plain_;
   std::unique_ptr<EventuallyCompiled> repeated_;  // makes the saved values that runs do not keep
   WriteCounts writes_;
+  KnownLeafInputs leaves_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const Backward>> backwards_;
   std::map<uint32_t, ResultReach> reaches_;

@@ -227,7 +227,7 @@ struct CopySlices : GradNode {
         src_dtype(src->dtype),
         src_device(src->device()) {
     link(*this, {written->base, Tensor()});
-    next[1] = std::move(writer);
+    next.set_own(1, std::move(writer));
   }
   const char* name() const override { return "CopySlices"; }
   std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool) override {
@@ -388,9 +388,11 @@ bool GradNode::leads(uint32_t, const std::function<bool(const Edge&)>&) {
 
 Tensor GradNode::part_of(const Tensor&) const { fail_internal("a node whose result is no part is asked for one"); }
 
-GradNode::~GradNode() {
-  for (Edge& e : next) bury(std::move(e.node));
+void Edges::bury_own() {
+  for (Edge& e : own_) bury(std::move(e.node));
 }
+
+GradNode::~GradNode() { next.bury_own(); }
 
 AutogradMeta::~AutogradMeta() { bury(std::move(grad_fn)); }
 

@@ -6,6 +6,7 @@
 //    ("modified by an inplace operation"), never a wrong gradient.
 // 3. FakeTensors are taped like others: backward() while tracing records the joint graph.
 #pragma once
+#include <memory>
 #include <unordered_set>
 
 #include "ops/defs/call.h"
@@ -20,6 +21,25 @@ class SavedTensor;
 struct Edge {
   Ref<GradNode> node;  // the producer, or the AccumulateGrad of a leaf; null: no gradient wanted
   uint32_t result = 0;
+};
+
+// The edges of a node: its own, or some that several nodes have, which live as long as the last of these nodes.
+class Edges {
+ public:
+  void push_back(Edge e) { own_.push_back(std::move(e)); }
+  void assign(std::vector<Edge> edges) { own_ = std::move(edges); }
+  void share(std::shared_ptr<const std::vector<Edge>> edges) { shared_ = std::move(edges); }
+  void set_own(size_t i, Edge e) { own_[i] = std::move(e); }
+  void bury_own();  // of a node that dies; does not recurse, however long the chain
+  size_t size() const { return all().size(); }
+  const Edge& operator[](size_t i) const { return all()[i]; }
+  auto begin() const { return all().begin(); }
+  auto end() const { return all().end(); }
+
+ private:
+  const std::vector<Edge>& all() const { return shared_ ? *shared_ : own_; }
+  std::vector<Edge> own_;
+  std::shared_ptr<const std::vector<Edge>> shared_;
 };
 
 // What the engine has for a node whose results depend on each other within it.
@@ -62,8 +82,8 @@ struct GradNode : RefCounted {
   uint64_t seq = 0;
   uint64_t walk = 0;  // scratch of the walk that came here last, and which node it was there
   uint32_t place = 0;
-  bool joint = false;      // apply_joint in place of apply; the node sees to the hooks of its results
-  std::vector<Edge> next;  // one for each tensor among the inputs, in order
+  bool joint = false;  // apply_joint in place of apply; the node sees to the hooks of its results
+  Edges next;          // one for each tensor among the inputs, in order
   std::vector<std::pair<uint32_t, GradHook>> hooks;  // of results, by number; run before apply
   std::vector<Retained> retained;                    // after all hooks
   GradNode() = default;

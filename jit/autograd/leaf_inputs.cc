@@ -1,0 +1,67 @@
+// A run's inputs in, the edges and aliases of their leaves out.
+#include "jit/autograd/leaf_inputs.h"
+
+namespace lutra {
+namespace {
+
+// A view goes by its base, whose history may change.
+bool is_plain_leaf(const TensorImpl& t) { return t.requires_grad && !t.view && (!t.autograd || !t.autograd->grad_fn); }
+
+}  // namespace
+
+LeafInputs::LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources) : values_(inputs.size()) {
+  auto edges = std::make_shared<std::vector<Edge>>(sources.size());
+  for (size_t k = 0; k < sources.size(); k++) {
+    const Tensor& t = inputs[sources[k]];
+    if (!is_plain_leaf(*t.get())) {
+      others_.push_back(k);
+      continue;
+    }
+    (*edges)[k] = gradient_edge(t);
+    leaves_.push_back({sources[k], t.get(), (*edges)[k].node.get(), t->laid});
+    values_[sources[k]] = alias(t, t->sizes, t->strides, t->offset);
+  }
+  edges_ = std::move(edges);
+}
+
+bool LeafInputs::fits(const std::vector<Tensor>& inputs) const {
+  for (const Leaf& l : leaves_) {
+    const TensorImpl* t = inputs[l.place].get();
+    if (t != l.leaf || t->laid != l.laid || !is_plain_leaf(*t)) return false;
+    if (!t->autograd || t->autograd->accumulator != l.accumulator) return false;
+  }
+  return true;
+}
+
+bool LeafInputs::has_left() const {
+  for (const Leaf& l : leaves_) {
+    if (l.leaf->laid != l.laid) return true;
+  }
+  return false;
+}
+
+std::shared_ptr<const LeafInputs> KnownLeafInputs::known(const std::vector<Tensor>& inputs, size_t& slot) {
+  for (size_t i = 0; i < known_.size(); i++) {
+    const Known& k = known_[i];
+    if (k.first != inputs[k.place].get()) continue;
+    slot = i;
+    std::shared_ptr<const LeafInputs> leaves = k.leaves.lock();
+    return leaves && leaves->fits(inputs) ? leaves : nullptr;
+  }
+  return {};
+}
+
+std::shared_ptr<const LeafInputs> KnownLeafInputs::find(const std::vector<Tensor>& inputs,
+                                                        const std::vector<size_t>& sources) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  size_t slot = known_.size();
+  if (auto leaves = known(inputs, slot)) return leaves;
+  auto made = std::make_shared<const LeafInputs>(inputs, sources);
+  if (made->empty()) return made;
+  if (slot == kMost) slot = oldest_++ % kMost;
+  if (slot == known_.size()) known_.emplace_back();
+  known_[slot] = {made->first(), made->first_place(), made};
+  return made;
+}
+
+}  // namespace lutra

@@ -1,0 +1,65 @@
+// The leaves among the inputs of runs: where their gradients go, and the memory that they had.
+//
+// In: a run's inputs. Out: edges and aliases of the leaves that take a gradient. Runs of the same leaves share them: a
+// module has hundreds of parameters, and mostly no call differs in one. Invariants:
+// 1. What is shared lives as long as a node of the tape holds it: it keeps no parameter of a module that is gone.
+// 2. It serves a run only if each leaf has the memory, the history and the place among the inputs that it had.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "ops/grad/tape.h"
+
+namespace lutra {
+
+class LeafInputs {
+ public:
+  // sources: which inputs take a gradient.
+  LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources);
+  bool empty() const { return leaves_.empty(); }
+  bool fits(const std::vector<Tensor>& inputs) const;
+  // Whether some leaf has taken other memory since.
+  bool has_left() const;
+  // An alias of a leaf; null of another input.
+  const Tensor& value(size_t input) const { return values_[input]; }
+  // By source; of those that are no leaves each run has edges of its own.
+  const std::shared_ptr<const std::vector<Edge>>& edges() const { return edges_; }
+  const std::vector<size_t>& others() const { return others_; }
+  // What tells most sets of leaves apart: the first, and where it is.
+  const TensorImpl* first() const { return leaves_[0].leaf; }
+  size_t first_place() const { return leaves_[0].place; }
+
+ private:
+  struct Leaf {
+    size_t place;
+    const TensorImpl* leaf;  // its edge holds it
+    const GradNode* accumulator;
+    uint32_t laid;
+  };
+  std::vector<Leaf> leaves_;
+  std::vector<Tensor> values_;
+  std::vector<size_t> others_;
+  std::shared_ptr<const std::vector<Edge>> edges_;
+};
+
+// Of the last runs, which may be of several modules in turn.
+class KnownLeafInputs {
+ public:
+  std::shared_ptr<const LeafInputs> find(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources);
+
+ private:
+  static constexpr size_t kMost = 32;
+  struct Known {
+    const TensorImpl* first;  // may be gone
+    size_t place;
+    std::weak_ptr<const LeafInputs> leaves;
+  };
+  std::shared_ptr<const LeafInputs> known(const std::vector<Tensor>& inputs, size_t& slot);
+
+  std::mutex mutex_;
+  std::vector<Known> known_;
+  size_t oldest_ = 0;
+};
+
+}  // namespace lutra

@@ -1,0 +1,186 @@
+-- Runs of a compiled function share what they keep of its leaves (jit/autograd/leaf_inputs.h). Whatever happens to a
+-- leaf between two runs, or between a run and its backward, gives what eager gives: gradients, errors, lifetimes.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy = h.test, h.equal, h.truthy
+
+local function leaf(...) return lt.tensor({...}, {requires_grad = true}) end
+-- A compiled backward does not tell which argument of which op was freed, nor how far it has come there.
+local function plain(message)
+  return (tostring(message):gsub("^[^ ]*:%d+: ", ""):gsub("^.* was freed %(", "freed ("))
+end
+
+-- Three runs of one function, event(net, hold) after the second; then the backward of each, in both orders.
+local function story(event, options)
+  options = options or {}
+  return function(wrap)
+    local lines = {}
+    local function note(...)
+      local parts = {...}
+      for i = 1, select("#", ...) do parts[i] = lt.is_tensor(parts[i]) and h.text(parts[i]) or plain(parts[i]) end
+      lines[#lines + 1] = table.concat(parts, " ")
+    end
+    for _, backwards in ipairs {false, true} do
+      local net = {w = leaf(1, 2, 3), b = leaf(0.5, -1, 2), frozen = lt.tensor {2, 1, 2}}
+      local held = {}
+      local f = wrap(function(x) return ((x * net.w + net.b) * net.w * net.frozen):sum() end)
+      local x = lt.tensor({1, -1, 2}, {requires_grad = options.x})
+      if options.inner then x = x * 2 end
+      local losses = {}
+      for round = 1, 4 do
+        if options.collects then losses[round - 1] = nil collectgarbage() collectgarbage() end
+        local ok, loss = pcall(f, x)
+        if ok then
+          losses[round] = loss
+          note(round, loss, loss.requires_grad)
+        else
+          note(round, loss)
+        end
+        if round == 2 then
+          local fine, message = pcall(event, net, held, note)
+          if not fine then note("event", message) end
+        end
+      end
+      for k = 1, 4 do
+        local loss = losses[backwards and 5 - k or k]
+        if loss and loss.requires_grad then
+          local ok, message = pcall(loss.backward, loss, {retain_graph = k % 2 == 0})
+          note("backward", not ok and message or "")
+          local freed = not ok and plain(message) == "freed (x:free())"
+          ok, message = pcall(loss.backward, loss)
+          if not freed then note("again", not ok and message or "") end
+        end
+      end
+      for _, name in ipairs {"w", "b", "frozen"} do
+        local t = net[name]
+        note(name, t.requires_grad, t.is_leaf, t.grad or "no gradient")
+      end
+      for _, t in ipairs(held) do note("held", t.grad or "no gradient") end
+    end
+    return table.concat(lines, "\n")
+  end
+end
+
+local events = {
+  nothing = function() end,
+  ["other memory"] = function(net) net.w.data = lt.tensor {4, 5, 6} end,
+  ["the memory of another leaf"] = function(net) net.w.data = net.b.data end,
+  ["its own memory again"] = function(net) net.w.data = net.w.data end,
+  ["another leaf"] = function(net, held)
+    held[1] = net.w
+    net.w = leaf(7, 8, 9)
+  end,
+  ["leaves exchanged"] = function(net) net.w, net.b = net.b, net.w end,
+  ["no gradient wanted any more"] = function(net) net.w:requires_grad_(false) end,
+  ["none wanted for a while"] = function(net)
+    net.w:requires_grad_(false)
+    net.w:requires_grad_(true)
+  end,
+  ["a gradient wanted"] = function(net) net.frozen:requires_grad_(true) end,
+  ["written"] = function(net) lt.no_grad(function() net.w:add_(1) end) end,
+  ["written through its data"] = function(net) net.w.data:add_(1) end,
+  ["the frozen one written"] = function(net) net.frozen:add_(1) end,
+  ["the frozen one becomes a result"] = function(net) net.frozen:mul_(net.b) end,
+  ["becomes a result"] = function(net, held)
+    held[1] = net.b
+    net.w:requires_grad_(false)
+    net.w:mul_(net.b)
+  end,
+  ["freed"] = function(net) net.w:free() end,
+  ["the frozen one freed"] = function(net) net.frozen:free() end,
+  ["a view of a leaf"] = function(net, held)
+    held[1] = leaf(1, 2, 3, 4)
+    net.w = held[1]:narrow(0, 1, 3)
+  end,
+  ["a view that is a leaf"] = function(net, held)
+    local base = lt.tensor {1, 2, 3, 4}
+    held[1] = base
+    net.w = base:narrow(0, 1, 3):requires_grad_(true)
+    base:mul_(2)
+  end,
+  ["a hook"] = function(net, _, note) net.w:register_hook(function(g) note("hook", g) return g * 2 end) end,
+  ["a hook that is removed"] = function(net, _, note)
+    net.b:register_hook(function(g) note("hook", g) end):remove()
+  end,
+  ["a gradient before"] = function(net) net.w.grad = lt.tensor {10, 20, 30} end,
+  ["other sizes"] = function(net) net.w.data = lt.tensor {4} end,
+  ["other strides"] = function(net) net.w.data = lt.tensor({{4, 0}, {5, 0}, {6, 0}}):select(1, 0) end,
+  ["another dtype"] = function(net) net.w = lt.tensor({4, 5, 6}, {dtype = "float64", requires_grad = true}) end,
+}
+local names = {}
+for name in pairs(events) do names[#names + 1] = name end
+table.sort(names)
+for _, name in ipairs(names) do
+  for _, options in ipairs {{}, {x = true}, {x = true, inner = true}, {collects = true}} do
+    local title = ("%s%s%s%s"):format(name, options.x and ", an input that requires grad" or "",
+      options.inner and " and is no leaf" or "", options.collects and ", graphs dropped" or "")
+    test(title, function() truthy(h.graphs_of(story(events[name], options)) >= 1) end)
+  end
+end
+
+test("second derivatives of runs of the same leaves", function()
+  h.graphs_of(function(wrap)
+    local w, b = leaf(1, 2, 3), leaf(3, 2, 1)
+    local f = wrap(function(x) return (x * w * w * b):sum() end)
+    local x, lines = lt.tensor {1, 2, 3}, {}
+    local first, second = f(x), f(x)
+    for _, loss in ipairs {second, first} do
+      local g = lt.grad(loss, {w, b}, {create_graph = true})
+      local again = lt.grad(g[1]:sum() + g[2]:sum(), {w, b})
+      for _, t in ipairs {g[1], g[2], again[1], again[2]} do lines[#lines + 1] = h.text(t) end
+    end
+    w.data = lt.tensor {5, 5, 5}
+    local g = lt.grad(f(x), {w, b}, {create_graph = true})
+    for _, t in ipairs {g[1], lt.grad(g[1]:sum(), w), lt.grad(f(x), w)} do lines[#lines + 1] = h.text(t) end
+    return table.concat(lines, "\n")
+  end)
+end)
+
+test("more modules in turn than are known, and modules that share leaves", function()
+  h.graphs_of(function(wrap)
+    local f = wrap(function(net, x) return (x * net.w + net.b):sum() end)
+    local x, nets, losses, lines = lt.tensor {1, 2, 3}, {}, {}, {}
+    for i = 1, 40 do nets[i] = {w = leaf(i, 2, 3), b = leaf(0, i, 0)} end
+    for i = 1, 20 do nets[40 + i] = {w = nets[i].w, b = nets[i + 1].b} end
+    for round = 1, 3 do
+      for i, net in ipairs(nets) do losses[#losses + 1] = f(net, x * (i + round)) end
+    end
+    for i = #losses, 1, -1 do losses[i]:backward() end
+    for _, net in ipairs(nets) do lines[#lines + 1] = h.text(net.w.grad) .. h.text(net.b.grad) end
+    return table.concat(lines, "\n")
+  end)
+end)
+
+test("a compiled function keeps no leaf of a module that is gone", function()
+  local f = lt.compile(function(net, x) return (x * net.w + net.b):sum() end)
+  local net, x = {w = leaf(1, 2, 3), b = leaf(0, 1, 0)}, lt.tensor {1, 2, 3}
+  local seen = setmetatable({net.w, net.b}, {__mode = "v"})
+  local loss = f(net, x)
+  for _ = 1, 5 do loss = f(net, x) end
+  net = nil
+  collectgarbage() collectgarbage()
+  loss:backward()
+  loss = nil
+  collectgarbage() collectgarbage()
+  equal(seen[1], nil)
+  equal(seen[2], nil)
+end)
+
+test("memory that a leaf has left goes with the backward of the runs that used it", function()
+  local bytes, rounds = 4 * 512 * 512, 8
+  local w = lt.zeros(512, 512, {requires_grad = true})
+  local f = lt.compile(function(x) return (x * w * w):sum() end)
+  local x, kept = lt.ones(512), {}
+  f(x):backward()
+  collectgarbage() collectgarbage()
+  local before = lt.memory().allocated
+  for i = 1, rounds do
+    kept[i] = f(x)
+    w.data = lt.zeros(512, 512)
+    kept[i]:backward()
+  end
+  collectgarbage() collectgarbage()
+  truthy(lt.memory().allocated - before < 2 * bytes, "memory")
+end)
+
+h.finish()
