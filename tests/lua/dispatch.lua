@@ -133,4 +133,48 @@ test("a call does not ask all entries", function()
   truthy(many < 2 * few + 1e-6, ("%.2f us instead of %.2f us"):format(many * 1e6, few * 1e6))
 end)
 
+-- Past recompile_limit, of calls of which an entry serves one of `served`: how many asked in vain, how many were
+-- served, how many could have been; then, of 300 that can all be served, how many are.
+local function past_limit(ops, served)
+  lt.config.recompile_limit = 8
+  lt.reset()
+  local body = "return function(x)" .. (" x = x + 1"):rep(ops) .. " return x end"
+  local f = lt.compile(assert(loadstring(body))(), {dynamic = false})
+  local one, calls = lt.ones(2), {}
+  for i = 1, 100 do calls[i] = lt.ones(i + 20) end
+  for i = 1, 12 do f(lt.ones(i + 1)) end
+  local function go()
+    local before, hits = lt.counters().cache, 0
+    for i = 1, 2000 do
+      local y = i % served == 0 and one or calls[i % 100 + 1]
+      equal(f(y).shape[1], y.shape[1])
+      if y == one then hits = hits + 1 end
+    end
+    local after = lt.counters().cache
+    return after.misses - before.misses, after.hits - before.hits, hits
+  end
+  go()
+  local misses, hits, all = go()
+  local before = lt.counters().cache.hits
+  for _ = 1, 300 do f(one) end
+  local again = lt.counters().cache.hits - before
+  lt.config.recompile_limit = 5000
+  return misses, hits, all, again
+end
+
+test("past the limit calls that nothing serves rarely ask", function()
+  for _, served in ipairs {math.huge, 16, 32, 33, 96} do
+    local misses, _, _, again = past_limit(1, served)
+    truthy(misses > 20 and misses < 250, ("1 of %g: %d misses"):format(served, misses))
+    truthy(again > 200, ("1 of %g: %d hits of 300 afterwards"):format(served, again))
+  end
+end)
+
+test("past the limit calls are served where that pays", function()
+  for _, served in ipairs {1, 2, 3, 8} do
+    local _, hits, all = past_limit(20, served)
+    equal(hits, all, "1 of " .. served)
+  end
+end)
+
 h.finish()

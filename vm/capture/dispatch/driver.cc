@@ -121,6 +121,8 @@ int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& 
 int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, ProtoPoint& point,
               const PortalPlace& portal) {
   if (compiled->failed) return 0;
+  const bool asks = !point.dead && !rests(point);
+  if (!asks && portal.version >= compiled->version) return 0;
   const int nargs = lua_gettop(L), nslots = int(point.args.size());
   push_self(L);
   const int self = nargs + 1;
@@ -136,9 +138,8 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
     const bool can = portal.version < compiled->version && !portal.can_switch;
     return can && follow_frame(state, L, *compiled, portal, self, true);
   };
-  if (point.dead) return decline();
+  if (!asks) return decline();
   Counters& counters = runtime(L).counters;
-  if (rests(point)) return decline();
   if (!finish_entries(L, *compiled, point)) return decline();
   for (int round = 0; round < 2; round++) {
     std::shared_ptr<Entry> missed;
@@ -153,7 +154,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
       counters.cache_hits += round == 0 && !compiled->fresh_capture;
       compiled->fresh_capture = false;
       if (!a.entry->decline) point.idle_calls = 0;
-      point.misses = 0;
+      note_hit(point, *a.entry);
       point.saved_ops += int64_t(a.entry->ops);
       if (compiled->automatic) state.automatic.saved_ops += int64_t(a.entry->ops);
       if (!a.entry->decline && leads_nowhere(point, *compiled, *a.entry)) refresh(state, L, compiled);

@@ -180,12 +180,16 @@ void log_recompile(const CompiledProto& compiled, const Recompile& r) {
                              ", is ", r.new_text, " (read at ", r.file ? r.file : "?", ":", r.line, ")"));
 }
 
-constexpr int kMostMisses = 32, kCallsAMiss = 16;
+// In times that it takes to ask one entry, about 50 ns: more than many entries ask of their tree; what an op saves, of
+// the least that was measured; and how far ahead or behind a point may be, so that it learns of other calls soon.
+constexpr int kAskedAtMost = 8, kSavedByOp = 6, kOpsAtMost = 64, kMostWorth = 256;
 
 // Entries that none of thousands of calls has met are not asked any more.
 void note_late_miss(ProtoPoint& point, CompiledProto& compiled) {
-  constexpr int kPatience = 512;
-  if (++point.misses < kMostMisses + kPatience) return;
+  constexpr int kMostMisses = 288;
+  const int asked = int(std::min(point.entries.size(), size_t(kAskedAtMost)));
+  point.worth = std::max(point.worth - asked, -kMostWorth);
+  if (++point.misses < kMostMisses) return;
   point.dead = compiled.changed = true;
 }
 
@@ -280,8 +284,16 @@ bool lies_elsewhere(lua_State* L, const ProtoPoint& point, int nslots, int nargs
 
 }  // namespace
 
+// One of 32 calls asks, not every 32nd: calls may have a rhythm.
 bool rests(ProtoPoint& point) {
-  return point.limit_reached && point.misses >= kMostMisses && ++point.rests % kCallsAMiss != 0;
+  constexpr uint32_t kGoldenRatio = 0x9e3779b9, kPart = 1u << 27;
+  return point.limit_reached && point.worth <= -kMostWorth && ++point.rests * kGoldenRatio >= kPart;
+}
+
+void note_hit(ProtoPoint& point, const Entry& entry) {
+  point.misses = 0;
+  const int saved = kSavedByOp * int(std::min(entry.ops, size_t(kOpsAtMost)));
+  if (!entry.decline) point.worth = std::min(point.worth + saved, kMostWorth);
 }
 
 bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,

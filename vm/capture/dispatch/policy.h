@@ -12,9 +12,11 @@ struct CaptureState;
 // none, of `entry`, whose step `failed`. Returns false when no further entry may be made.
 bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
                int failed, int nslots, int nargs, int self, int constants, int weak);
-// Whether a call looks at no entry: the point has as many as it may, and many calls in a row have missed them all. Some
-// calls still look.
+// Whether a call asks no entry: the point has as many as it may, and of late it cost more to ask them than the runs of
+// those that served have saved. Some calls still ask.
 bool rests(ProtoPoint& point);
+// The entry serves a call.
+void note_hit(ProtoPoint& point, const Entry& entry);
 // Whether what does not repay its time is dropped: of automatic compiled prototypes, unless lt.config.profit says
 // otherwise. Whether automatic code may be captured now: all captures together take a small part of the time that has
 // passed and of what they have saved.

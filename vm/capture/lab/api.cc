@@ -313,7 +313,7 @@ int api_reset(lua_State* L) {
       forget_entries(L, point);
       if (point.dead) compiled->changed = true;
       point.dead = point.limit_reached = point.breaks_for_places = false;
-      point.misses = 0;
+      point.misses = point.worth = 0;
       point.enters_callees = true;
       point.dynamic_dims.clear();
       point.changing_values.clear();
