@@ -129,15 +129,13 @@ struct CompiledNode : GradNode {
 
   // An input may take other memory (x.data = y).
   void keep(const std::vector<Tensor>& inputs, const std::vector<Value>& out, size_t results) {
-    values.resize(inputs.size() + out.size() - results);
-    versions.reserve(values.size());
-    for (size_t i = 0; i < inputs.size(); i++) {
-      if (!leaves->value(i)) values[i] = plain(inputs[i]);
-      versions.push_back(inputs[i]->storage->version);
-    }
-    for (size_t i = inputs.size(); i < values.size(); i++) {
-      values[i] = plain(out[results + i - inputs.size()].tensor());
-      versions.push_back(values[i]->storage->version);
+    const size_t given = inputs.size(), all = given + out.size() - results;
+    values.resize(all), versions.resize(all);
+    for (size_t i = 0; i < given; i++) versions[i] = inputs[i]->storage->version;
+    for (size_t i : leaves->no_leaves()) values[i] = plain(inputs[i]);
+    for (size_t i = given; i < all; i++) {
+      values[i] = plain(out[results + i - given].tensor());
+      versions[i] = values[i]->storage->version;
     }
   }
 

@@ -11,6 +11,7 @@ bool is_plain_leaf(const TensorImpl& t) { return t.requires_grad && !t.view && (
 
 LeafInputs::LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources) : values_(inputs.size()) {
   auto edges = std::make_shared<std::vector<Edge>>(sources.size());
+  leaves_.reserve(sources.size());
   for (size_t k = 0; k < sources.size(); k++) {
     const Tensor& t = inputs[sources[k]];
     if (!is_plain_leaf(*t.get())) {
@@ -22,13 +23,17 @@ LeafInputs::LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size
     values_[sources[k]] = alias(t, t->sizes, t->strides, t->offset);
   }
   edges_ = std::move(edges);
+  for (size_t i = 0; i < inputs.size(); i++) {
+    if (!values_[i]) no_leaves_.push_back(i);
+  }
 }
 
 bool LeafInputs::fits(const std::vector<Tensor>& inputs) const {
   for (const Leaf& l : leaves_) {
     const TensorImpl* t = inputs[l.place].get();
-    if (t != l.leaf || t->laid != l.laid || !is_plain_leaf(*t)) return false;
-    if (!t->autograd || t->autograd->accumulator != l.accumulator) return false;
+    if (t != l.leaf || t->laid != l.laid || !t->requires_grad || t->view) return false;
+    const AutogradMeta* meta = t->autograd.get();
+    if (!meta || meta->grad_fn || meta->accumulator != l.accumulator) return false;
   }
   return true;
 }

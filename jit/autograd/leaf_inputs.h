@@ -23,7 +23,8 @@ class LeafInputs {
   bool has_left() const;
   // An alias of a leaf; null of another input.
   const Tensor& value(size_t input) const { return values_[input]; }
-  // By source; of those that are no leaves each run has edges of its own.
+  const std::vector<size_t>& no_leaves() const { return no_leaves_; }  // the inputs that value does not have
+  // By source; of those that are no leaves (others) each run has edges of its own.
   const std::shared_ptr<const std::vector<Edge>>& edges() const { return edges_; }
   const std::vector<size_t>& others() const { return others_; }
   // What tells most sets of leaves apart: the first, and where it is.
@@ -39,7 +40,7 @@ class LeafInputs {
   };
   std::vector<Leaf> leaves_;
   std::vector<Tensor> values_;
-  std::vector<size_t> others_;
+  std::vector<size_t> no_leaves_, others_;
   std::shared_ptr<const std::vector<Edge>> edges_;
 };
 

@@ -2,6 +2,7 @@
 #include "vm/guard/program.h"
 
 #include "ops/grad/tape.h"
+#include "vm/guard/plain.h"
 
 namespace lutra {
 namespace {
@@ -67,23 +68,6 @@ std::string describe(const TensorSpec& s) {
 }
 
 namespace {
-
-// Whether a tensor is what most inputs are: sizes and strides that never change, no view, no hooks that would matter.
-// False: tell_difference decides. Each input of each call comes here.
-bool is_plainly(const TensorImpl& i, const TensorSpec& spec) {
-  const size_t rank = spec.sizes.size();
-  const Storage& storage = *i.storage;
-  if (i.view || storage.freed || i.dtype != spec.dtype || !(storage.device == spec.device)) return false;
-  if (i.sizes.size() != rank || spec.strides.size() != rank) return false;
-  const SymInt *sizes = i.sizes.begin(), *strides = i.strides.begin();
-  for (size_t d = 0; d < rank; d++) {
-    if (spec.sizes[d] != sizes[d].hint || spec.strides[d] != strides[d].hint) return false;
-  }
-  const AutogradMeta* meta = i.autograd.get();
-  const bool leaf = !meta || !meta->grad_fn;
-  const bool unhooked = !meta || (leaf && !meta->has_hooks());
-  return i.requires_grad == spec.requires_grad && leaf == spec.leaf && (unhooked || (spec.hooks && !spec.written));
-}
 
 bool tell_difference(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) {
   const TensorImpl& i = *t.get();
