@@ -42,6 +42,8 @@ TEST_CASE("a guard program that lies is found", "[guard]") {
   CHECK(verdict(step(GuardOp::kFieldByLoad, 0, 2)) == "step 3: there is no register 2");
   CHECK(verdict(step(GuardOp::kTensorCheck, 0, -1, 1)) == "step 3: there is no tensor input 1");
   CHECK(verdict(step(GuardOp::kGradLoad, 0, -1, 1)) == "step 3: there is no tensor input 1");
+  CHECK(verdict(step(GuardOp::kTensorCheck, 0)) == "step 3: tensor input 0 is loaded twice");
+  CHECK(verdict(step(GuardOp::kGradLoad, 0)) == "step 3: tensor input 0 is loaded twice");
   CHECK(verdict(step(GuardOp::kGradNilCheck, 4)) == "step 3: there is no tensor input 4");
   CHECK(verdict(step(GuardOp::kNumberCheck, 0, -1, 1)) == "step 3: there is no number 1");
   CHECK(verdict(step(GuardOp::kKeysCheck, 0, -1, -1)) == "step 3: there is no list of keys -1");

@@ -125,4 +125,52 @@ test("a hook may capture its tensor: both go", function()
   truthy(x.grad:equal(lt.full({1000}, 6)))
 end)
 
+test("inputs that the function lets go live until its results are there", function()
+  local function f(o, p)
+    local x, w = o.x, o.w
+    o.x, o.w, p.grad = nil, w * x, nil
+    o.last = o.w + x
+    o[1], o[2] = x, o.last * x
+    o[1] = nil
+    return o.w:sum() + o.last:sum(), w
+  end
+  local function outcome(g)
+    local lines = {}
+    for i = 1, 40 do
+      local o, p = {x = lt.ones(1000) * i, w = lt.ones(1000) + i}, lt.ones(1000, {requires_grad = true})
+      p.grad = lt.ones(1000) * i
+      local sum, w = g(o, p)
+      for _ = 1, 3 do local filler = lt.zeros(1000) + 7 end
+      lines[#lines + 1] = table.concat({sum:item(), w[1]:item(), o.w[999]:item(), o.last[5]:item(), o[2]:sum():item(),
+        tostring(o[1]), tostring(o.x), tostring(p.grad)}, " ")
+    end
+    return table.concat(lines, "\n")
+  end
+  local want = outcome(f)
+  local pause, pace = collectgarbage("setpause", 0), collectgarbage("setstepmul", 5000)
+  local got = outcome(lt.compile(f))
+  collectgarbage("setpause", pause)
+  collectgarbage("setstepmul", pace)
+  h.equal(got, want)
+end)
+
+test("inputs of a backend's function that collects live until it is done", function()
+  local function double(x)
+    collectgarbage() collectgarbage()
+    return x * 2
+  end
+  local g = lt.compile(function(o)
+    local x = o.x
+    o.x, o.y = nil, x
+    return x * 2
+  end, {backend = function() return double end})
+  for i = 1, 5 do
+    local o = {x = lt.ones(1000) * i}
+    local y = g(o)
+    o.x = lt.zeros(1000)
+    h.equal(y:sum():item(), 2000 * i)
+    h.equal(o.y:sum():item(), 1000 * i)
+  end
+end)
+
 h.finish()

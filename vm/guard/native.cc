@@ -50,8 +50,7 @@ struct Code : NativeGuards {
     const int base = lua_gettop(L) + 1;
     lua_settop(L, base - 1 + program->registers);
     out->base = base;
-    out->tensors.clear();
-    out->tensors.resize(program->tensors.size());
+    out->tensors.reset(program->tensors.size());
     out->scalars.assign(program->scalar_sources.size(), 0);
     const TValue* stack = mirror::base(L);
     GuardRun run{L,          mirror::base(L) + base - 1, stack,          weak,           stack[self - 1], string_meta,

@@ -38,7 +38,7 @@ uint64_t get_random(const Func* f, int64_t index) noexcept {
 
 void load_grad(GuardRun* run, int64_t from, int64_t to) noexcept {
   const Tensor& t = run->out->tensors[from];
-  run->out->tensors[to] = t->autograd ? t->autograd->grad : Tensor();
+  run->out->tensors.hold(size_t(to), t->autograd ? t->autograd->grad : Tensor());
 }
 
 int64_t equal_values(uint64_t a, uint64_t b) noexcept { return mirror::raw_equal(TValue{a}, TValue{b}); }
@@ -146,7 +146,7 @@ int64_t check_tensor(GuardRun* run, int64_t a, int64_t index) noexcept {
   if (!t) return 0;
   const TensorSpec& spec = run->program->tensors.data()[index];
   if (!is_plainly(*t->get(), spec) && !matches(*t, spec, nullptr)) return 0;
-  run->out->tensors.data()[index] = *t;
+  run->out->tensors.borrow(size_t(index), *t);
   return 1;
 }
 

@@ -13,6 +13,7 @@
 #include "ops/core/tensor.h"
 #include "vm/guard/source.h"
 #include "vm/guard/symbols.h"
+#include "vm/guard/tensors.h"
 
 struct lua_State;
 
@@ -90,7 +91,7 @@ struct GuardProgram {
 // What an executor leaves behind on a hit.
 struct GuardValues {
   int base = 0;                 // stack index of register 0
-  std::vector<Tensor> tensors;  // by tensor input
+  GuardTensors tensors;         // by tensor input
   std::vector<double> scalars;  // by scalar input
   std::vector<SymbolValue> symbols;
 };
@@ -118,7 +119,7 @@ std::optional<double> only_element(const Tensor& t);
 bool is_list(lua_State* L, int index, int64_t n);
 
 // Makes the first member the memory of the others. False where they do not lie in it as they should (kMemory).
-bool load_memory(const GuardProgram& program, const GuardGroup& group, std::vector<Tensor>& tensors);
+bool load_memory(const GuardProgram& program, const GuardGroup& group, GuardTensors& tensors);
 
 // Whether tensor inputs that are written share memory with others (the kOverlap check).
 bool overlaps(const GuardProgram& program, const std::vector<Tensor>& tensors);

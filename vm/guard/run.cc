@@ -77,7 +77,7 @@ struct Runner {
         break;
       default: {  // kGradLoad
         const Tensor& t = out.tensors[s.a];
-        out.tensors[s.index] = t->autograd ? t->autograd->grad : Tensor();
+        out.tensors.hold(size_t(s.index), t->autograd ? t->autograd->grad : Tensor());
       }
     }
   }
@@ -153,7 +153,7 @@ struct Runner {
       case GuardOp::kTensorCheck: {
         Tensor* t = to_tensor(L, reg(s.a));
         if (!t || !matches(*t, p.tensors[s.index], nullptr)) return false;
-        out.tensors[s.index] = *t;
+        out.tensors.hold(size_t(s.index), *t);
         return true;
       }
       case GuardOp::kGradTensorCheck:
@@ -257,14 +257,14 @@ bool is_list(lua_State* L, int index, int64_t n) {
   return is && count == n;
 }
 
-bool load_memory(const GuardProgram& program, const GuardGroup& group, std::vector<Tensor>& tensors) {
+bool load_memory(const GuardProgram& program, const GuardGroup& group, GuardTensors& tensors) {
   const auto [memory, first] = group.members[0];
   const Tensor one = tensors[size_t(group.members[1].first)];
   for (size_t i = 1; i < group.members.size(); i++) {
     const Tensor& t = tensors[size_t(group.members[i].first)];
     if (!(t->storage == one->storage) || t->offset.hint != group.members[i].second) return false;
   }
-  tensors[size_t(memory)] = alias(one, {program.tensors[size_t(memory)].sizes[0]}, {1}, first);
+  tensors.hold(size_t(memory), alias(one, {program.tensors[size_t(memory)].sizes[0]}, {1}, first));
   return true;
 }
 
@@ -294,7 +294,7 @@ int run_guards(lua_State* L, const GuardProgram& program, int nslots, int nargs,
                GuardValues* out) {
   if (!lua_checkstack(L, program.registers + 8)) return kNoRoom;
   out->base = lua_gettop(L) + 1;
-  out->tensors.assign(program.tensors.size(), Tensor());
+  out->tensors.reset(program.tensors.size());
   out->scalars.assign(program.scalar_sources.size(), 0);
   Runner r{L, program, nslots, nargs, self, constants, weak, *out};
   for (size_t i = 0; i < program.steps.size(); i++) {
@@ -335,7 +335,7 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
   *relation = -1;
   out.base = lua_gettop(L) + 1;
   luaL_checkstack(L, p.registers + 8, "guards");
-  out.tensors.assign(p.tensors.size(), Tensor());
+  out.tensors.reset(p.tensors.size());
   out.scalars.assign(p.scalar_sources.size(), 0);
   Runner r{L, p, nslots, nargs, self, constants, weak, out};
   for (int i = 0; i < failed; i++) is_load(p.steps[i].op) ? r.load(p.steps[i]) : void(r.check(p.steps[i]));

@@ -7,6 +7,7 @@ namespace {
 struct Verifier {
   const GuardProgram& p;
   int registers = 0;  // that the steps so far have written
+  std::vector<bool> loaded = std::vector<bool>(p.tensors.size());
   std::string wrong{};
 
   void check(const char* kind, int index, size_t count) {
@@ -14,6 +15,12 @@ struct Verifier {
   }
   void reg(int r) { check("register", r, size_t(registers)); }
   void tensor(int i) { check("tensor input", i, p.tensors.size()); }
+  void load(int i) {
+    tensor(i);
+    if (!wrong.empty()) return;
+    if (loaded[size_t(i)]) wrong = str("tensor input ", i, " is loaded twice");
+    loaded[size_t(i)] = true;
+  }
 
   void group(const GuardStep& s) {
     check("group", s.index, p.groups.size());
@@ -29,7 +36,9 @@ struct Verifier {
   void memory(const GuardStep& s) {
     check("group", s.index, p.groups.size());
     if (!wrong.empty()) return;
-    for (const auto& [member, offset] : p.groups[size_t(s.index)].members) tensor(member);
+    const auto& members = p.groups[size_t(s.index)].members;
+    for (const auto& [member, offset] : members) tensor(member);
+    if (!members.empty()) load(members[0].first);
   }
 
   void symbols() {
@@ -44,7 +53,7 @@ struct Verifier {
 
   void step(const GuardStep& s) {
     switch (s.op) {
-      case GuardOp::kGradLoad: return tensor(s.a), tensor(s.index);
+      case GuardOp::kGradLoad: return tensor(s.a), load(s.index);
       case GuardOp::kGradNilCheck: return tensor(s.a);
       case GuardOp::kGradTensorCheck: return tensor(s.index);
       case GuardOp::kDistinctCheck:
@@ -56,7 +65,7 @@ struct Verifier {
       case GuardOp::kOverlapCheck:
         for (int i : p.written) tensor(i);
         return;
-      case GuardOp::kTensorCheck: tensor(s.index); break;
+      case GuardOp::kTensorCheck: load(s.index); break;
       case GuardOp::kNumberCheck: check("number", s.index, p.scalar_sources.size()); break;
       case GuardOp::kKeysCheck: check("list of keys", s.index, p.keys.size()); break;
       default:;

@@ -46,7 +46,8 @@ struct EntryRunner {
     for (size_t i = 0; has_constants && i < values.tensors.size(); i++) {
       if (sources[i]) fewer.push_back(values.tensors[i]);
     }
-    const std::vector<Tensor>& inputs = has_constants ? fewer : values.tensors;
+    const std::vector<Tensor>& all = values.tensors;
+    const std::vector<Tensor>& inputs = has_constants ? fewer : all;
     if (e.callable) {
       call_backend(inputs);
     } else {
