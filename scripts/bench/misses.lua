@@ -65,7 +65,9 @@ for _, case in ipairs(cases) do
   end
   line("past the limit", 5, 1000, math.huge)
   line("given up", 3, 10000, math.huge)
-  line("every 2nd call served", 5, 1000, 2)
-  line("every 16th call served", 5, 1000, 16)
-  line("every 96th call served", 5, 1000, 96)
+  for _, served in ipairs {2, 16, 96} do
+    local when = served == 2 and "every 2nd call served" or ("every %dth call served"):format(served)
+    line(when, 5, 1000, served)
+    line("  in the long run", 3, 16000, served)
+  end
 end

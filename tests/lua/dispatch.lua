@@ -170,6 +170,22 @@ test("past the limit calls that nothing serves rarely ask", function()
   end
 end)
 
+test("past the limit entries that seldom serve are given up, those that pay are not", function()
+  for _, case in ipairs {{ops = 1, served = 16, asks = false}, {ops = 20, served = 8, asks = true}} do
+    lt.config.recompile_limit = 8
+    lt.reset()
+    local body = "return function(x)" .. (" x = x + 1"):rep(case.ops) .. " return x end"
+    local f, one, calls = lt.compile(assert(loadstring(body))(), {dynamic = false}), lt.ones(2), {}
+    for i = 1, 100 do calls[i] = lt.ones(i + 20) end
+    for i = 1, 12 do f(lt.ones(i + 1)) end
+    for i = 1, 14000 do f(i % case.served == 0 and one or calls[i % 100 + 1]) end
+    local before = lt.counters().cache.hits
+    for _ = 1, 300 do equal(f(one):sum():item(), 2 * (case.ops + 1)) end
+    equal(lt.counters().cache.hits - before, case.asks and 300 or 0)
+    lt.config.recompile_limit = 5000
+  end
+end)
+
 test("past the limit calls are served where that pays", function()
   for _, served in ipairs {1, 2, 3, 8} do
     local _, hits, all = past_limit(20, served)

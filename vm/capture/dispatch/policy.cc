@@ -184,7 +184,7 @@ void log_recompile(const CompiledProto& compiled, const Recompile& r) {
 // the least that was measured; and how far ahead or behind a point may be, so that it learns of other calls soon.
 constexpr int kAskedAtMost = 8, kSavedByOp = 6, kOpsAtMost = 64, kMostWorth = 256;
 
-// Entries that none of thousands of calls has met are not asked any more.
+// Entries that have not paid for thousands of calls are not asked any more.
 void note_late_miss(ProtoPoint& point, CompiledProto& compiled) {
   constexpr int kMostMisses = 288;
   const int asked = int(std::min(point.entries.size(), size_t(kAskedAtMost)));
@@ -291,9 +291,9 @@ bool rests(ProtoPoint& point) {
 }
 
 void note_hit(ProtoPoint& point, const Entry& entry) {
-  point.misses = 0;
   const int saved = kSavedByOp * int(std::min(entry.ops, size_t(kOpsAtMost)));
   if (!entry.decline) point.worth = std::min(point.worth + saved, kMostWorth);
+  if (point.worth > 0) point.misses = 0;
 }
 
 bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
