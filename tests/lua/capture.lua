@@ -531,7 +531,7 @@ test("every guard and recompile names a line, and what reads the value", functio
   equal(found["alias t: memory of its own"], first)
   local last = lt.recompiles(cf)[#lt.recompiles(cf)]
   equal(last.kind .. " of " .. last.source .. " was " .. last.old .. ", is " .. last.new,
-    "relation of n was 2 < n, is not 2 < n (n is 1)")
+    "relation of n was 2 < n, is n = 1")
   equal(last.line, first + 2)
 end)
 
@@ -551,6 +551,26 @@ test("relations read as Lua", function()
   end
   equal(table.concat(relations, "; "),
     "x.shape[1] >= 5; -7 < n / (1 - n ^ (n + 1)); 0 < (n - (n - 1)) * 2; 1 < (-n) ^ 2; floor(n) < 9")
+end)
+
+test("relations to NaN", function()
+  lt.reset()
+  local nan = 0 / 0
+  local cf = lt.compile(function(x, n)
+    if n ~= nan and n * 2 ~= n then return x * n end
+    return x
+  end)
+  cf(lt.ones(2), 3)
+  cf(lt.ones(2), 0)
+  local relations = {}
+  for _, g in ipairs(lt.guards(cf)[1]) do
+    if g.kind == "relation" then relations[#relations + 1] = g.expected end
+  end
+  equal(table.concat(relations, "; "), "n ~= nan; n ~= n * 2")
+  local last = lt.recompiles(cf)[1]
+  equal(last.kind .. " was " .. last.old .. ", is " .. last.new, "relation was n ~= n * 2, is n = 0")
+  cf(lt.ones(2), nan)
+  truthy(tostring(lt._report(cf)):find("n ~= nan", 1, true))
 end)
 
 test("hits and misses", function()

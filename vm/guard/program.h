@@ -144,7 +144,7 @@ std::string print(const GuardProgram& program);
 std::string verify(const GuardProgram& program);
 // What step i wants, as text.
 std::string expected_text(const GuardProgram& program, size_t i);
-// What the sizes and numbers of guard `i` of the symbols are: "x.shape[1] is 5, n is 3".
+// What the sizes and numbers of guard `i` of the symbols are: "x.shape[1] = 5, n = 3".
 std::string relation_values(const GuardProgram& program, int i, const std::vector<Tensor>& tensors,
                             const std::vector<double>& scalars);
 // Guard `i` of the symbols with its leaves named by their sources: "x.shape[1] == y.shape[1]".

@@ -1,5 +1,7 @@
 // A relation's expressions in; out as Lua writes it, with the names of its sources: n + 1 <= 3. Texts are for people:
 // of a large expression a part is written, and "..." for the rest.
+#include <cmath>
+
 #include "vm/guard/program.h"
 
 namespace lutra {
@@ -28,6 +30,7 @@ class RelationText {
   explicit RelationText(const GuardProgram& p) : p_(p) {}
 
   static std::string number(double d) {
+    if (std::isnan(d)) return "nan";  // LuaJIT's own has a sign
     char text[40];
     std::snprintf(text, sizeof text, "%.17g", d);
     return text;
@@ -141,15 +144,15 @@ std::string relation_values(const GuardProgram& p, int i, const std::vector<Tens
     std::string item;
     if (e.op == SymOp::kScalarInput) {
       if (size_t(e.a) >= scalars.size()) return false;
-      item = str(source_name(p.scalar_sources, e.a), " is ", RelationText::number(scalars[size_t(e.a)]));
+      item = str(source_name(p.scalar_sources, e.a), " = ", RelationText::number(scalars[size_t(e.a)]));
     } else {
       if (size_t(e.a) >= tensors.size() || !tensors[size_t(e.a)]) return false;
       const TensorImpl& t = *tensors[size_t(e.a)].get();
       if (size_t(e.b) >= t.sizes.size()) return false;
       const bool size = e.op == SymOp::kSize;
-      item = str(source_name(p.tensor_sources, e.a),
-                 size ? str(".shape[", e.b + 1, "] is ") : str(":stride(", e.b, ") is "),
-                 (size ? t.sizes : t.strides)[size_t(e.b)].hint);
+      item =
+          str(source_name(p.tensor_sources, e.a), size ? str(".shape[", e.b + 1, "] = ") : str(":stride(", e.b, ") = "),
+              (size ? t.sizes : t.strides)[size_t(e.b)].hint);
     }
     out += (out.empty() ? "" : ", ") + item;
     return --left == 0;

@@ -350,8 +350,8 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
       break;
     case GuardOp::kSymbolsCheck: {
       p.symbols.run(out.tensors, out.scalars, out.symbols, relation);
-      text =
-          str("not ", relation_text(p, *relation), " (", relation_values(p, *relation, out.tensors, out.scalars), ")");
+      text = relation_values(p, *relation, out.tensors, out.scalars);
+      if (text.empty()) text = "not " + relation_text(p, *relation);
       break;
     }
     case GuardOp::kOverlapCheck:
