@@ -338,6 +338,7 @@ bool Body::merge(std::vector<BodyStmt>& body) {
     }
     std::unique_ptr<BodyLoop> inner = std::move(outer.body[0].loop);
     drop_loop(inner->body, outer.id);
+    inner->merges.push_back({outer.size, inner->size});
     inner->size = outer.size * inner->size;
     inner->accs.insert(inner->accs.begin(), outer.accs.begin(), outer.accs.end());
     s.loop = std::move(inner);

@@ -41,6 +41,10 @@ struct BodyLoop {
   bool parallel = false;
   std::vector<loop::Accumulator> accs;
   std::vector<BodyStmt> body;
+  struct Merge {
+    SymInt outer, inner;
+  };
+  std::vector<Merge> merges;  // sizes of the loops that became this one, the last merge last
 };
 
 // What the arguments of the finished kernel are.
@@ -133,6 +137,7 @@ class Body {
   int32_t pair(DType type, int32_t re, int32_t im);
   bool merge(std::vector<BodyStmt>& body);
   std::vector<BodyLoop*> outer_loops();
+  void undo_merge(BodyLoop& around, const BodyLoop* row);
   void join_outer_loops();
   bool can_merge(const BodyLoop& outer, const BodyLoop& inner);
   void drop_dead();

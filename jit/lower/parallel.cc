@@ -25,19 +25,12 @@ bool has_op(const std::vector<BodyStmt>& body, loop::Op op) {
 // An iteration of the outermost loop that may take milliseconds, in additions.
 constexpr double kLongIteration = 1 << 22;
 
-// values[i] in the place of the variable of nest[i].
-void replace_variables(std::vector<BodyStmt>& body, const std::vector<BodyLoop*>& nest,
-                       const std::vector<int32_t>& values) {
-  const auto of = [&](const Affine::Term& t) {
-    if (t.is_value) return Affine::value(t.id);
-    for (size_t i = 0; i < nest.size(); i++) {
-      if (nest[i]->id == t.id) return Affine::value(values[i]);
-    }
-    return Affine::loop(t.id);
-  };
+// of(term) in the place of each term of the positions in body.
+template <class F>
+void replace_terms(std::vector<BodyStmt>& body, const F& of) {
   for (BodyStmt& s : body) {
     if (s.loop)
-      replace_variables(s.loop->body, nest, values);
+      replace_terms(s.loop->body, of);
     else
       s.inst.at = substitute(s.inst.at, of);
   }
@@ -45,14 +38,38 @@ void replace_variables(std::vector<BodyStmt>& body, const std::vector<BodyLoop*>
 
 }  // namespace
 
+// The outer one of the loops that became `row` stands around it again.
+void Body::undo_merge(BodyLoop& around, const BodyLoop* row) {
+  const auto place =
+      std::find_if(around.body.begin(), around.body.end(), [row](const BodyStmt& s) { return s.loop.get() == row; });
+  std::unique_ptr<BodyLoop> inner = std::move(place->loop);
+  auto outer = std::make_unique<BodyLoop>();
+  outer->id = loops_++;
+  outer->size = inner->merges.back().outer, inner->size = inner->merges.back().inner;
+  inner->merges.pop_back();
+  replace_terms(inner->body, [&](const Affine::Term& t) {
+    const Affine same = t.is_value ? Affine::value(t.id) : Affine::loop(t.id);
+    return t.is_value || t.id != inner->id ? same : Affine::loop(outer->id) * inner->size + same;
+  });
+  outer->body.emplace_back().loop = std::move(inner);
+  place->loop = std::move(outer);
+}
+
 // The outermost loops of a nest, until an iteration of all of them is short.
 std::vector<BodyLoop*> Body::outer_loops() {
   std::vector<BodyLoop*> nest;
   double parts = 1;
-  for (BodyLoop* l = lone_loop(scopes_[0].body);
-       l && l->mode == loop::LoopMode::kSerial && additions_ >= kLongIteration * parts; l = lone_loop(l->body)) {
-    nest.push_back(l);
-    parts *= double(std::max<int64_t>(1, l->size.hint));
+  BodyLoop* l = lone_loop(scopes_[0].body);
+  while (l && additions_ >= kLongIteration * parts) {
+    if (l->mode == loop::LoopMode::kSerial) {
+      nest.push_back(l);
+      parts *= double(std::max<int64_t>(1, l->size.hint));
+    } else if (!nest.empty() && !l->merges.empty()) {
+      undo_merge(*nest.back(), l);
+    } else {
+      break;
+    }
+    l = lone_loop(nest.back()->body);
   }
   return nest;
 }
@@ -61,8 +78,9 @@ std::vector<BodyLoop*> Body::outer_loops() {
 // within: their variables are values then, and the order of iterations stays.
 void Body::join_outer_loops() {
   std::vector<BodyStmt>& all = scopes_[0].body;
+  if (has_op(all, loop::Op::kStoreAdd)) return;  // those come in order
   const std::vector<BodyLoop*> nest = outer_loops();
-  if (nest.size() < 2 || has_op(all, loop::Op::kStoreAdd)) return;  // those come in order
+  if (nest.size() < 2) return;
   auto joined = std::make_unique<BodyLoop>();
   joined->id = loops_++;
   joined->size = nest[0]->size;
@@ -82,7 +100,12 @@ void Body::join_outer_loops() {
     part.inst.a = rest.inst.a = values[0], part.inst.b = rest.inst.b = add(size);
     values[i] = add(part), values[0] = add(rest);
   }
-  replace_variables(all, nest, values);
+  replace_terms(all, [&](const Affine::Term& t) {
+    for (size_t i = 0; !t.is_value && i < nest.size(); i++) {
+      if (nest[i]->id == t.id) return Affine::value(values[i]);
+    }
+    return t.is_value ? Affine::value(t.id) : Affine::loop(t.id);
+  });
   for (size_t i = 0; i < nest.size(); i++) {
     const BodyLoop* next = i + 1 < nest.size() ? nest[i + 1] : nullptr;
     for (BodyStmt& s : nest[i]->body) {

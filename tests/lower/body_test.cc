@@ -81,6 +81,30 @@ TEST_CASE("outer loops of long iterations become one", "[lower]") {
   CHECK(stored(Op::kStoreAdd).find("    for i1 in n1 {\n      for i2 in n2 {\n") != std::string::npos);
 }
 
+TEST_CASE("long rows that were merged from loops are split again", "[lower]") {
+  Building b;
+  const SymInt high = SymInt::of_expr(b.env, b.env.leaf(SymOp::kSize, 0, 2, 1 << 10));
+  const SymInt wide = SymInt::of_expr(b.env, b.env.leaf(SymOp::kSize, 0, 3, 1 << 14));
+  const Affine i = Affine::loop(b.body.open(b.n, LoopMode::kSerial));
+  const Affine j = Affine::loop(b.body.open(high, LoopMode::kSerial));
+  const Affine k = Affine::loop(b.body.open(wide, LoopMode::kVector));
+  const Affine at = j * wide + k;
+  b.body.store(Op::kStore, 1, i * high * wide + at, b.body.load(0, DType::kFloat32, i * b.m + at));
+  CHECK(b.text() ==
+        "kernel @k(p0: f32 in, p1: f32 out; n0, n1, n2, s3, s4;) {\n"
+        "  for i0 in n0 parallel {\n"
+        "    %0 = index.i64 i0\n"
+        "    %1 = intarg.i64 n1\n"
+        "    %2 = rem.i64 %0, %1\n"
+        "    %3 = floordiv.i64 %0, %1\n"
+        "    for i1 in n2 vector {\n"
+        "      %4 = load.f32 p0[i1 + %2*n2 + %3*s3]\n"
+        "      store.f32 p1[i1 + %2*n2 + %3*s4], %4\n"
+        "    }\n"
+        "  }\n"
+        "}\n");
+}
+
 TEST_CASE("what does not depend on a loop leaves it, and keeps loops apart", "[lower]") {
   Building b;
   Affine i = Affine::loop(b.body.open(b.n, LoopMode::kSerial)), j = Affine::loop(b.body.open(b.m, LoopMode::kVector));
