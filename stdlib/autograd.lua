@@ -10,9 +10,12 @@ local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
 
--- results become those of a node: backward(context, gradients, saved) gives the list of the inputs' gradients.
-local function node_of(name, backward, context, inputs, results, saved) lt._native.make_node(name, backward, context,
-  inputs, results, saved) end
+-- results become those of a node: backward(context, ...) takes the results' gradients, then what was saved, and gives
+-- the inputs' gradients. context[1], context[2] ... are functions that it calls. Where `to` is a result of an earlier
+-- node, backward gives as many more gradients as there are results: the earlier node's backward gets them behind those
+-- of its own results.
+local function node_of(name, backward, context, inputs, results, saved, to) lt._native.make_node(name, backward,
+  context, inputs, results, saved, to) end
 
 local Context = {}
 Context.__index = Context
@@ -55,9 +58,18 @@ local function is_broadcast(sizes, from)
   return before >= 0
 end
 
+local function is_same(sizes, from)
+  if #sizes ~= #from then return false end
+  for i = 1, #from do
+    if sizes[i] ~= from[i] then return false end
+  end
+  return true
+end
+
 -- A gradient in the shape and dtype of its input.
 local function fitted(name, i, gradient, kind)
   errors.tensor(name, "gradient " .. i, gradient)
+  if is_same(gradient.shape, kind.shape) then return gradient:to(kind.dtype) end
   if not is_broadcast(gradient.shape, kind.shape) then
     fail("%s: gradient %d has size {%s}, its input {%s}", name, i, table.concat(gradient.shape, ", "),
       table.concat(kind.shape, ", "))
@@ -66,20 +78,21 @@ local function fitted(name, i, gradient, kind)
 end
 
 -- For a node: gradients of the differentiable results and what was saved in, gradients of the inputs that want one out.
-local function run_backward(context, gradients, saved)
+local function run_backward(context, ...)
   local class, ctx, facts = context.class, context.ctx, context.facts
-  local given = {}
-  for i = 1, #facts.places do given[facts.places[i]] = gradients[i] end
+  local given, count = {}, #facts.places
+  for i = 1, count do given[facts.places[i]] = (select(i, ...)) end
   if ctx._materialize then
     for i = 1, facts.results do
       if given[i] == nil and facts.kinds[i] then given[i] = zeros(facts.kinds[i]) end
     end
   end
   local tensors = {n = facts.saved.n}
-  for i, place in ipairs(facts.saved) do tensors[place] = saved[i] end
+  for i, place in ipairs(facts.saved) do tensors[place] = (select(count + i, ...)) end
+  local before = ctx.saved_tensors
   ctx.saved_tensors = tensors
   local out = listed(class.backward(ctx, unpack(given, 1, facts.results)))
-  ctx.saved_tensors = nil
+  ctx.saved_tensors = before
   for i = facts.arguments + 1, out.n do
     if out[i] ~= nil then
       fail("%s: backward gave more gradients than forward has arguments, %d", class.name, facts.arguments)
@@ -91,7 +104,7 @@ local function run_backward(context, gradients, saved)
       list[i] = fitted(class.name .. ".backward", input.place, out[input.place], input.kind)
     end
   end
-  return list
+  return unpack(list, 1, #facts.inputs)
 end
 
 -- Results that are inputs become aliases, so that they have a history of their own; those that were written stay.
@@ -128,7 +141,8 @@ local function record(class, ctx, args, results)
   end
   ctx._saved, ctx._dirty, ctx._non_differentiable = nil, nil, nil -- what ctx holds lives as long as the results
   if #outputs > 0 then
-    node_of(class.name .. "Backward", run_backward, {class = class, ctx = ctx, facts = facts}, inputs, outputs, saved)
+    node_of(class.name .. "Backward", run_backward, {class.backward, class = class, ctx = ctx, facts = facts}, inputs,
+      outputs, saved)
   end
 end
 

@@ -129,9 +129,9 @@ end
 
 -- A backward outside of compiled functions (lt.config.compiled_autograd).
 function M.backward(b)
-  local hooks = #b.hooks > 0 and ", with the hooks of " .. table.concat(b.hooks, ", ") or ""
+  local calls = #b.calls > 0 and ", with the calls of " .. table.concat(b.calls, ", ") or ""
   return string.format("backward at %s: %s, %s, %s, compiled in %.2f ms%s", b.place, count(b.ops, "op"),
-    count(b.kernels, "kernel"), count(b.hits, "call"), b.compile_ms, hooks)
+    count(b.kernels, "kernel"), count(b.hits, "call"), b.compile_ms, calls)
 end
 
 local function bytes(n)

@@ -28,6 +28,7 @@ class NodeSaves {
     return out;
   }
   bool empty() const { return saved_.empty(); }
+  std::vector<SavedTensor>& tensors() { return saved_; }
   void clear() { saved_.clear(), origins_.clear(), own_.clear(); }
 
  private:

@@ -38,22 +38,32 @@ local function differentiable(list)
   return tensors, places
 end
 
--- The list with aliases in the place of what requires grad: their gradients go through backward(gradients of all) on
--- their way.
-local function with_node(name, list, backward)
+local function alias_of(t) return lt.no_grad(t.view_as, t, t) end
+
+-- The list with aliases in the place of what requires grad: their gradients go through backward(context, ...) on their
+-- way. into: an empty list of further results, which gets one that nobody reads. to: such a result of an earlier node.
+local function with_node(list, backward, context, into, to)
   local tensors, places = differentiable(list)
-  if #tensors == 0 then return list, false end
-  local aliases, out = {}, {n = list.n}
-  for i = 1, #tensors do aliases[i] = lt.no_grad(tensors[i].view_as, tensors[i], tensors[i]) end
-  node_of(name, function(_, gradients) return backward(gradients, places) end, nil, tensors, aliases, {})
+  if #tensors == 0 then return list end
+  local results, out = {}, {n = list.n}
   for i = 1, list.n do out[i] = list[i] end
-  for i = 1, #places do out[places[i]] = aliases[i] end
-  return out, true
+  for i = 1, #places do
+    results[i] = alias_of(tensors[i])
+    out[places[i]] = results[i]
+  end
+  if into then
+    into[1] = alias_of(tensors[1])
+    results[#results + 1] = into[1]
+  end
+  context.places, context.n = places, list.n
+  node_of("BackwardHookFunction", backward, context, tensors, results, {}, to)
+  return out
 end
 
-local function spread(gradients, places, n)
+-- Of the gradients behind the first `from`.
+local function spread(places, n, from, ...)
   local out = {n = n}
-  for i = 1, #places do out[places[i]] = gradients[i] end
+  for i = 1, #places do out[places[i]] = (select(from + i, ...)) end
   return out
 end
 
@@ -79,22 +89,56 @@ local function run_backward_hooks(self, hooks, grad_input, grad_output)
   return grad_input
 end
 
+-- Whether one is among the `count` values behind the first `from`.
+local function is_given(from, count, ...)
+  for i = 1, count do
+    if (select(from + i, ...)) ~= nil then return true end
+  end
+  return false
+end
+
+-- The backward of what came in: gradients of the arguments, then those of the results as backward_of_results left them.
+-- A backward that begins within the module brings none of these.
+local function backward_of_arguments(context, ...)
+  local places, results = context.places, context.results
+  if not is_given(0, #places, ...) then return end
+  if not results.places or not is_given(#places + 1, #results.places, ...) then return ... end
+  local grad_input = spread(places, context.n, 0, ...)
+  local grad_output = spread(results.places, results.n, #places + 1, ...)
+  return unpack(gathered(run_backward_hooks(context.module, context.hooks, grad_input, grad_output), places), 1,
+    #places)
+end
+
+local function backward_of_results(context, ...)
+  local grad_output, module, hooks, places = spread(context.places, context.n, 0, ...), context.module, context.hooks,
+    context.places
+  for _, hook in ipairs(hooks_of(hooks.backward_pre)) do
+    local given = hook(module, grad_output)
+    if given ~= nil then grad_output = as_list(given) end
+  end
+  if context.inputs then run_backward_hooks(module, hooks, {n = context.inputs}, grad_output) end
+  local out = gathered(grad_output, places)
+  if not context.inputs then
+    for i = 1, #places do out[#places + i] = out[i] end
+  end
+  return unpack(out, 1, 2 * #places)
+end
+
+-- The gradients of the results go to the first node as those of results of its own: so hooks are a function of
+-- gradients, and what Lutra compiles of a backward has them.
 local function forward_with_gradients(self, hooks, args)
-  local grad_output, wraps = nil, false
-  args, wraps = with_node("BackwardHookFunction", args, function(gradients, places)
-    if grad_output == nil then return gradients end
-    return gathered(run_backward_hooks(self, hooks, spread(gradients, places, args.n), grad_output), places)
-  end)
+  local into, outof = {module = self, hooks = hooks}, {module = self, hooks = hooks}
+  for _, each in ipairs(hooks.backward) do into[#into + 1] = each.f end
+  for _, each in ipairs(hooks.backward_pre) do outof[#outof + 1] = each.f end
+  local carrier = {}
+  into.results = outof
+  args = with_node(args, backward_of_arguments, into, carrier)
   local out = list_of(self:forward(unpack(args, 1, args.n)))
-  return (with_node("BackwardHookFunction", out, function(gradients, places)
-    grad_output = spread(gradients, places, out.n)
-    for _, hook in ipairs(hooks_of(hooks.backward_pre)) do
-      local given = hook(self, grad_output)
-      if given ~= nil then grad_output = as_list(given) end
-    end
-    if not wraps then run_backward_hooks(self, hooks, {n = args.n}, grad_output) end
-    return gathered(grad_output, places)
-  end))
+  if carrier[1] == nil then
+    outof.inputs = args.n
+    for _, f in ipairs(into) do outof[#outof + 1] = f end
+  end
+  return with_node(out, backward_of_results, outof, nil, carrier[1])
 end
 
 -- Forward -------------------------------------------------------------------------------------------------------------

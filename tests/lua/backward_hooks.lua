@@ -410,8 +410,8 @@ test("reports name them", function()
     for _ = 1, 3 do step() end
   end)()
   lt.config.compiled_autograd = false
-  equal(#report.backwards[1].hooks, 1)
-  truthy(tostring(report):find("with the hooks of %S*backward_hooks.lua:%d+"), report)
+  equal(#report.backwards[1].calls, 1)
+  truthy(tostring(report):find("with the calls of %S*backward_hooks.lua:%d+"), report)
 end)
 
 h.finish()

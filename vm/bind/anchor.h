@@ -6,6 +6,7 @@
 //    that a cycle through the value and such a userdata is collected.
 #pragma once
 #include <memory>
+#include <vector>
 
 #include "ops/core/tensor.h"
 
@@ -40,13 +41,20 @@ class Anchor {
   int id_;
 };
 
+// A call of Lua code that a backward makes: its function and its arguments.
+struct LuaCallee {
+  virtual ~LuaCallee() = default;
+  // Pushes the function, then those that it is known to call; gives how many. 0: it is gone.
+  virtual int push_functions(lua_State* L) const = 0;
+  // Pushes the arguments, tensors in the place of those that the backward gives; a null one is nil. Gives how many.
+  virtual int push_arguments(lua_State* L, const std::vector<Tensor>& tensors) const = 0;
+};
+
 // Keeps something for a tensor: is told when the tensor's userdata comes and goes.
 struct UserdataKeeper : HookKeeper {
   // It is at the top of L, a thread of this state or of another one.
   virtual void gain_userdata(lua_State* L) = 0;
   virtual void lose_userdata() = 0;
-  // Pushes the function that it keeps; false where there is none.
-  virtual bool push_function(lua_State* /*L*/) const { return false; }
 };
 
 }  // namespace lutra

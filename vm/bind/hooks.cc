@@ -18,7 +18,7 @@
 namespace lutra {
 namespace {
 
-class LuaHook : public UserdataKeeper {
+class LuaHook : public UserdataKeeper, public LuaCallee {
  public:
   // Of the function at the top, which stays there; node: that of t, null for a leaf.
   LuaHook(lua_State* L, const TensorImpl* t, const GradNode* node) : function_(L), tensor_(t), node_(node) {}
@@ -46,10 +46,14 @@ class LuaHook : public UserdataKeeper {
     hold();
   }
 
-  bool push_function(lua_State* L) const override {
-    if (function_.dropped() || !function_.is_of(L)) return false;
+  int push_functions(lua_State* L) const override {
+    if (function_.dropped() || !function_.is_of(L)) return 0;
     function_.push(L);
-    return true;
+    return 1;
+  }
+  int push_arguments(lua_State* L, const std::vector<Tensor>& tensors) const override {
+    push_tensor(L, tensors[0]);
+    return 1;
   }
 
   // The gradient in its place, or null to keep it. Lua errors pass through.

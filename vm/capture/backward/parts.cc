@@ -64,15 +64,14 @@ std::vector<double> scalars_of(const RecordedPart& recorded, const BackwardPart&
   return scalars;
 }
 
-// What its hooks read comes behind the part's own tensors and numbers.
-bool hooks_hold(const RecordedPart& recorded, BackwardPart& part, HookCaptures& captures) {
-  part.drop_hooks_values();
-  return std::all_of(recorded.hooks.begin(), recorded.hooks.end(), [&](const auto& hook) {
-    return captures.holds(*hook.second, part.hooks[hook.first], part.tensors, part.numbers);
-  });
+// What its calls read comes behind the part's own tensors and numbers.
+bool calls_hold(const RecordedPart& recorded, BackwardPart& part, CallCaptures& captures) {
+  part.drop_calls_values();
+  return std::all_of(recorded.calls.begin(), recorded.calls.end(),
+                     [&](const auto& call) { return captures.holds(*call.second, part.calls[call.first], part); });
 }
 
-// A hook reads a .grad that the graph writes.
+// A call reads a .grad that the graph writes.
 bool reads_grads(const BackwardPart& part) {
   return std::any_of(part.tensors.begin() + int64_t(part.own_tensors), part.tensors.end(), [&](const Tensor& t) {
     return std::any_of(part.grads.begin(), part.grads.end(),
@@ -80,7 +79,7 @@ bool reads_grads(const BackwardPart& part) {
   });
 }
 
-bool holds(const BackwardEntry& e, BackwardPart& part, HookCaptures& captures) {
+bool holds(const BackwardEntry& e, BackwardPart& part, CallCaptures& captures) {
   for (size_t i = 0; i < e.sizes.size(); i++) {
     const bool symbol = i < e.symbols.sizes.size() && e.symbols.sizes[i];
     if (e.sizes[i] != part.sizes[i] && (!symbol || part.sizes[i] < 2)) return false;
@@ -89,7 +88,7 @@ bool holds(const BackwardEntry& e, BackwardPart& part, HookCaptures& captures) {
     const bool symbol = i < e.symbols.numbers.size() && e.symbols.numbers[i];
     if (!symbol && !same_bits(e.numbers[i], part.numbers[i])) return false;
   }
-  if (!hooks_hold(e.recorded, part, captures)) return false;
+  if (!calls_hold(e.recorded, part, captures)) return false;
   if (e.program.empty()) return true;
   std::vector<SymbolValue> values;
   int failed = -1;
@@ -122,9 +121,9 @@ PartSymbols symbols_for(const KnownPart& known, const BackwardPart& part) {
   return symbols;
 }
 
-std::string inlined_text(const std::vector<std::string>& hooks) {
+std::string inlined_text(const std::vector<std::string>& calls) {
   std::string text;
-  for (const std::string& place : hooks) text += str(text.empty() ? ", with the hooks of " : ", ", place);
+  for (const std::string& place : calls) text += str(text.empty() ? ", with the calls of " : ", ", place);
   return text;
 }
 
@@ -157,7 +156,7 @@ void CompiledBackward::refuse(const char* why) {
 
 void CompiledBackward::clear() {
   known_.clear();
-  hooks_.clear();
+  calls_.clear();
   log_.clear();
   facts_ = 0;
 }
@@ -189,7 +188,7 @@ KnownPart& CompiledBackward::find(const BackwardPart& part, bool& fresh) {
 
 BackwardEntry* CompiledBackward::match(KnownPart& known, BackwardPart& part) {
   for (auto& e : known.entries) {
-    if (holds(*e, part, hooks_)) return e.get();
+    if (holds(*e, part, calls_)) return e.get();
   }
   return nullptr;
 }
@@ -200,7 +199,7 @@ std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart&
   e->place = user_line();
   e->sizes = part.sizes, e->numbers = part.numbers;
   e->symbols = symbols_for(known, part);
-  e->recorded = record_part(engine, part, e->symbols, hooks_);
+  e->recorded = record_part(engine, part, e->symbols, calls_);
   for (uint32_t at : e->recorded.constants) e->symbols.sizes[at] = false;
   std::unique_ptr<Graph> graph = std::move(e->recorded.graph);
   const std::shared_ptr<SymEnv> env = graph->env;
@@ -211,7 +210,7 @@ std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart&
     e->segment = compile_segment(std::move(graph), {}, false, options_of(runtime_, e->place));
     e->compile_ms = e->segment->forward().compile_ms;
   }
-  for (const auto& [at, hook] : e->recorded.hooks) e->hooks.push_back(hook->place);
+  for (const auto& [at, call] : e->recorded.calls) e->calls.push_back(call->place);
   e->graph_text = e->segment ? e->segment->text() : print(*graph);
   e->program.add_guards(*env);
   for (const auto& [at, expr] : e->recorded.symbols) e->places.emplace_back(at, e->program.need(*env, expr));
@@ -220,9 +219,9 @@ std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart&
 }
 
 BackwardEntry* CompiledBackward::compile(Engine& engine, KnownPart& known, BackwardPart& part) {
-  part.drop_hooks_values();
+  part.drop_calls_values();
   if (known.entries.size() >= size_t(runtime_.config.recompile_limit)) {
-    if (!part.hooks.empty()) throw HookRefused{part.hooks[0].prototype, "recompile_limit is reached"};
+    if (!part.calls.empty()) throw CallRefused{part.calls[0].key, "recompile_limit is reached"};
     known.refused = "recompile_limit is reached";
     return nullptr;
   }
@@ -244,7 +243,7 @@ BackwardEntry* CompiledBackward::compile(Engine& engine, KnownPart& known, Backw
   if (log_wanted("compiled_autograd")) {
     log_text("compiled_autograd",
              str(e->place, ": ", part.run, " nodes of the tape are one graph of ", e->ops, " ops",
-                 inlined_text(e->hooks), part.stop ? ", up to " + part.why : "", "\n", e->graph_text));
+                 inlined_text(e->calls), part.stop ? ", up to " + part.why : "", "\n", e->graph_text));
   }
   return e;
 }
@@ -282,15 +281,15 @@ bool CompiledBackward::run(Engine& engine, uint64_t& stop) {
   for (;;) {
     try {
       return run_part(engine, stop);
-    } catch (const HookRefused& refused) {
-      hooks_.refuse(refused);  // the next walk ends before it
+    } catch (const CallRefused& refused) {
+      calls_.refuse(refused);  // the next walk ends before it
       engine.seen_before = true;
     }
   }
 }
 
 bool CompiledBackward::run_part(Engine& engine, uint64_t& stop) {
-  BackwardPart part = walk_backward(engine, hooks_);
+  BackwardPart part = walk_backward(engine, calls_);
   stop = part.stop;
   if (part.run == 0) {
     stop = stop ? stop - 1 : 0;
@@ -304,14 +303,14 @@ bool CompiledBackward::run_part(Engine& engine, uint64_t& stop) {
   if (fresh && !engine.seen_before && runtime_.config.stress != "backward") return refuse("the first run"), false;
   BackwardEntry* entry = match(known, part);
   if (!entry) {
-    part.drop_hooks_values();
+    part.drop_calls_values();
     note_changes(known, part);
     entry = compile(engine, known, part);
   }
   known.sizes = part.sizes;
   known.numbers.assign(part.numbers.begin(), part.numbers.begin() + int64_t(part.own_numbers));
   if (!entry) return refuse(known.refused.c_str()), false;
-  if (reads_grads(part)) return refuse("a hook reads a .grad"), false;
+  if (reads_grads(part)) return refuse("a call reads a .grad"), false;
   run_entry(engine, part, *entry);
   if (!part.stop && !part.why.empty()) refuse(part.why.c_str());  // what is left of the leaves
   return true;

@@ -28,7 +28,7 @@ struct BackwardEntry {
   std::shared_ptr<Segment> segment;
   // For reports.
   std::string place, graph_text;
-  std::vector<std::string> hooks;  // that are a part of it: where their functions are
+  std::vector<std::string> calls;  // that are a part of it: where their functions are
   size_t ops = 0;
   double capture_ms = 0, compile_ms = 0;
   int64_t hits = 0;
@@ -47,7 +47,7 @@ struct KnownPart {
 
 class CompiledBackward final : public BackwardParts {
  public:
-  CompiledBackward(Runtime& runtime, TraceState& state) : runtime_(runtime), hooks_(state) {}
+  CompiledBackward(Runtime& runtime, TraceState& state) : runtime_(runtime), calls_(state) {}
   bool is_on() const override;
   void refuse(const char* why) override;
   bool run(Engine& engine, uint64_t& stop) override;
@@ -65,7 +65,7 @@ class CompiledBackward final : public BackwardParts {
   void run_entry(Engine& engine, BackwardPart& part, BackwardEntry& entry);
 
   Runtime& runtime_;
-  HookCaptures hooks_;
+  CallCaptures calls_;
   std::unordered_multimap<uint64_t, KnownPart> known_;  // by hash of the facts
   size_t facts_ = 0;                                    // words of all known
   std::vector<std::shared_ptr<BackwardEntry>> log_;

@@ -6,6 +6,7 @@
 
 #include "ops/core/error.h"
 #include "ops/grad/saved_tensor.h"
+#include "vm/bind/lua_node.h"
 
 namespace lutra {
 namespace {
@@ -74,7 +75,7 @@ class Symbols {
 
 class Recorder final : public Rehearsal {
  public:
-  Recorder(Engine& engine, BackwardPart& part, const PartSymbols& symbols, HookCaptures& captures)
+  Recorder(Engine& engine, BackwardPart& part, const PartSymbols& symbols, CallCaptures& captures)
       : part_(part),
         captures_(captures),
         wanted_(symbols),
@@ -87,10 +88,13 @@ class Recorder final : public Rehearsal {
   Ref<GradNode> stand_in(GradNode& node) override;
   Tensor& gradient_of(const Tensor& leaf) override;
   Tensor run_hook(const GradHook& hook, const Tensor& gradient) override;
+  // gradients: those that the call is given first. Gives its first `count` results, null for nil.
+  std::vector<Tensor> run_call(const void* id, const std::vector<Tensor>& gradients, size_t count);
   bool stops_at(const Tensor& leaf) override;
 
  private:
   friend struct StandIn;
+  friend struct RecordedLuaNode;
   Graph& graph() {
     if (!out_.graph) out_.graph = std::make_unique<Graph>();
     return *out_.graph;
@@ -103,7 +107,7 @@ class Recorder final : public Rehearsal {
   void give_all();
 
   BackwardPart& part_;
-  HookCaptures& captures_;
+  CallCaptures& captures_;
   const PartSymbols& wanted_;
   RecordedPart out_{};
   Symbols symbols_;
@@ -150,7 +154,7 @@ Tensor Recorder::input(size_t i) {
     for (SymInt& n : sizes) n = size(size_t(&n - sizes.begin()) + at);
     for (SymInt& n : strides) n = size(size_t(&n - strides.begin()) + at + sizes.size());
   }
-  const char* name = i < part_.under_way ? "gradient" : i < part_.own_tensors ? "saved" : "hook";
+  const char* name = i < part_.under_way ? "gradient" : i < part_.own_tensors ? "saved" : "read";
   fakes_[i] = graph().add_input(name, sizes, strides, t->dtype, t->device());
   fakes_[i]->requires_grad = t->requires_grad;
   tensor_of_[fakes_[i].get()] = i;
@@ -171,32 +175,55 @@ bool Recorder::stops_at(const Tensor& leaf) {
 }
 
 Tensor Recorder::run_hook(const GradHook& hook, const Tensor& gradient) {
-  const auto known =
-      std::find_if(part_.hooks.begin(), part_.hooks.end(), [&](const PartHook& h) { return h.hook.live == hook.live; });
-  LUTRA_CHECK(known != part_.hooks.end(), "a hook that the walk has not met");
-  const std::shared_ptr<CapturedHook> captured = captures_.capture(*known, gradient);
+  return run_call(hook.live.get(), {gradient}, 1)[0];
+}
+
+std::vector<Tensor> Recorder::run_call(const void* id, const std::vector<Tensor>& gradients, size_t count) {
+  const auto call = std::find_if(part_.calls.begin(), part_.calls.end(), [&](const PartCall& c) { return c.id == id; });
+  LUTRA_CHECK(call != part_.calls.end(), "a call that the walk has not met");
+  std::vector<GivenTensor> given;
+  for (size_t k = 0; k < call->tensors.size(); k++) {
+    const int at = call->tensors[k];
+    given.push_back(at < 0 ? GivenTensor{k < gradients.size() ? gradients[k] : Tensor(), Tensor()}
+                           : GivenTensor{input(size_t(at)), part_.tensors[size_t(at)]});
+  }
+  const std::shared_ptr<CapturedCall> captured = captures_.capture(*call, given);
   const size_t first_tensor = part_.tensors.size(), first_number = part_.numbers.size();
-  if (!captures_.holds(*captured, *known, part_.tensors, part_.numbers))
-    throw HookRefused{known->prototype, "its guards do not hold at once"};
+  if (!captures_.holds(*captured, *call, part_)) throw CallRefused{call->key, "its guards do not hold at once"};
   part_.tensor_sizes.resize(part_.tensors.size(), BackwardPart::kFixed);
   fakes_.resize(part_.tensors.size());
   std::vector<Tensor> inputs;
   size_t next = first_tensor;
-  for (size_t i = 0; i < captured->graph->inputs.size(); i++) {
-    inputs.push_back(int(i) == captured->gradient ? gradient : input(next++));
-  }
+  for (int k : captured->given) inputs.push_back(k >= 0 ? given[size_t(k)].fake : input(next++));
   std::vector<Scalar> numbers;
   for (size_t at = first_number; at < part_.numbers.size(); at++) {
     out_.scalars.push_back(uint32_t(at));
     numbers.push_back(graph().add_scalar("number", part_.numbers[at]));
   }
-  out_.hooks.emplace_back(uint32_t(known - part_.hooks.begin()), captured);
+  out_.calls.emplace_back(uint32_t(call - part_.calls.begin()), captured);
   try {
-    return replay_hook(*captured, inputs, numbers);
+    const CallReplay replay(*captured, inputs, numbers);
+    std::vector<Tensor> results;
+    for (size_t i = 0; i < count; i++) results.push_back(replay.result(i));
+    return results;
   } catch (const NeedsData& e) {
-    throw HookRefused{known->prototype, e.what()};
+    throw CallRefused{call->key, e.what()};
   }
 }
+
+// Stands for a LuaNode.
+struct RecordedLuaNode final : GradNode {
+  Recorder& recorder;
+  const LuaNode& node;
+  RecordedLuaNode(Recorder& recorder, const LuaNode& node) : recorder(recorder), node(node) {}
+  const char* name() const override { return node.name(); }
+  std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool) override {
+    std::vector<Tensor> given = grads;
+    given.resize(node.results);
+    return recorder.run_call(&node, given, node.next.size());
+  }
+  void release() override {}
+};
 
 // Tensors that have sizes which no other input says come first, those that are read before those that have no elements.
 void Recorder::choose_symbols() {
@@ -212,6 +239,7 @@ void Recorder::choose_symbols() {
 }
 
 Ref<GradNode> Recorder::stand_in(GradNode& node) {
+  if (const auto* lua = dynamic_cast<const LuaNode*>(&node)) return Ref<GradNode>(new RecordedLuaNode(*this, *lua));
   Ref<GradNode> copy = node.copy();
   StandIn visitor(*this, part_.begins[node.place]);
   LUTRA_CHECK(copy && copy->visit(visitor), node.name(), " cannot be copied");
@@ -280,8 +308,8 @@ RecordedPart Recorder::run() {
 
 }  // namespace
 
-RecordedPart record_part(Engine& engine, BackwardPart& part, const PartSymbols& symbols, HookCaptures& captures) {
-  part.drop_hooks_values();
+RecordedPart record_part(Engine& engine, BackwardPart& part, const PartSymbols& symbols, CallCaptures& captures) {
+  part.drop_calls_values();
   return Recorder(engine, part, symbols, captures).run();
 }
 

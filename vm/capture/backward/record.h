@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "jit/graph/graph.h"
-#include "vm/capture/backward/hooks.h"
+#include "vm/capture/backward/calls.h"
 
 namespace lutra {
 
@@ -30,11 +30,11 @@ struct RecordedPart {
   std::vector<PartResult> results;
   std::vector<uint32_t> ran;                              // places of nodes, in order
   std::vector<std::pair<uint32_t, Ref<GradNode>>> joint;  // places of joint nodes, and what stood for them
-  // Which hooks of the part, in the order in which the part's tensors and numbers have what they read.
-  std::vector<std::pair<uint32_t, std::shared_ptr<CapturedHook>>> hooks;
+  // Which calls of the part, in the order in which the part's tensors and numbers have what they read.
+  std::vector<std::pair<uint32_t, std::shared_ptr<CapturedCall>>> calls;
 };
 
-// Throws what the engine throws on the way, NeedsData, and HookRefused. Adds to the part what hooks read.
-RecordedPart record_part(Engine& engine, BackwardPart& part, const PartSymbols& symbols, HookCaptures& captures);
+// Throws what the engine throws on the way, NeedsData, and CallRefused. Adds to the part what calls read.
+RecordedPart record_part(Engine& engine, BackwardPart& part, const PartSymbols& symbols, CallCaptures& captures);
 
 }  // namespace lutra

@@ -8,6 +8,7 @@
 #include <typeinfo>
 
 #include "ops/grad/saved_tensor.h"
+#include "vm/bind/lua_node.h"
 
 namespace lutra {
 namespace {
@@ -18,14 +19,14 @@ struct NotReady {};  // what a node saved cannot be read yet, or no more
 
 struct Walk final : NodeVisitor {
   Engine& engine;
-  HookBook& book;
+  CallBook& book;
   const uint64_t id = ++walks;
   BackwardPart part{};
   std::vector<GradNode*> leaves{};
   std::priority_queue<std::pair<uint64_t, GradNode*>> open{};
   bool first = true;  // no node has been taken yet
 
-  Walk(Engine& engine, HookBook& book) : engine(engine), book(book) {}
+  Walk(Engine& engine, CallBook& book) : engine(engine), book(book) {}
 
   void fact(uint64_t word) override { part.facts.push_back(word); }
   void size(SymInt& n) override { part.sizes.push_back(n.hint); }
@@ -92,13 +93,35 @@ struct Walk final : NodeVisitor {
     }
   }
 
-  // Why a hook is called between two parts; empty: it is a part of the graph.
+  // Why a call is made between two parts; empty: it is a part of the graph.
+  std::string take_call(const void* id, const std::shared_ptr<const LuaCallee>& callee) {
+    const uint64_t key = callee ? book.key(*callee) : 0;
+    if (!key) return "it is no Lua function";
+    if (const std::string* why = book.refused(key)) return *why;
+    fact(key);
+    part.calls.push_back({id, callee, key, {}, {}});
+    return "";
+  }
   std::string take_hook(const GradHook& hook) {
-    const void* const prototype = book.prototype(hook);
-    if (!prototype) return "a hook: it is no Lua function";
-    if (const std::string* why = book.refused(prototype)) return "a hook: " + *why;
-    fact(uint64_t(uintptr_t(prototype)));
-    part.hooks.push_back({hook, prototype});
+    const std::string why = take_call(hook.live.get(), std::dynamic_pointer_cast<const LuaCallee>(hook.keeper));
+    if (!why.empty()) return "a hook: " + why;
+    part.calls.back().tensors = {-1}, part.calls.back().places = {0};
+    return "";
+  }
+  // Gives what it saved to the function.
+  std::string take_lua_node(LuaNode& node) {
+    const std::string why = node.callee() ? take_call(&node, node.callee()) : "it was released";
+    if (!why.empty()) return str(node.name(), ": ", why);
+    PartCall call = std::move(part.calls.back());
+    call.tensors.assign(node.results, -1);
+    fact(node.results);
+    fact(node.saved.tensors().size());
+    for (SavedTensor& s : node.saved.tensors()) {
+      call.tensors.push_back(int(part.tensors.size()));
+      saved(s, node.name());
+    }
+    for (size_t k = 0; k < call.tensors.size(); k++) call.places.push_back(int(k) + 1);
+    part.calls.back() = std::move(call);
     return "";
   }
 
@@ -127,6 +150,7 @@ struct Walk final : NodeVisitor {
     try {
       const uint64_t type = uint64_t(uintptr_t(&typeid(node)));
       fact(type);
+      if (auto* lua = dynamic_cast<LuaNode*>(&node)) return (part.why = take_lua_node(*lua)).empty();
       if (node.visit(*this)) return true;
       const char* why = node.is_released() ? ", which was released"
                         : node.joint       ? ", compiled code that takes sizes, numbers or constants, or was released"
@@ -141,13 +165,13 @@ struct Walk final : NodeVisitor {
   void cut(const PartPlace& at) {
     part.facts.resize(at.facts), part.sizes.resize(at.sizes), part.numbers.resize(at.numbers);
     part.tensors.resize(at.tensors), part.tensor_sizes.resize(at.tensors);
-    part.hooks.resize(at.hooks);
+    part.calls.resize(at.calls);
   }
 
   // False: the part ends before it.
   bool take(GradNode& node) {
     const PartPlace at{part.facts.size(), part.sizes.size(), part.numbers.size(), part.tensors.size(),
-                       part.hooks.size()};
+                       part.calls.size()};
     fact(node.place);
     fact(engine.is_needed(node));
     if (!engine.is_needed(node)) return true;
@@ -245,7 +269,7 @@ struct Walk final : NodeVisitor {
 
 }  // namespace
 
-BackwardPart walk_backward(Engine& engine, HookBook& book) {
+BackwardPart walk_backward(Engine& engine, CallBook& book) {
   Walk walk(engine, book);
   try {
     walk.run();

@@ -5,30 +5,34 @@
 #include <vector>
 
 #include "ops/grad/engine.h"
+#include "vm/bind/anchor.h"
 
 namespace lutra {
 
 // Where in a part's lists what a visitor meets begins.
 struct PartPlace {
-  size_t facts = 0, sizes = 0, numbers = 0, tensors = 0, hooks = 0;
+  size_t facts = 0, sizes = 0, numbers = 0, tensors = 0, calls = 0;
 };
 
-// A hook that the part runs: a Lua function.
-struct PartHook {
-  GradHook hook;
-  const void* prototype;  // its identity, which no other prototype ever gets
+// Lua code that the part calls.
+struct PartCall {
+  const void* id;  // of what calls it: a hook's `live`, a node
+  std::shared_ptr<const LuaCallee> callee;
+  uint64_t key;              // of the prototypes of its functions
+  std::vector<int> tensors;  // that it is given: which of the part; -1: one that is made on the way
+  std::vector<int> places;   // which arguments these are, counted from 0
 };
 
-// What is known of hooks.
-struct HookBook {
-  virtual ~HookBook() = default;
-  virtual const void* prototype(const GradHook& hook) = 0;  // null: it is no Lua function
-  // Why hooks of a prototype are no part of a graph; null: they may be.
-  virtual const std::string* refused(const void* prototype) const = 0;
+// What is known of calls.
+struct CallBook {
+  virtual ~CallBook() = default;
+  virtual uint64_t key(const LuaCallee& callee) = 0;  // 0: it is no Lua function
+  // Why calls of a key are no part of a graph; null: they may be.
+  virtual const std::string* refused(uint64_t key) const = 0;
 };
 
 // Invariant: of two parts with equal facts, sizes and numbers the engine does the same, op for op, if the guards of
-// their hooks hold.
+// their calls hold.
 struct BackwardPart {
   std::vector<uint64_t> facts;
   std::vector<int64_t> sizes;
@@ -40,9 +44,9 @@ struct BackwardPart {
   std::vector<GradNode*> nodes;                      // by place
   std::vector<PartPlace> begins;                     // by place, of nodes that run
   std::vector<int> grads;                            // by place, of leaves: which tensor its .grad is; -1: none
-  std::vector<PartHook> hooks;                       // in the order of the walk
+  std::vector<PartCall> calls;                       // in the order of the walk
   std::vector<bool> stops;                           // by place, of leaves: a hook of it is no part of the graph
-  size_t own_tensors = 0, own_numbers = 0;           // behind them come those that hooks read
+  size_t own_tensors = 0, own_numbers = 0;           // behind them come those that calls read
   size_t under_way = 0;                              // tensors that are gradients under way
   size_t run = 0;                                    // nodes
   uint64_t stop = 0;                                 // the number of the node that it ends before; 0: of none
@@ -50,11 +54,11 @@ struct BackwardPart {
   std::string refused;                               // not empty: why it must run eagerly
 
   static constexpr size_t kFixed = ~size_t{0};
-  void drop_hooks_values() {
+  void drop_calls_values() {
     tensors.resize(own_tensors), tensor_sizes.resize(own_tensors), numbers.resize(own_numbers);
   }
 };
 
-BackwardPart walk_backward(Engine& engine, HookBook& book);
+BackwardPart walk_backward(Engine& engine, CallBook& book);
 
 }  // namespace lutra

@@ -83,11 +83,11 @@ void push_backward(lua_State* L, const BackwardEntry& e) {
   set_number(L, "compile_ms", e.capture_ms);
   set_string(L, "text", e.graph_text);
   lua_newtable(L);
-  for (size_t i = 0; i < e.hooks.size(); i++) {
-    lua_pushstring(L, e.hooks[i].c_str());
+  for (size_t i = 0; i < e.calls.size(); i++) {
+    lua_pushstring(L, e.calls[i].c_str());
     lua_rawseti(L, -2, int(i) + 1);
   }
-  lua_setfield(L, -2, "hooks");
+  lua_setfield(L, -2, "calls");
 }
 
 }  // namespace

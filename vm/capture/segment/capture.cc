@@ -122,6 +122,25 @@ void finish_symbols(GuardProgram& p, const GuardPlace& end, SymEnv& env, Entry* 
   p.expected.push_back("");
 }
 
+// Whether the last writes of tables put back what was there.
+bool writes_back(const Trace& t) {
+  const auto as_before = [](const TableEntry& e) {
+    return e.before && (e.before == e.value || (e.before->kind == VarKind::kNil && e.value->kind == VarKind::kNil));
+  };
+  return std::all_of(t.written_tables.begin(), t.written_tables.end(), [&](const Table* table) {
+    return std::all_of(table->log.begin(), table->log.end(), [&](const Key& id) {
+      const TableEntry& e = table->entries.at(id);
+      return !e.written || as_before(e);
+    });
+  });
+}
+
+// Whoever has the graph in another one asks the same of the other's symbols.
+void drop_symbols_check(GuardProgram& p) {
+  if (p.steps.empty() || p.steps.back().op != GuardOp::kSymbolsCheck) return;
+  p.steps.pop_back(), p.expected.pop_back();
+}
+
 // A type that a stronger check of the same value implies need not be checked before it.
 void drop_implied(GuardProgram& p) {
   const auto strong = [](GuardOp op) {
@@ -281,7 +300,7 @@ struct SegmentCapture {
   const TraceOptions& options;
   TraceDecisions decisions;
   CapturedSegment made{};
-  bool whole = false;      // its first result is looked at
+  bool whole = false;      // its results are looked at
   BreakReason loop_why{};  // what kept the first loop from being unrolled
 
   // A break within a branch or the body of a loop, or between them in what makes them functions: the control flow is
@@ -299,7 +318,7 @@ struct SegmentCapture {
       t.arguments = call.nargs;
       Frame& f = first_frame(t, place, call);
       end.results = t.run(f);
-      if (whole && !end.results.empty()) t.force(end.results[0]);
+      for (size_t i = 0; whole && i < end.results.size(); i++) t.force(end.results[i]);
       end.kind = SegmentEnd::kReturn;
       return true;
     } catch (const GraphBreak& b) {
@@ -448,8 +467,10 @@ struct SegmentCapture {
       t.close();
       t.graph->renumber();
       entry->outputs = t.graph->outputs.size();
+      if (writes_back(t)) entry->effects.table_writes.clear();
       for (TensorSpec& spec : t.program.tensors) spec.hooks = true;
       finish_symbols(t.program, t.place(), *t.graph->env, entry.get());
+      drop_symbols_check(t.program);
       for (const auto& in : t.inputs) whole.inputs.push_back(in.real);
       whole.differentiates = t.backward_called;
       whole.graph = std::move(t.graph);
@@ -492,13 +513,20 @@ CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPl
 }
 
 WholeCall capture_whole(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,
-                        const std::set<int>& first_dims, TraceOptions options) {
+                        const std::map<int, std::set<int>>& dims, TraceOptions options) {
   CaptureOptions wanted;
   wanted.fullgraph = true;
   options.fullgraph = true;
   const std::vector<std::string> names = argument_names(place.code.proto(), place, call.nslots);
-  const bool is_slot = call.nslots > 0 && place.args[0] == 0;
-  options.dynamic_dims[is_slot ? names[0] : "select(1, ...)"] = first_dims;
+  for (const auto& [argument, symbols] : dims) {
+    const int rest = argument - int(place.code.proto().num_params);
+    const auto slot = std::find(place.args.begin(), place.args.end(), unsigned(argument));
+    if (rest >= 0) {
+      options.dynamic_dims[str("select(", rest + 1, ", ...)")] = symbols;
+    } else if (slot != place.args.end()) {
+      options.dynamic_dims[names[size_t(slot - place.args.begin())]] = symbols;
+    }
+  }
   SegmentCapture capture{L, state, place, call, wanted, options, {}};
   capture.whole = true;
   WholeCall whole;

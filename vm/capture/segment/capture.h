@@ -1,5 +1,6 @@
 // One segment of a function from where it begins to where it can end: traced, compiled, and an entry made of it.
 #pragma once
+#include <map>
 #include <set>
 #include <string>
 #include <utility>
@@ -40,16 +41,16 @@ CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPl
 
 // A call whose graph stands in another one, and so is not compiled.
 struct WholeCall {
-  std::shared_ptr<Entry> entry;  // guards, and the results as effects; no code
+  std::shared_ptr<Entry> entry;  // guards, but for those of symbols, and the results as effects; no code
   std::unique_ptr<Graph> graph;
   std::vector<Tensor> inputs;  // real ones, by the graph's
   bool differentiates = false;
   std::string why;  // not empty: it is not one graph
 };
 
-// first_dims: of the first argument, those whose sizes are symbols.
+// dims: by argument of the function, counted from 0: those whose sizes are symbols.
 WholeCall capture_whole(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,
-                        const std::set<int>& first_dims, TraceOptions options);
+                        const std::map<int, std::set<int>>& dims, TraceOptions options);
 
 // Makes an entry that the background has compiled a whole one. Throws what the compiler threw; the entry is of no use
 // then.

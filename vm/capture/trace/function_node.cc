@@ -35,7 +35,10 @@ struct FunctionNode : GradNode {
     if (tape_watch() && !saved.empty()) tape_watch()->spent(this);
     std::vector<Tensor> given(grads.begin(), grads.begin() + std::min(results, grads.size()));
     given.resize(results);
-    return inlined({context, list_of(trace, given), list_of(trace, saved.unpack(this, title, create_graph))});
+    for (Tensor& t : saved.unpack(this, title, create_graph)) given.push_back(std::move(t));
+    Vars args{context};
+    for (const Tensor& t : given) args.push_back(t ? trace.tensor(t) : trace.nil());
+    return inlined(args);
   }
 
   // A break within is one before the call of backward, which cannot be resumed in its middle.
@@ -43,12 +46,10 @@ struct FunctionNode : GradNode {
     const size_t depth = trace.frames.size();
     try {
       const Vars out = trace.call(function, args, true);
-      Table* table = out.empty() ? nullptr : trace.table_of(trace.force(out[0]));
-      if (!table) trace.stop(Break::raises, {"a backward that gives no list"});
-      std::vector<Tensor> gradients;
-      for (size_t i = 0; i < next.size(); i++) {
-        Var* v = trace.force(trace.raw_get(table, trace.number(double(i + 1))));
-        gradients.push_back(v->kind == VarKind::kTensor ? v->tensor : Tensor());
+      std::vector<Tensor> gradients(next.size());
+      for (size_t i = 0; i < next.size() && i < out.size(); i++) {
+        Var* v = trace.force(out[i]);
+        if (v->kind == VarKind::kTensor) gradients[i] = v->tensor;
       }
       return gradients;
     } catch (const GraphBreak& b) {
@@ -83,6 +84,13 @@ Vars run_make_node(Trace& t, Var*, const Vars& args) {
   auto* node = new FunctionNode(t, title, args[1], args[2], results.size());
   const Ref<GradNode> keep(node);
   link(*node, inputs);
+  if (Var* to = args.size() > 6 ? t.force(args[6]) : nullptr; to && to->kind == VarKind::kTensor) {
+    auto* earlier = dynamic_cast<FunctionNode*>(gradient_edge(to->tensor).node.get());
+    if (!earlier) stop_outside(t);
+    for (size_t i = 0; i < results.size(); i++) {
+      node->next.push_back({Ref<GradNode>(earlier), uint32_t(earlier->results++)});
+    }
+  }
   for (size_t i = 0; i < results.size(); i++) set_history(results[i], keep, uint32_t(i));
   for (const Tensor& s : saved) node->saved.save(node, s);
   t.effect = true;

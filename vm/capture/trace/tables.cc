@@ -169,7 +169,7 @@ void Trace::raw_set(Table* t, Var* k, Var* v) {
     stop(Break::changing_key);
   }
   TableEntry& e = t->entries[id];
-  if (!e.logged) t->log.push_back(id);
+  if (!e.logged) t->log.push_back(id), e.before = t->pin != 0 ? e.value : nullptr;
   if (t->pin != 0 && !t->written) written_tables.push_back(t);
   const auto something = [](const Var* x) { return x && x->kind != VarKind::kNil && x->kind != VarKind::kLazy; };
   if (t->pin == 0 && !(e.logged && something(e.value) && something(v))) t->writes.emplace_back(id, v);

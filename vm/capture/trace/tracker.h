@@ -59,6 +59,7 @@ struct TableEntry {
   Var* value = nullptr;
   bool written = false;
   bool logged = false;
+  Var* before = nullptr;  // of a real table: what was read before it was written
 };
 
 struct Table {

@@ -1,0 +1,315 @@
+// Captures of calls: on tensors that stand for gradients.
+#include "vm/capture/backward/calls.h"
+
+#include <algorithm>
+#include <lua.hpp>
+
+#include "ops/core/error.h"
+#include "ops/decompose/emit.h"
+#include "vm/bind/anchor.h"
+#include "vm/bind/tensor_userdata.h"
+#include "vm/capture/segment/capture.h"
+#include "vm/host/runtime.h"
+#include "vm/mirror/prototypes.h"
+
+namespace lutra {
+namespace {
+
+// f in a frame of C of its own, whose stack is empty: guards and captures find their values from 1 on.
+void in_own_frame(lua_State* L, const std::function<void(lua_State*)>& f) {
+  struct Call {
+    const std::function<void(lua_State*)>& f;
+    std::exception_ptr error;
+  } call{f, nullptr};
+  luaL_checkstack(L, 4, "a backward");
+  lua_pushcfunction(L, [](lua_State* inner) {
+    auto* call = static_cast<Call*>(lua_touserdata(inner, 1));
+    lua_settop(inner, 0);
+    try {
+      call->f(inner);
+    } catch (const std::exception&) {
+      call->error = std::current_exception();
+    }
+    return 0;
+  });
+  lua_pushlightuserdata(L, &call);
+  lua_call(L, 1, 0);
+  if (call.error) std::rethrow_exception(call.error);
+}
+
+// Slots, then varargs, then the function. False: it is gone.
+bool push_call(lua_State* L, const CapturedCall& captured, const LuaCallee& callee, const std::vector<Tensor>& tensors,
+               SegmentCall& at) {
+  const int arguments = callee.push_arguments(L, tensors);
+  luaL_checkstack(L, arguments + int(captured.slots.size()) + 8, "a backward");
+  for (unsigned slot : captured.slots) int(slot) < arguments ? lua_pushvalue(L, int(slot) + 1) : lua_pushnil(L);
+  for (int i = int(captured.parameters); captured.varargs && i < arguments; i++) lua_pushvalue(L, i + 1);
+  for (int i = 0; i < arguments; i++) lua_remove(L, 1);
+  const int nslots = int(captured.slots.size()), nargs = lua_gettop(L);
+  at = {nslots, nargs, nargs + 1};
+  if (callee.push_functions(L) == 0) return false;
+  lua_settop(L, nargs + 1);
+  return true;
+}
+
+// As the gradient will be, on the device where it will be. Only a single element has memory: capture may look at it.
+Tensor stand_in_for(const Tensor& fake) {
+  const ModeScope real(nullptr);
+  Sizes sizes, strides;
+  int64_t elements = 1;
+  for (const SymInt& n : fake->sizes) sizes.push_back(n.hint), elements *= n.hint;
+  for (const SymInt& n : fake->strides) strides.push_back(n.hint);
+  if (elements == 1) return alias(full(sizes, 1.0, fake->dtype, fake->device()), sizes, strides, SymInt(0));
+  Tensor t = alias(fake, sizes, strides, SymInt(0));
+  t->storage = make_ref<Storage>();
+  t->storage->device = fake->device();
+  return t;
+}
+
+std::set<int> symbolic_dims(const Tensor& t) {
+  std::set<int> dims;
+  for (size_t d = 0; d < t->sizes.size(); d++) {
+    if (!t->sizes[d].is_constant()) dims.insert(int(d));
+  }
+  return dims;
+}
+
+using Op = GuardOp;
+
+// What a graph within another one must not ask or do; null: nothing.
+const char* refusal(const WholeCall& whole, const std::vector<int>& given) {
+  const Effects& e = whole.entry->effects;
+  const GuardProgram& p = whole.entry->guards;
+  const bool writes = !e.table_writes.empty() || !e.metatable_writes.empty() || !e.upvalue_writes.empty();
+  if (writes) return "it writes tables or variables";
+  if (!e.grad_writes.empty() || !e.output_grads.empty() || !e.requires_grad_writes.empty() || !e.retained.empty() ||
+      !e.history_writes.empty() || !e.refused_outputs.empty() || whole.differentiates || e.sets_grad_mode)
+    return "it changes what gradients are";
+  if (!e.written.empty()) return "it writes a tensor";
+  if (e.draws.count || whole.graph->rng_calls) return "it draws random numbers";
+  if (!constants_of(*whole.graph).empty()) return "it makes a tensor of Lua values";
+  const auto& scalars = p.scalar_sources;
+  if (std::find(scalars.begin(), scalars.end(), nullptr) != scalars.end()) return "elements decide a size";
+  for (size_t i = 0; i < p.tensors.size(); i++) {
+    const auto varies = [](const std::vector<int64_t>& all) {
+      return std::find(all.begin(), all.end(), -1) != all.end();
+    };
+    if (given[i] < 0 && (varies(p.tensors[i].sizes) || varies(p.tensors[i].strides)))
+      return "it reads a tensor that mark_dynamic is about";
+  }
+  return nullptr;
+}
+
+bool is_of_gradients(Op op) { return op == Op::kGradLoad || op == Op::kGradNilCheck || op == Op::kGradTensorCheck; }
+
+// Whether guards read .grad, or ask more of a tensor that is not there yet than what it is like. later: by input.
+const char* asks_too_much(const GuardProgram& p, const std::vector<bool>& later) {
+  std::set<int> registers;  // that hold such tensors
+  for (const GuardStep& s : p.steps) {
+    if (is_of_gradients(s.op)) return "it reads .grad";
+    if (s.op == Op::kTensorCheck && later[size_t(s.index)]) {
+      registers.insert(s.a);
+    } else if (s.op != Op::kTypeCheck && (registers.count(s.a) || registers.count(s.b))) {
+      return "it asks which tensor the gradient is, or for its element";
+    } else if (s.op == Op::kDistinctTensorsCheck || s.op == Op::kOverlapCheck) {
+      return "it writes a tensor";
+    }
+  }
+  return nullptr;
+}
+
+const char* bad_results(const WholeCall& whole) {
+  for (const Recipe& r : whole.entry->effects.results) {
+    if (r.kind == Recipe::kNil) continue;
+    if (r.kind != Recipe::kTensorOut && r.kind != Recipe::kTensorIn) return "it gives no tensor";
+    const size_t i = size_t(r.index);
+    const bool out = r.kind == Recipe::kTensorOut;
+    if (out ? whole.graph->outputs[i].tensor()->requires_grad : whole.graph->inputs[i].value->requires_grad)
+      return "what it gives requires grad";
+  }
+  return nullptr;
+}
+
+// Which argument an input is, counted from 0; -1: none.
+int argument_of(const Source* source, const CapturedCall& call) {
+  if (!source) return -1;
+  if (source->kind == SourceKind::kArg) return int(call.slots[size_t(source->index)]);
+  return source->kind == SourceKind::kVararg ? int(call.parameters) + source->index : -1;
+}
+
+// places: which arguments the tensors are.
+std::vector<int> given_inputs(const WholeCall& whole, const CapturedCall& call, const std::vector<Tensor>& tensors,
+                              const std::vector<int>& places) {
+  std::vector<int> given(whole.inputs.size(), -1);
+  for (size_t i = 0; i < whole.inputs.size(); i++) {
+    const int argument = argument_of(whole.entry->guards.tensor_sources[i], call);
+    for (size_t k = 0; k < tensors.size() && argument >= 0; k++) {
+      if (places[k] == argument && whole.inputs[i].same(tensors[k])) given[i] = int(k);
+    }
+  }
+  return given;
+}
+
+}  // namespace
+
+CapturedCall::~CapturedCall() {
+  const auto live = alive.lock();
+  if (entry && live && *live) release_entry(L, *entry);
+}
+
+uint64_t CallCaptures::key(const LuaCallee& callee) {
+  lua_State* L = current_lua();
+  if (!L || !lua_checkstack(L, 8)) return 0;
+  const int top = lua_gettop(L);
+  callee.push_functions(L);
+  uint64_t key = 0;
+  for (int i = top + 1; i <= lua_gettop(L); i++) {
+    const bool known = lua_isfunction(L, i) && !lua_iscfunction(L, i);
+    if (!known && i == top + 1) break;
+    if (known) key = key * 0x9e3779b97f4a7c15ull + uint64_t(uintptr_t(prototype_identity(L, i)));
+  }
+  lua_settop(L, top);
+  return key;
+}
+
+const std::string* CallCaptures::refused(uint64_t key) const {
+  const auto it = refused_.find(key);
+  return it == refused_.end() ? nullptr : &it->second;
+}
+
+TraceOptions CallCaptures::options_for(uint64_t key) const {
+  TraceOptions options;
+  const auto known = lessons_.find(key);
+  if (known == lessons_.end()) return options;
+  options.loose_functions = known->second.loose_functions;
+  for (const auto& [source, values] : known->second.values) options.changing_values[source] = int(values.size());
+  return options;
+}
+
+namespace {
+
+// One attempt to capture a call.
+struct CallCapture {
+  TraceState& state;
+  const PartCall& call;
+  const std::vector<GivenTensor>& given;
+  const TraceOptions& options;
+  std::shared_ptr<CapturedCall> made = std::make_shared<CapturedCall>();
+  std::string why{};
+
+  void refuse(const char* reason) {
+    if (reason && why.empty()) why = reason;
+  }
+
+  void run(lua_State* L) {
+    const ModeScope real(nullptr);
+    if (call.callee->push_functions(L) == 0) return refuse("it is gone");
+    LuaCode* code = code_of(state, L, 1);
+    if (!code) return refuse("it is no Lua function");
+    if (const std::string* reason = disabled_because(state, lua_topointer(L, 1))) return void(why = *reason);
+    lua_settop(L, 0);
+    const bc::Proto& proto = code->proto();
+    made->slots = code->liveness().passable(1);
+    made->parameters = proto.num_params, made->varargs = proto.vararg();
+    made->place = str(code->file, ":", int(proto.first_line));
+    std::vector<Tensor> tensors;
+    std::map<int, std::set<int>> dims;
+    for (size_t k = 0; k < given.size(); k++) {
+      const bool later = given[k].fake && !given[k].real;
+      made->stand_ins.push_back(later ? stand_in_for(given[k].fake) : Tensor());
+      tensors.push_back(later ? made->stand_ins.back() : given[k].real);
+      if (given[k].fake) dims[call.places[k]] = symbolic_dims(given[k].fake);
+    }
+    SegmentCall at{};
+    if (!push_call(L, *made, *call.callee, tensors, at)) return refuse("it is gone");
+    WholeCall whole = capture_whole(L, state, {*code, 1, made->slots, proto.vararg()}, at, dims, options);
+    made->entry = whole.entry, made->L = runtime(L).L, made->alive = runtime_alive(L);
+    if (!whole.why.empty()) return void(why = whole.why);
+    made->given = given_inputs(whole, *made, tensors, call.places);
+    std::vector<bool> later;
+    for (int k : made->given) later.push_back(k >= 0 && made->stand_ins[size_t(k)]);
+    refuse(refusal(whole, made->given));
+    refuse(asks_too_much(whole.entry->guards, later));
+    refuse(bad_results(whole));
+    made->graph = std::move(whole.graph);
+  }
+};
+
+}  // namespace
+
+std::shared_ptr<CapturedCall> CallCaptures::capture(const PartCall& call, const std::vector<GivenTensor>& given) const {
+  const TraceOptions options = options_for(call.key);
+  CallCapture capture{state_, call, given, options};
+  try {
+    in_own_frame(current_lua(), [&](lua_State* L) { capture.run(L); });
+  } catch (const Error& e) {
+    if (e.kind != ErrorKind::kUser) throw;
+    capture.why = e.what();
+  }
+  if (!capture.why.empty()) throw CallRefused{call.key, capture.why};
+  return capture.made;
+}
+
+namespace {
+
+// f sees what the steps before the one that failed have loaded.
+template <class F>
+void with_values(lua_State* L, const GuardProgram& p, int failed, const SegmentCall& at, int tables, F f) {
+  GuardProgram until = p;
+  until.steps.resize(size_t(failed));
+  GuardValues values;
+  if (run_guards(L, until, at.nslots, at.nargs, at.self, tables, tables + 1, &values) < 0) f(values);
+}
+
+// Another closure of a prototype, another number or string: the next capture takes any. tables: of the entry, on the
+// stack.
+void learn(lua_State* L, const Entry& e, int failed, const SegmentCall& at, int tables, CallLessons& lessons) {
+  constexpr size_t kKnown = 8;
+  const GuardStep& s = e.guards.steps[size_t(failed)];
+  const bool compares =
+      s.op == Op::kValueCheck || s.op == Op::kFieldCheck || s.op == Op::kGlobalCheck || s.op == Op::kUpvalueCheck;
+  const bool closure = s.op == Op::kIdentityCheck && s.prototype;
+  if (!s.source || (!compares && !closure)) return;
+  with_values(L, e.guards, failed, at, tables, [&](const GuardValues& values) {
+    const int now = values.base + s.a;
+    if (closure && lua_isfunction(L, now) && prototype_number(L, now) == s.prototype)
+      lessons.loose_functions.insert(s.source->text);
+    if (!compares || (lua_type(L, now) != LUA_TNUMBER && lua_type(L, now) != LUA_TSTRING)) return;
+    lua_pushvalue(L, now);
+    auto& known = lessons.values[s.source->text];
+    if (known.size() < kKnown) known.insert(lua_tostring(L, -1));
+    lua_pop(L, 1);
+  });
+}
+
+}  // namespace
+
+bool CallCaptures::holds(const CapturedCall& captured, const PartCall& call, BackwardPart& part) {
+  bool hold = false;
+  std::vector<Tensor> tensors = captured.stand_ins;
+  for (size_t k = 0; k < tensors.size(); k++) {
+    if (call.tensors[k] >= 0 && !tensors[k]) tensors[k] = part.tensors[size_t(call.tensors[k])];
+  }
+  in_own_frame(current_lua(), [&](lua_State* L) {
+    SegmentCall at{};
+    if (!push_call(L, captured, *call.callee, tensors, at)) return;
+    const Entry& e = *captured.entry;
+    GuardValues values;
+    const int base = lua_gettop(L);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e.weak);
+    int miss = NativeGuards::kUnsure;
+    if (e.native) miss = e.native->run(L, at.nslots, at.nargs, at.self, &values);
+    if (miss == NativeGuards::kUnsure)
+      miss = run_guards(L, e.guards, at.nslots, at.nargs, at.self, base + 1, base + 2, &values);
+    hold = miss == -1;
+    if (miss >= 0) learn(L, e, miss, at, base + 1, lessons_[call.key]);
+    for (size_t i = 0; hold && i < values.tensors.size(); i++) {
+      if (captured.given[i] < 0) part.tensors.push_back(values.tensors[i]);
+    }
+    if (hold) part.numbers.insert(part.numbers.end(), values.scalars.begin(), values.scalars.end());
+  });
+  return hold;
+}
+
+}  // namespace lutra

@@ -1,0 +1,110 @@
+// Lua code that a backward calls (hooks of gradients, backwards of functions and of modules' hooks, what a checkpoint
+// repeats) as a part of its graph: a call in, its graph under guards out.
+//
+// Invariants:
+// 1. What a call does is a function of the tensors that the backward gives it, and of numbers and tensors that its
+//    guards find. One with effects is refused: the engine makes it between two parts.
+// 2. Guards ask of a gradient only what it is like. Equal facts, sizes and numbers of a part say that; so guards are
+//    asked before the gradient is there, with a tensor without memory in its place.
+#pragma once
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "vm/capture/backward/walk.h"
+#include "vm/capture/segment/entry.h"
+
+struct lua_State;
+
+namespace lutra {
+
+struct LuaCode;
+struct TraceState;
+
+// A call that was captured for tensors of one kind.
+struct CapturedCall {
+  std::shared_ptr<Entry> entry;  // guards, and what is returned
+  std::unique_ptr<Graph> graph;
+  // By input of the graph: which of the tensors that the call is given; -1: the guards find it.
+  std::vector<int> given;
+  std::vector<Tensor> stand_ins;  // by tensor that the call is given: for those that are not there yet
+  std::vector<Tensor> kept;       // values of the graph that a checkpoint's nodes save, in order
+  std::vector<unsigned> slots;    // which the function's code reads
+  unsigned parameters = 0;
+  bool varargs = false;
+  std::string place;
+  lua_State* L = nullptr;
+  std::weak_ptr<bool> alive;
+  CapturedCall() = default;
+  CapturedCall(const CapturedCall&) = delete;
+  ~CapturedCall();
+};
+
+// What misses have taught of the calls of one key, as of a compiled function (TraceOptions).
+struct CallLessons {
+  std::map<std::string, std::set<std::string>> values;  // by source: numbers and strings that came
+  std::set<std::string> loose_functions;
+};
+
+// A call that is no part of a graph.
+struct CallRefused {
+  uint64_t key;
+  std::string why;
+};
+
+// A tensor that a call is given.
+struct GivenTensor {
+  Tensor fake;  // of the graph that is recorded; null: nil
+  Tensor real;  // null: it is not there yet
+};
+
+class CallCaptures final : public CallBook {
+ public:
+  explicit CallCaptures(TraceState& state) : state_(state) {}
+  uint64_t key(const LuaCallee& callee) override;
+  const std::string* refused(uint64_t key) const override;
+  void refuse(const CallRefused& refused) { refused_[refused.key] = refused.why; }
+  void clear() { refused_.clear(), lessons_.clear(); }
+  // Throws CallRefused.
+  std::shared_ptr<CapturedCall> capture(const PartCall& call, const std::vector<GivenTensor>& given) const;
+  // Whether its guards hold, on the tensors of `part` that the call is given. Then tensors and numbers have those of
+  // its inputs that the guards find at their ends.
+  bool holds(const CapturedCall& captured, const PartCall& call, BackwardPart& part);
+
+ private:
+  TraceOptions options_for(uint64_t key) const;
+  // By key.
+  std::unordered_map<uint64_t, std::string> refused_;
+  std::unordered_map<uint64_t, CallLessons> lessons_;
+  TraceState& state_;
+};
+
+// The graph of a call once more, in the graph that is being recorded, and its values. Throws what ops do.
+class CallReplay {
+ public:
+  // inputs: by input of the graph.
+  CallReplay(const CapturedCall& call, const std::vector<Tensor>& inputs, const std::vector<Scalar>& numbers);
+  Tensor value(const Tensor& t) const;  // that stands now for this value of the graph
+  Tensor result(size_t i) const;        // null: nil
+
+ private:
+  int32_t expr_of(const SymExpr& e);
+  void begin();
+  void run(const Node& n);
+
+ public:
+  SymInt size(SymInt s) const;
+  Scalar scalar(Scalar s) const;
+  Tensor tensor(const Tensor& t) const { return value(t); }
+
+ private:
+  const CapturedCall& call_;
+  SymEnv& env_;
+  const std::vector<Tensor>& inputs_;
+  const std::vector<Scalar>& numbers_;
+  std::vector<int32_t> exprs_;
+  std::unordered_map<const TensorImpl*, Tensor> values_;
+};
+
+}  // namespace lutra
