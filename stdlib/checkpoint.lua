@@ -5,11 +5,14 @@ local lt = ...
 local native = lt._native
 local watched = native.checkpoint
 
+local function called(f, ...) return f(...) end
+
 function lt.checkpoint(f, ...)
   if type(f) ~= "function" then native.use("errors").callable("checkpoint", "f", f) end
   if native.is_captured() then
     native.note_plain_checkpoint()
     return f(...)
   end
+  if type(f) ~= "function" then return watched(called, f, ...) end
   return watched(f, ...)
 end

@@ -133,10 +133,13 @@ void Engine::run_hooks(const GradNode& node, std::vector<Tensor>& grads) {
     if (!*hook.live) continue;
     grads[result] = hooked(hook, grads[result]);
   }
-  for (const Retained& r : node.retained) {
+  for (size_t i = 0; i < node.retained.size(); i++) {
+    const Retained& r = node.retained[i];
     AutogradMeta* meta = *r.meta;
     if (!meta || r.result >= grads.size() || !grads[r.result]) continue;
-    meta->grad = meta->grad ? add(meta->grad, grads[r.result]) : grads[r.result];
+    Tensor& grad = rehearsal_ ? rehearsal_->retained_gradient(node, i) : meta->grad;
+    grad = grad ? add(grad, grads[r.result]) : grads[r.result];
+    if (rehearsal_) keep_apart(grad);
   }
 }
 

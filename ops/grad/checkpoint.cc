@@ -1,6 +1,8 @@
 // A call watched, then repeated.
 #include "ops/grad/checkpoint.h"
 
+#include <algorithm>
+
 #include "ops/core/error.h"
 #include "ops/defs/autocast.h"
 
@@ -20,8 +22,8 @@ Ref<Storage> copy_of(const Storage& s) {
 
 }  // namespace
 
-Checkpoint::Checkpoint(std::function<void()> again)
-    : again_(std::move(again)), generator_(default_generator()), autocast_(autocast_mode()) {}
+Checkpoint::Checkpoint(std::function<void()> again, std::shared_ptr<HookKeeper> call)
+    : again_(std::move(again)), call_(std::move(call)), generator_(default_generator()), autocast_(autocast_mode()) {}
 
 void Checkpoint::begin() {
   running_ = true;
@@ -62,7 +64,7 @@ void Checkpoint::compare(const Tensor& t) {
   }
 }
 
-bool Checkpoint::keeps(const Tensor& t, size_t& number) {
+bool Checkpoint::keeps(const Tensor& t, uint32_t saver, size_t& number) {
   if (repeating_) {
     compare(t);
     given_.push_back(alias(t, t->sizes, t->strides, t->offset));
@@ -71,9 +73,13 @@ bool Checkpoint::keeps(const Tensor& t, size_t& number) {
     return false;
   }
   number = kept_.size();
-  kept_.push_back({t->storage->version, t->sizes, t->dtype});
+  kept_.push_back({t->storage->version, t->sizes, t->dtype, t->requires_grad, saver});
   live_++;
   return true;
+}
+
+bool Checkpoint::writes_outside() const {
+  return std::any_of(outside_.begin(), outside_.end(), [](const auto& out) { return bool(out.second.before); });
 }
 
 void Checkpoint::check_outside() const {
@@ -153,7 +159,7 @@ void Checkpoint::drop(size_t number) {
   if (number < given_.size()) given_[number] = Tensor();
   if (--live_ > 0) return;
   // Nobody asks any more.
-  again_ = nullptr;
+  again_ = nullptr, call_ = nullptr;
   outside_.clear(), given_.clear();
 }
 

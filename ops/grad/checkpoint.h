@@ -9,6 +9,7 @@
 // 3. Memory from outside that the call read must not have been written since: an error, never a wrong gradient.
 #pragma once
 #include <functional>
+#include <memory>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -20,7 +21,8 @@ namespace lutra {
 
 class Checkpoint final : public SavedLater {
  public:
-  explicit Checkpoint(std::function<void()> again);
+  // call: what `again` calls, to those who know it.
+  Checkpoint(std::function<void()> again, std::shared_ptr<HookKeeper> call);
   // Between them the call is made, once.
   void begin();
   void end();
@@ -28,10 +30,27 @@ class Checkpoint final : public SavedLater {
   void takes(const Tensor& t) override;
   void made(const Tensor& t) override;
   void writes(const Tensor& t) override;
-  bool keeps(const Tensor& t, size_t& number) override;
+  bool keeps(const Tensor& t, uint32_t saver, size_t& number) override;
   Tensor give(size_t number, const char* op) override;
   void drop(size_t number) override;
   bool is_ready(size_t) const override { return !given_.empty(); }
+
+  struct Kept {
+    uint32_t version;
+    Sizes sizes;
+    DType dtype;
+    bool requires_grad;
+    uint32_t saver;
+  };
+  // For those who repeat it otherwise, in the modes of then: null where nobody may ask any more.
+  const std::shared_ptr<HookKeeper>& call() const { return call_; }
+  const std::vector<Kept>& kept() const { return kept_; }
+  const Generator& generator() const { return generator_; }
+  const AutocastMode& autocast() const { return autocast_; }
+  bool is_running() const { return running_; }
+  bool writes_outside() const;
+  // Throws where what the call read is no longer what it was.
+  void check_outside() const;
 
  private:
   struct Outside {
@@ -39,18 +58,13 @@ class Checkpoint final : public SavedLater {
     uint32_t version = 0;  // when the call was over
     Ref<Storage> before;   // a copy of its content, where the call wrote it
   };
-  struct Kept {
-    uint32_t version;
-    Sizes sizes;
-    DType dtype;
-  };
   struct Repetition;
-  void check_outside() const;
   void compare(const Tensor& t);
   void repeat();
   void exchange_content();
 
   std::function<void()> again_;
+  std::shared_ptr<HookKeeper> call_;
   Generator generator_;
   AutocastMode autocast_;
   std::unordered_map<const Storage*, Outside> outside_;

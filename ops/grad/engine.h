@@ -35,6 +35,7 @@ struct Rehearsal {
   // What a hook makes of a FakeTensor; null: it stays.
   virtual Tensor run_hook(const GradHook& hook, const Tensor& gradient) = 0;
   virtual bool stops_at(const Tensor& leaf) = 0;
+  virtual Tensor& retained_gradient(const GradNode& node, size_t number) = 0;
 };
 
 struct BackwardParts;

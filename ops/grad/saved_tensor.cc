@@ -50,23 +50,24 @@ SavedTensor SavedTensor::shape_of(const Tensor& t) {
   return s;
 }
 
-SavedTensor SavedTensor::copy_of(const Tensor& t) { return whole(copy_with_history(t)); }
+SavedTensor SavedTensor::copy_of(const Tensor& t, uint32_t saver) { return whole(copy_with_history(t), saver); }
 
-SavedTensor SavedTensor::elements_of(const Tensor& t) {
+SavedTensor SavedTensor::elements_of(const Tensor& t, uint32_t saver) {
   const Tensor copy = OverwriteScope::copy_of(t);
-  return whole(copy ? copy : t);
+  return whole(copy ? copy : t, saver);
 }
 
-SavedTensor SavedTensor::whole(const Tensor& t) {
+SavedTensor SavedTensor::whole(const Tensor& t, uint32_t saver) {
   SavedTensor s;
   s.elements_ = true;
   s.version_ = t->storage->version;
   if (t->is_fake()) {
+    if (auto* saves = dynamic_cast<FakeSaves*>(modes().watch.get())) saves->keeps(t, saver);
     s.fake_ = t.get();
     return s;
   }
   if (auto* later = dynamic_cast<SavedLater*>(modes().watch.get())) {
-    if (later->keeps(t, s.number_)) {
+    if (later->keeps(t, saver, s.number_)) {
       s.later_ = Ref<SavedLater>(later);
       return s;
     }

@@ -29,10 +29,17 @@ class OverwriteScope {
 
 // In place of what is saved while eager calls are watched by it: gives them when they are asked for.
 struct SavedLater : CallWatch {
-  virtual bool keeps(const Tensor& t, size_t& number) = 0;  // false: the node keeps it itself
+  // False: the node keeps it itself. saver: SavedTensor::elements_of's.
+  virtual bool keeps(const Tensor& t, uint32_t saver, size_t& number) = 0;
   virtual Tensor give(size_t number, const char* op) = 0;
   virtual void drop(size_t number) = 0;
   virtual bool is_ready(size_t number) const = 0;  // given without making it first
+};
+
+// Told of the FakeTensors that are kept, in order.
+struct FakeSaves : CallWatch {
+  virtual void begin() = 0;  // what came before is of no use
+  virtual void keeps(const Tensor& fake, uint32_t saver) = 0;
 };
 
 class SavedTensor {
@@ -40,9 +47,10 @@ class SavedTensor {
   SavedTensor() = default;
   // Without elements.
   static SavedTensor shape_of(const Tensor& t);
-  static SavedTensor elements_of(const Tensor& t);
+  // saver: what saves it, of which op which tensor; 0: Lua code or another node without an op.
+  static SavedTensor elements_of(const Tensor& t, uint32_t saver = 0);
   // Of a copy, since t is about to be written.
-  static SavedTensor copy_of(const Tensor& t);
+  static SavedTensor copy_of(const Tensor& t, uint32_t saver);
   // Throws where the storage was written since. With history, what is done with it is differentiated on through edge.
   Tensor unpack(const char* op, const Edge* history) const;
   void release();
@@ -54,6 +62,8 @@ class SavedTensor {
   // Of what is saved now, as unpack has it; without elements, sizes and dtype only.
   const Tensor& kept() const { return tensor_; }
   bool is_later() const { return bool(later_); }
+  SavedLater* later() const { return later_.get(); }
+  size_t number() const { return number_; }  // of later()
   bool is_current() const { return !elements_ || (tensor_ && tensor_->storage->version == version_); }
   // From now on it is this FakeTensor, which somebody else owns.
   void become(const Tensor& fake);
@@ -61,7 +71,7 @@ class SavedTensor {
   void lay(const Sizes& sizes, const Sizes& strides);
 
  private:
-  static SavedTensor whole(const Tensor& t);
+  static SavedTensor whole(const Tensor& t, uint32_t saver);
 
   Tensor tensor_;
   TensorImpl* fake_ = nullptr;

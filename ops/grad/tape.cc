@@ -69,8 +69,8 @@ struct OpNode : GradNode {
     each_argument_tensor(call_args, [&](size_t i, const Tensor& t) {
       const bool read = masks.args >> i & 1, overwritten = in_place && i == 0;
       args_saved.push_back(!read         ? SavedTensor::shape_of(t)
-                           : overwritten ? SavedTensor::copy_of(t)
-                                         : SavedTensor::elements_of(t));
+                           : overwritten ? SavedTensor::copy_of(t, saver(i))
+                                         : SavedTensor::elements_of(t, saver(i)));
     });
     each_argument_tensor(args, [](size_t, Tensor& t) { t = Tensor(); });
     link(*this, inputs);
@@ -78,11 +78,14 @@ struct OpNode : GradNode {
         int64_t(sizeof *this + args.size() * sizeof(Value) + inputs.size() * (sizeof(SavedTensor) + sizeof(Edge))));
   }
 
+  uint32_t saver(size_t i) const { return (uint32_t(op) + 1) << 8 | uint32_t(i); }
+
   void save_results(const Results& results) {
     bytes.add(int64_t(results.size() * (sizeof(SavedTensor) + sizeof(TensorImpl) + sizeof(AutogradMeta))));
     for (size_t i = 0; i < results.size(); i++) {
       bool read = masks.results >> i & 1;
-      results_saved.push_back(read ? SavedTensor::elements_of(results[i]) : SavedTensor::shape_of(results[i]));
+      results_saved.push_back(read ? SavedTensor::elements_of(results[i], saver(128 + i))
+                                   : SavedTensor::shape_of(results[i]));
     }
   }
 

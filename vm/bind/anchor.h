@@ -44,7 +44,7 @@ class Anchor {
 // A call of Lua code that a backward makes: its function and its arguments.
 struct LuaCallee {
   virtual ~LuaCallee() = default;
-  // Pushes the function, then those that it is known to call; gives how many. 0: it is gone.
+  // Pushes the function, then those that it is known to call, or a table in their place; gives how many. 0: it is gone.
   virtual int push_functions(lua_State* L) const = 0;
   // Pushes the arguments, tensors in the place of those that the backward gives; a null one is nil. Gives how many.
   virtual int push_arguments(lua_State* L, const std::vector<Tensor>& tensors) const = 0;

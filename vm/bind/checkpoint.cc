@@ -15,7 +15,7 @@ namespace {
 // A function and its arguments, in a table of their state. Results of the call that have userdata hold the table, so
 // that a function which captures its own result is collected with it. Once something is computed from a result, or the
 // last such userdata is gone, the state holds the table: a graph that LuaJIT cannot see may lead to the call.
-class AnchoredCall final : public UserdataKeeper, public std::enable_shared_from_this<AnchoredCall> {
+class AnchoredCall final : public UserdataKeeper, public LuaCallee, public std::enable_shared_from_this<AnchoredCall> {
  public:
   // Of what is on the stack.
   static std::shared_ptr<AnchoredCall> of(lua_State* L) {
@@ -37,6 +37,27 @@ class AnchoredCall final : public UserdataKeeper, public std::enable_shared_from
     for (int i = 1; i <= count_; i++) lua_rawgeti(now, top + 1, i);
     lua_call(now, count_ - 1, 0);
     lua_settop(now, top);
+  }
+
+  // A module that is called through a function of ours is known as itself.
+  int push_functions(lua_State* L) const override {
+    if (!table_.usable() || !table_.is_of(L)) return 0;
+    luaL_checkstack(L, 3, "checkpoint");
+    const int top = lua_gettop(L);
+    table_.push(L);
+    lua_rawgeti(L, -1, 1);
+    lua_rawgeti(L, -2, 2);
+    lua_remove(L, top + 1);
+    if (!lua_istable(L, -1)) lua_pop(L, 1);
+    return lua_gettop(L) - top;
+  }
+  int push_arguments(lua_State* L, const std::vector<Tensor>&) const override {
+    luaL_checkstack(L, count_ + 1, "checkpoint");
+    const int top = lua_gettop(L);
+    table_.push(L);
+    for (int i = 2; i <= count_; i++) lua_rawgeti(L, top + 1, i);
+    lua_remove(L, top + 1);
+    return count_ - 1;
   }
 
   // results: all that is on the stack.
@@ -127,7 +148,7 @@ int checkpoint_of(lua_State* L) {
   const std::shared_ptr<AnchoredCall> call = AnchoredCall::of(L);
   auto repetition = std::make_shared<Repetition>(call);
   {
-    const Watching scope(make_ref<Checkpoint>([repetition] { repetition->call->call(); }));
+    const Watching scope(make_ref<Checkpoint>([repetition] { repetition->call->call(); }, call));
     repetition.reset();
     lua_call(L, arguments, LUA_MULTRET);
     call->keep_by_results(L);

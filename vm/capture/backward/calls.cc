@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <lua.hpp>
+#include <unordered_set>
 
 #include "ops/core/error.h"
 #include "ops/decompose/emit.h"
+#include "ops/defs/autocast.h"
 #include "vm/bind/anchor.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/segment/capture.h"
@@ -77,7 +79,8 @@ std::set<int> symbolic_dims(const Tensor& t) {
 using Op = GuardOp;
 
 // What a graph within another one must not ask or do; null: nothing.
-const char* refusal(const WholeCall& whole, const std::vector<int>& given) {
+// repeats: it is the call of a checkpoint.
+const char* refusal(const WholeCall& whole, const std::vector<int>& given, bool repeats) {
   const Effects& e = whole.entry->effects;
   const GuardProgram& p = whole.entry->guards;
   const bool writes = !e.table_writes.empty() || !e.metatable_writes.empty() || !e.upvalue_writes.empty();
@@ -86,7 +89,8 @@ const char* refusal(const WholeCall& whole, const std::vector<int>& given) {
       !e.history_writes.empty() || !e.refused_outputs.empty() || whole.differentiates || e.sets_grad_mode)
     return "it changes what gradients are";
   if (!e.written.empty()) return "it writes a tensor";
-  if (e.draws.count || whole.graph->rng_calls) return "it draws random numbers";
+  if (e.draws.count || (whole.graph->rng_calls && !repeats)) return "it draws random numbers";
+  if (e.seed.kind != Recipe::kNil) return "it sets the random state";
   if (!constants_of(*whole.graph).empty()) return "it makes a tensor of Lua values";
   const auto& scalars = p.scalar_sources;
   if (std::find(scalars.begin(), scalars.end(), nullptr) != scalars.end()) return "elements decide a size";
@@ -166,10 +170,22 @@ uint64_t CallCaptures::key(const LuaCallee& callee) {
   for (int i = top + 1; i <= lua_gettop(L); i++) {
     const bool known = lua_isfunction(L, i) && !lua_iscfunction(L, i);
     if (!known && i == top + 1) break;
+    if (lua_istable(L, i)) key = key * 0x9e3779b97f4a7c15ull + uint64_t(uintptr_t(lua_topointer(L, i)));
     if (known) key = key * 0x9e3779b97f4a7c15ull + uint64_t(uintptr_t(prototype_identity(L, i)));
   }
   lua_settop(L, top);
   return key;
+}
+
+std::vector<std::pair<int, Tensor>> CallCaptures::tensors(const LuaCallee& callee) {
+  std::vector<std::pair<int, Tensor>> found;
+  in_own_frame(current_lua(), [&](lua_State* L) {
+    const int count = callee.push_arguments(L, {});
+    for (int i = 0; i < count; i++) {
+      if (const Tensor* t = to_tensor(L, i + 1)) found.emplace_back(i, *t);
+    }
+  });
+  return found;
 }
 
 const std::string* CallCaptures::refused(uint64_t key) const {
@@ -187,6 +203,62 @@ TraceOptions CallCaptures::options_for(uint64_t key) const {
 }
 
 namespace {
+
+// What nodes of a trace keep, with its version then.
+struct SeenSaves final : FakeSaves {
+  struct Kept {
+    Tensor tensor;
+    uint32_t version, saver;
+  };
+  std::vector<Kept> kept;
+  void takes(const Tensor&) override {}
+  void made(const Tensor&) override {}
+  void writes(const Tensor&) override {}
+  void begin() override { kept.clear(); }
+  void keeps(const Tensor& fake, uint32_t saver) override { kept.push_back({fake, fake->storage->version, saver}); }
+};
+
+// The modes in which a checkpoint's call is repeated, for a scope; null: those of now.
+class AsThen {
+ public:
+  explicit AsThen(const Checkpoint* checkpoint, Ref<CallWatch> watch = nullptr) : checkpoint_(checkpoint) {
+    if (!checkpoint_) return;
+    set_grad_enabled(true);
+    set_autocast_mode(checkpoint_->autocast());
+    modes().watch = std::move(watch);
+  }
+  ~AsThen() {
+    if (!checkpoint_) return;
+    modes().watch = watch_;
+    set_autocast_mode(autocast_);
+    set_grad_enabled(grad_);
+  }
+  AsThen(const AsThen&) = delete;
+
+ private:
+  const Checkpoint* const checkpoint_;
+  const bool grad_ = grad_enabled();
+  const AutocastMode autocast_ = autocast_mode();
+  const Ref<CallWatch> watch_ = modes().watch;
+};
+
+// Why what nodes keep cannot be given to the nodes of an earlier call; null: it can.
+const char* saves_badly(const Checkpoint& checkpoint, const Graph& graph, const SeenSaves& saves) {
+  std::unordered_set<const TensorImpl*> values;
+  for (const auto& in : graph.inputs) values.insert(in.value.get());
+  for (const auto& n : graph.nodes) {
+    for (const Tensor& t : n->results) values.insert(t.get());
+  }
+  const auto& then = checkpoint.kept();
+  for (size_t i = 0; i < saves.kept.size(); i++) {
+    const auto& [t, version, saver] = saves.kept[i];
+    if (saves.kept.size() != then.size() || saver != then[i].saver)
+      return "its graph saves other tensors than its first call did";
+    if (t->storage->version != version) return "it writes what its nodes save";
+    if (!values.count(t.get())) return "it saves what is no value of its graph";
+  }
+  return nullptr;
+}
 
 // One attempt to capture a call.
 struct CallCapture {
@@ -217,21 +289,25 @@ struct CallCapture {
     for (size_t k = 0; k < given.size(); k++) {
       const bool later = given[k].fake && !given[k].real;
       made->stand_ins.push_back(later ? stand_in_for(given[k].fake) : Tensor());
+      if (later) made->stand_ins.back()->requires_grad = given[k].requires_grad;
       tensors.push_back(later ? made->stand_ins.back() : given[k].real);
       if (given[k].fake) dims[call.places[k]] = symbolic_dims(given[k].fake);
     }
     SegmentCall at{};
     if (!push_call(L, *made, *call.callee, tensors, at)) return refuse("it is gone");
+    const auto saves = make_ref<SeenSaves>();
+    const AsThen then(call.repeats.get(), Ref<CallWatch>(saves.get()));
     WholeCall whole = capture_whole(L, state, {*code, 1, made->slots, proto.vararg()}, at, dims, options);
     made->entry = whole.entry, made->L = runtime(L).L, made->alive = runtime_alive(L);
     if (!whole.why.empty()) return void(why = whole.why);
     made->given = given_inputs(whole, *made, tensors, call.places);
     std::vector<bool> later;
     for (int k : made->given) later.push_back(k >= 0 && made->stand_ins[size_t(k)]);
-    refuse(refusal(whole, made->given));
+    refuse(refusal(whole, made->given, bool(call.repeats)));
     refuse(asks_too_much(whole.entry->guards, later));
-    refuse(bad_results(whole));
+    refuse(call.repeats ? saves_badly(*call.repeats, *whole.graph, *saves) : bad_results(whole));
     made->graph = std::move(whole.graph);
+    for (const auto& kept : saves->kept) made->kept.push_back(kept.tensor);
   }
 };
 
@@ -290,6 +366,7 @@ bool CallCaptures::holds(const CapturedCall& captured, const PartCall& call, Bac
   for (size_t k = 0; k < tensors.size(); k++) {
     if (call.tensors[k] >= 0 && !tensors[k]) tensors[k] = part.tensors[size_t(call.tensors[k])];
   }
+  const AsThen then(call.repeats.get());
   in_own_frame(current_lua(), [&](lua_State* L) {
     SegmentCall at{};
     if (!push_call(L, captured, *call.callee, tensors, at)) return;

@@ -57,6 +57,7 @@ struct CallRefused {
 struct GivenTensor {
   Tensor fake;  // of the graph that is recorded; null: nil
   Tensor real;  // null: it is not there yet
+  bool requires_grad = false;
 };
 
 class CallCaptures final : public CallBook {
@@ -64,6 +65,7 @@ class CallCaptures final : public CallBook {
   explicit CallCaptures(TraceState& state) : state_(state) {}
   uint64_t key(const LuaCallee& callee) override;
   const std::string* refused(uint64_t key) const override;
+  std::vector<std::pair<int, Tensor>> tensors(const LuaCallee& callee) override;
   void refuse(const CallRefused& refused) { refused_[refused.key] = refused.why; }
   void clear() { refused_.clear(), lessons_.clear(); }
   // Throws CallRefused.
@@ -83,8 +85,9 @@ class CallCaptures final : public CallBook {
 // The graph of a call once more, in the graph that is being recorded, and its values. Throws what ops do.
 class CallReplay {
  public:
-  // inputs: by input of the graph.
-  CallReplay(const CapturedCall& call, const std::vector<Tensor>& inputs, const std::vector<Scalar>& numbers);
+  // inputs: by input of the graph. first_draw: the call index of its first random number.
+  CallReplay(const CapturedCall& call, std::vector<Tensor> inputs, std::vector<Scalar> numbers, Graph& into,
+             int first_draw);
   Tensor value(const Tensor& t) const;  // that stands now for this value of the graph
   Tensor result(size_t i) const;        // null: nil
 
@@ -101,8 +104,10 @@ class CallReplay {
  private:
   const CapturedCall& call_;
   SymEnv& env_;
-  const std::vector<Tensor>& inputs_;
-  const std::vector<Scalar>& numbers_;
+  const std::vector<Tensor> inputs_;
+  const std::vector<Scalar> numbers_;
+  Graph& into_;
+  const int first_draw_;
   std::vector<int32_t> exprs_;
   std::unordered_map<const TensorImpl*, Tensor> values_;
 };

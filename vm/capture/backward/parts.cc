@@ -71,6 +71,16 @@ bool calls_hold(const RecordedPart& recorded, BackwardPart& part, CallCaptures& 
                      [&](const auto& call) { return captures.holds(*call.second, part.calls[call.first], part); });
 }
 
+// The random state of the checkpoint that drew first, for a scope.
+struct DrawnThen {
+  const Generator now = default_generator();
+  DrawnThen(const RecordedPart& recorded, const BackwardPart& part) {
+    if (recorded.draws_of >= 0) default_generator() = part.calls[size_t(recorded.draws_of)].repeats->generator();
+  }
+  ~DrawnThen() { default_generator() = now; }
+  DrawnThen(const DrawnThen&) = delete;
+};
+
 // A call reads a .grad that the graph writes.
 bool reads_grads(const BackwardPart& part) {
   return std::any_of(part.tensors.begin() + int64_t(part.own_tensors), part.tensors.end(), [&](const Tensor& t) {
@@ -250,7 +260,10 @@ BackwardEntry* CompiledBackward::compile(Engine& engine, KnownPart& known, Backw
 
 void CompiledBackward::run_entry(Engine& engine, BackwardPart& part, BackwardEntry& e) {
   std::vector<Value> values;
-  if (e.segment) values = e.segment->run(inputs_of(e.recorded, part), scalars_of(e.recorded, part), {});
+  if (e.segment) {
+    const DrawnThen drawn(e.recorded, part);
+    values = e.segment->run(inputs_of(e.recorded, part), scalars_of(e.recorded, part), {});
+  }
   const auto found = [&](const PartResult& r) {
     return r.from < 0 ? part.tensors[size_t(~r.from)] : values[size_t(r.from)].tensor();
   };
@@ -267,6 +280,9 @@ void CompiledBackward::run_entry(Engine& engine, BackwardPart& part, BackwardEnt
       case PartResult::kNode: add(nodes, r); break;
       case PartResult::kLeaf: add(leaves, r); break;
       case PartResult::kTarget: engine.results[r.place] = found(r); break;
+      case PartResult::kRetained:
+        if (AutogradMeta* meta = *part.nodes[r.place]->retained[r.result].meta) meta->grad = found(r);
+        break;
       case PartResult::kGrad: autograd_meta(*part.nodes[r.place]->own_leaf()).grad = found(r); break;
     }
   }
@@ -291,6 +307,7 @@ bool CompiledBackward::run(Engine& engine, uint64_t& stop) {
 bool CompiledBackward::run_part(Engine& engine, uint64_t& stop) {
   BackwardPart part = walk_backward(engine, calls_);
   stop = part.stop;
+  if (!part.repeated.empty()) refuse(part.repeated.c_str());
   if (part.run == 0) {
     stop = stop ? stop - 1 : 0;
     if (!part.why.empty()) refuse(part.why.c_str());

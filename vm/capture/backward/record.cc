@@ -11,6 +11,8 @@
 namespace lutra {
 namespace {
 
+constexpr int64_t kMostDraws = int64_t{1} << 30;
+
 // Sizes that are symbols. Two of them that were alike in both runs are one symbol, as are multiples and products.
 class Symbols {
  public:
@@ -90,7 +92,14 @@ class Recorder final : public Rehearsal {
   Tensor run_hook(const GradHook& hook, const Tensor& gradient) override;
   // gradients: those that the call is given first. Gives its first `count` results, null for nil.
   std::vector<Tensor> run_call(const void* id, const std::vector<Tensor>& gradients, size_t count);
+  const PartCall& call_of(const void* id) const;
+  CallReplay replayed(const PartCall& call, const std::vector<GivenTensor>& given, int first_draw);
+  int first_to_draw() const;
+  static int64_t draws_before(const PartCall& first, const PartCall& call);
+  const std::vector<Tensor>& repeated(const Checkpoint& checkpoint);
+  Tensor repeated(const SavedTensor& saved, size_t sizes);
   bool stops_at(const Tensor& leaf) override;
+  Tensor& retained_gradient(const GradNode& node, size_t number) override;
 
  private:
   friend struct StandIn;
@@ -117,7 +126,11 @@ class Recorder final : public Rehearsal {
   std::unordered_map<const TensorImpl*, int> outputs_;
   Engine& engine_;
   Engine* rehearsed_ = nullptr;
+  std::unordered_map<const Checkpoint*, std::vector<Tensor>> repeated_;
+  std::vector<Tensor> marked_;  // values of the graph whose requires_grad is another than it would be
+  int draws_ = 0;               // call indices of what checkpoints draw
   std::vector<std::pair<uint32_t, std::unique_ptr<Tensor>>> grads_;  // by place of the leaf
+  std::map<std::pair<uint32_t, size_t>, Tensor> retained_;           // as in the part
 };
 
 // Puts FakeTensors and symbols into the copy of a node, from its places in the part on.
@@ -131,6 +144,7 @@ struct StandIn final : NodeVisitor {
   void number(Scalar& n) override { n = recorder.number(at.numbers++); }
   void fixed(Tensor& t) override { t = recorder.input(at.tensors++); }
   void saved(SavedTensor& s, const char*) override {
+    if (s.is_later() && !s.is_ready()) return become_repeated(s);
     if (s.keeps_elements()) {
       const Tensor fake = recorder.input(at.tensors++);
       at.sizes += 2 * fake->sizes.size();
@@ -141,6 +155,17 @@ struct StandIn final : NodeVisitor {
     for (SymInt& n : sizes) size(n);
     for (SymInt& n : strides) size(n);
     s.lay(sizes, strides);
+  }
+  // The first node that asks has what the call of the checkpoint is given, too.
+  void become_repeated(SavedTensor& s) {
+    const PartCall& call = recorder.call_of(s.later());
+    if (!call.tensors.empty() && call.tensors[0] == int(at.tensors)) {
+      for (int t : call.tensors) at.sizes += 2 * recorder.part_.tensors[size_t(t)]->sizes.size();
+      at.tensors += call.tensors.size();
+    }
+    const Tensor fake = recorder.repeated(s, at.sizes);
+    at.sizes += fake->sizes.size();
+    s.become(fake);
   }
 };
 
@@ -178,18 +203,38 @@ Tensor Recorder::run_hook(const GradHook& hook, const Tensor& gradient) {
   return run_call(hook.live.get(), {gradient}, 1)[0];
 }
 
-std::vector<Tensor> Recorder::run_call(const void* id, const std::vector<Tensor>& gradients, size_t count) {
+const PartCall& Recorder::call_of(const void* id) const {
   const auto call = std::find_if(part_.calls.begin(), part_.calls.end(), [&](const PartCall& c) { return c.id == id; });
   LUTRA_CHECK(call != part_.calls.end(), "a call that the walk has not met");
+  return *call;
+}
+
+std::vector<Tensor> Recorder::run_call(const void* id, const std::vector<Tensor>& gradients, size_t count) {
+  const PartCall& call = call_of(id);
   std::vector<GivenTensor> given;
-  for (size_t k = 0; k < call->tensors.size(); k++) {
-    const int at = call->tensors[k];
+  for (size_t k = 0; k < call.tensors.size(); k++) {
+    const int at = call.tensors[k];
     given.push_back(at < 0 ? GivenTensor{k < gradients.size() ? gradients[k] : Tensor(), Tensor()}
                            : GivenTensor{input(size_t(at)), part_.tensors[size_t(at)]});
   }
-  const std::shared_ptr<CapturedCall> captured = captures_.capture(*call, given);
+  for (const PartCall::Later& later : call.later) {
+    given[later.tensor] = {repeated(*later.checkpoint)[later.number], Tensor(),
+                           later.checkpoint->kept()[later.number].requires_grad};
+  }
+  try {
+    const CallReplay replay = replayed(call, given, 0);
+    std::vector<Tensor> results;
+    for (size_t i = 0; i < count; i++) results.push_back(replay.result(i));
+    return results;
+  } catch (const NeedsData& e) {
+    throw CallRefused{call.key, e.what()};
+  }
+}
+
+CallReplay Recorder::replayed(const PartCall& call, const std::vector<GivenTensor>& given, int first_draw) {
+  const std::shared_ptr<CapturedCall> captured = captures_.capture(call, given);
   const size_t first_tensor = part_.tensors.size(), first_number = part_.numbers.size();
-  if (!captures_.holds(*captured, *call, part_)) throw CallRefused{call->key, "its guards do not hold at once"};
+  if (!captures_.holds(*captured, call, part_)) throw CallRefused{call.key, "its guards do not hold at once"};
   part_.tensor_sizes.resize(part_.tensors.size(), BackwardPart::kFixed);
   fakes_.resize(part_.tensors.size());
   std::vector<Tensor> inputs;
@@ -200,15 +245,68 @@ std::vector<Tensor> Recorder::run_call(const void* id, const std::vector<Tensor>
     out_.scalars.push_back(uint32_t(at));
     numbers.push_back(graph().add_scalar("number", part_.numbers[at]));
   }
-  out_.calls.emplace_back(uint32_t(call - part_.calls.begin()), captured);
-  try {
-    const CallReplay replay(*captured, inputs, numbers);
-    std::vector<Tensor> results;
-    for (size_t i = 0; i < count; i++) results.push_back(replay.result(i));
-    return results;
-  } catch (const NeedsData& e) {
-    throw CallRefused{call->key, e.what()};
+  out_.calls.emplace_back(uint32_t(&call - part_.calls.data()), captured);
+  return CallReplay(*captured, std::move(inputs), std::move(numbers), graph(), first_draw);
+}
+
+// The checkpoint of the part that drew first, and how many call indices later another one began.
+int Recorder::first_to_draw() const {
+  int first = -1;
+  for (size_t i = 0; i < part_.calls.size(); i++) {
+    if (part_.calls[i].repeats && (first < 0 || draws_before(part_.calls[size_t(first)], part_.calls[i]) < 0))
+      first = int(i);
   }
+  return first;
+}
+
+int64_t Recorder::draws_before(const PartCall& first, const PartCall& call) {
+  return int64_t(call.repeats->generator().next_call - first.repeats->generator().next_call);
+}
+
+// What a checkpoint's call saves, by number.
+const std::vector<Tensor>& Recorder::repeated(const Checkpoint& checkpoint) {
+  const auto [made, fresh] = repeated_.try_emplace(&checkpoint);
+  if (!fresh) return made->second;
+  const PartCall& call = call_of(&checkpoint);
+  const PartCall& first = part_.calls[size_t(first_to_draw())];
+  const int64_t begin = draws_before(first, call);
+  std::vector<GivenTensor> given;
+  for (int at : call.tensors) given.push_back({input(size_t(at)), part_.tensors[size_t(at)]});
+  if (begin >= kMostDraws) throw CallRefused{call.key, "it draws random numbers long after another checkpoint"};
+  const CallReplay replay = replayed(call, given, int(begin));
+  const CapturedCall& captured = *out_.calls.back().second;
+  if (captured.graph->rng_calls) {
+    if (first.repeats->generator().seed != checkpoint.generator().seed)
+      throw CallRefused{call.key, "it draws random numbers of another seed than another checkpoint"};
+    out_.draws_of = int(&first - part_.calls.data());
+    draws_ = std::max(draws_, int(begin) + captured.graph->rng_calls);
+    graph().rng_calls = 0;
+  }
+  const auto& kept = checkpoint.kept();
+  bool same = kept.size() == captured.kept.size();
+  for (size_t i = 0; same && i < kept.size(); i++) {
+    made->second.push_back(replay.value(captured.kept[i]));
+    const Tensor& t = made->second.back();
+    same = t->dtype == kept[i].dtype && t->sizes.size() == kept[i].sizes.size();
+    for (size_t d = 0; same && d < t->sizes.size(); d++) same = t->sizes[d].hint == kept[i].sizes[d].hint;
+    // Rules ask it of what they have saved.
+    if (t->requires_grad == kept[i].requires_grad) continue;
+    t->requires_grad = kept[i].requires_grad;
+    marked_.push_back(t);
+  }
+  if (!same) throw CallRefused{call.key, "it saves other tensors than its first call did"};
+  return made->second;
+}
+
+// sizes: where the part has those that it must have.
+Tensor Recorder::repeated(const SavedTensor& saved, size_t sizes) {
+  const auto& checkpoint = dynamic_cast<const Checkpoint&>(*saved.later());
+  const Tensor& t = repeated(checkpoint)[saved.number()];
+  for (size_t d = 0; d < t->sizes.size(); d++) {
+    if (!(t->sizes[d] == size(sizes + d)))
+      throw CallRefused{call_of(&checkpoint).key, "it saves tensors of other sizes than its first call did"};
+  }
+  return t;
 }
 
 // Stands for a LuaNode.
@@ -254,6 +352,14 @@ Tensor& Recorder::gradient_of(const Tensor& leaf) {
   return *grads_.back().second;
 }
 
+Tensor& Recorder::retained_gradient(const GradNode& node, size_t number) {
+  const auto [at, fresh] = retained_.try_emplace({node.place, number});
+  if (!fresh) return at->second;
+  const int grad = part_.retained.at(at->first);
+  if (grad >= 0) at->second = input(size_t(grad));
+  return at->second;
+}
+
 void Recorder::give(PartResult::Kind kind, uint32_t place, uint32_t result, const Tensor& g) {
   if (!g) return;
   int from;
@@ -281,6 +387,7 @@ void Recorder::give_all() {
   for (const auto& [place, g] : grads_) {
     if (!tensor_of_.count(g->get())) give(PartResult::kGrad, place, 0, *g);
   }
+  for (const auto& [at, g] : retained_) give(PartResult::kRetained, at.first, uint32_t(at.second), g);
   for (const GradNode* node : rehearsed_->ran) out_.ran.push_back(node->place);
 }
 
@@ -299,9 +406,11 @@ RecordedPart Recorder::run() {
     const ModeScope mode(&recorder);
     rehearsed.run_above(part_.stop);
   }
+  for (const Tensor& t : marked_) t->requires_grad = !t->requires_grad;
   give_all();
   out_.symbols = symbols_.used, out_.constants = symbols_.constants;
   if (graph().rng_calls > 0) throw NeedsData("a backward that draws random numbers");
+  graph().rng_calls = draws_;
   if (!constants_of(graph()).empty()) throw NeedsData("a backward that reads a tensor which no node saved");
   return std::move(out_);
 }

@@ -16,9 +16,9 @@ struct PartSymbols {
 
 // A gradient, what becomes of it and where it is: the graph's output, or ~n: tensor n of the part.
 struct PartResult {
-  enum Kind : uint8_t { kNode, kLeaf, kTarget, kGrad } kind;
+  enum Kind : uint8_t { kNode, kLeaf, kTarget, kGrad, kRetained } kind;
   uint32_t place;   // of the node; which target
-  uint32_t result;  // of the node
+  uint32_t result;  // of the node; of kRetained: which of them
   int from;
 };
 
@@ -32,6 +32,7 @@ struct RecordedPart {
   std::vector<std::pair<uint32_t, Ref<GradNode>>> joint;  // places of joint nodes, and what stood for them
   // Which calls of the part, in the order in which the part's tensors and numbers have what they read.
   std::vector<std::pair<uint32_t, std::shared_ptr<CapturedCall>>> calls;
+  int draws_of = -1;  // which call of the part, of a checkpoint, has the random state that the graph begins with
 };
 
 // Throws what the engine throws on the way, NeedsData, and CallRefused. Adds to the part what calls read.

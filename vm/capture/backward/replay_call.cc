@@ -6,8 +6,14 @@
 
 namespace lutra {
 
-CallReplay::CallReplay(const CapturedCall& call, const std::vector<Tensor>& inputs, const std::vector<Scalar>& numbers)
-    : call_(call), env_(*SymEnv::current()), inputs_(inputs), numbers_(numbers) {
+CallReplay::CallReplay(const CapturedCall& call, std::vector<Tensor> inputs, std::vector<Scalar> numbers, Graph& into,
+                       int first_draw)
+    : call_(call),
+      env_(*SymEnv::current()),
+      inputs_(std::move(inputs)),
+      numbers_(std::move(numbers)),
+      into_(into),
+      first_draw_(first_draw) {
   begin();
   for (const auto& n : call.graph->nodes) run(*n);
 }
@@ -67,6 +73,7 @@ Tensor CallReplay::value(const Tensor& t) const {
 void CallReplay::run(const Node& n) {
   Args args;
   for (const Value& v : n.args) args.push_back(mapped(v, *this));
+  if (n.rng >= 0) into_.rng_calls = first_draw_ + n.rng;
   if (n.inplace) return void(call_inplace(n.op, std::move(args)));
   const Results results = call_op(n.op, std::move(args));
   for (size_t i = 0; i < n.results.size(); i++) values_[n.results[i].get()] = results[i];

@@ -24,7 +24,9 @@ struct Walk final : NodeVisitor {
   BackwardPart part{};
   std::vector<GradNode*> leaves{};
   std::priority_queue<std::pair<uint64_t, GradNode*>> open{};
-  bool first = true;  // no node has been taken yet
+  bool first = true;                 // no node has been taken yet
+  std::optional<Generator> draws{};  // of the first checkpoint
+  std::string checkpoint_why{};      // it is no part of the graph
 
   Walk(Engine& engine, CallBook& book) : engine(engine), book(book) {}
 
@@ -58,12 +60,55 @@ struct Walk final : NodeVisitor {
   void saved(SavedTensor& s, const char* op) override {
     fact(s.keeps_elements());
     if (!s.keeps_elements()) return tensor(s.kept());
+    if (s.is_later() && !s.is_ready() && take_repetition(s)) return;
     if (s.is_later()) return tensor(made(s, op));
     if (!s.is_current()) throw NotReady();
     tensor(s.kept());
   }
+  // What the call of a checkpoint would give again, if the call may be a part of the graph.
+  bool take_repetition(const SavedTensor& s) {
+    const auto* checkpoint = dynamic_cast<Checkpoint*>(s.later());
+    if (!checkpoint) return false;
+    const auto known = [&](const PartCall& call) { return call.id == checkpoint; };
+    auto at = std::find_if(part.calls.begin(), part.calls.end(), known);
+    if (at == part.calls.end()) {
+      const std::string why = take_checkpoint(*const_cast<Checkpoint*>(checkpoint));
+      if (!why.empty()) return checkpoint_why = "a checkpoint: " + why, false;
+      at = part.calls.end() - 1;
+    }
+    const Checkpoint::Kept& then = checkpoint->kept()[s.number()];
+    fact(uint64_t(at - part.calls.begin()) << 32 | s.number());
+    fact(uint64_t(then.dtype) << 32 | then.sizes.size() << 1 | uint64_t(then.requires_grad));
+    for (const SymInt& n : then.sizes) part.sizes.push_back(n.hint);
+    return true;
+  }
+  std::string take_checkpoint(Checkpoint& checkpoint) {
+    if (checkpoint.is_running()) return "it runs";
+    if (checkpoint.writes_outside()) return "it writes a tensor";
+    try {
+      checkpoint.check_outside();
+    } catch (const Error&) {
+      throw NotReady();
+    }
+    const auto callee = std::dynamic_pointer_cast<const LuaCallee>(checkpoint.call());
+    if (std::string why = take_call(&checkpoint, callee); !why.empty()) return why;
+    PartCall call = std::move(part.calls.back());
+    call.repeats = Ref<Checkpoint>(&checkpoint);
+    const Generator& drawn = checkpoint.generator();
+    if (!draws) draws = drawn;
+    fact(checkpoint.kept().size()), fact(drawn.seed == draws->seed), fact(drawn.next_call - draws->next_call);
+    for (const auto& [place, t] : book.tensors(*callee)) {
+      fact(uint64_t(place));
+      call.places.push_back(place), call.tensors.push_back(int(part.tensors.size()));
+      tensor(t);
+    }
+    fact(~uint64_t{0});
+    part.calls.back() = std::move(call);
+    return "";
+  }
   // What a checkpoint makes again, it makes when the first node that asks is the next one.
-  Tensor made(const SavedTensor& s, const char* op) const {
+  Tensor made(const SavedTensor& s, const char* op) {
+    if (first && !s.is_ready()) part.repeated = std::exchange(checkpoint_why, "");
     if (first) return s.unpack(op, nullptr);
     if (!s.is_ready()) throw NotReady();
     try {
@@ -112,24 +157,32 @@ struct Walk final : NodeVisitor {
   std::string take_lua_node(LuaNode& node) {
     const std::string why = node.callee() ? take_call(&node, node.callee()) : "it was released";
     if (!why.empty()) return str(node.name(), ": ", why);
-    PartCall call = std::move(part.calls.back());
+    const size_t at = part.calls.size() - 1;
+    PartCall call = part.calls[at];
     call.tensors.assign(node.results, -1);
     fact(node.results);
     fact(node.saved.tensors().size());
     for (SavedTensor& s : node.saved.tensors()) {
-      call.tensors.push_back(int(part.tensors.size()));
       saved(s, node.name());
+      const bool is_later = s.is_later() && !s.is_ready();
+      if (is_later) call.later.push_back({call.tensors.size(), Ref(dynamic_cast<Checkpoint*>(s.later())), s.number()});
+      call.tensors.push_back(is_later ? -1 : int(part.tensors.size()) - 1);
     }
     for (size_t k = 0; k < call.tensors.size(); k++) call.places.push_back(int(k) + 1);
-    part.calls.back() = std::move(call);
+    part.calls[at] = std::move(call);
     return "";
   }
 
   // Why the engine has to run a node by itself; empty: it does not.
   std::string looked_at(const GradNode& node) {
-    for (const Retained& r : node.retained) {
-      if (*r.meta) return "retain_grad";
+    for (size_t i = 0; i < node.retained.size(); i++) {
+      const AutogradMeta* meta = *node.retained[i].meta;
+      if (!meta) continue;
+      fact(node.retained[i].result), fact(bool(meta->grad));
+      part.retained[{node.place, i}] = meta->grad ? int(part.tensors.size()) : -1;
+      if (meta->grad) tensor(meta->grad);
     }
+    fact(~uint64_t{0});
     for (auto& [result, hook] : node.hooks) {
       if (!*hook.live) continue;
       fact(result);
@@ -143,11 +196,16 @@ struct Walk final : NodeVisitor {
     return std::any_of(targets.begin(), targets.end(), [&](const Target& t) { return t.edge.node.get() == &node; });
   }
 
+  PartPlace place_now() const {
+    return {part.facts.size(), part.sizes.size(), part.numbers.size(), part.tensors.size(), part.calls.size()};
+  }
+
   bool describe(GradNode& node) {
-    std::string looked = looked_at(node);
-    if (looked.empty() && node.joint && is_asked(node)) looked = "a gradient that is asked for";
-    if (!looked.empty()) return part.why = looked, false;
     try {
+      std::string looked = looked_at(node);
+      if (looked.empty() && node.joint && is_asked(node)) looked = "a gradient that is asked for";
+      if (!looked.empty()) return part.why = looked, false;
+      part.begins[node.place] = place_now();
       const uint64_t type = uint64_t(uintptr_t(&typeid(node)));
       fact(type);
       if (auto* lua = dynamic_cast<LuaNode*>(&node)) return (part.why = take_lua_node(*lua)).empty();
@@ -157,7 +215,7 @@ struct Walk final : NodeVisitor {
                                            : ", which gives its gradient by code of its own";
       part.why = str(node.name(), why);
     } catch (const NotReady&) {
-      part.why = str("what ", node.name(), " saved");
+      part.why = checkpoint_why.empty() ? str("what ", node.name(), " saved") : checkpoint_why;
     }
     return false;
   }
@@ -170,8 +228,7 @@ struct Walk final : NodeVisitor {
 
   // False: the part ends before it.
   bool take(GradNode& node) {
-    const PartPlace at{part.facts.size(), part.sizes.size(), part.numbers.size(), part.tensors.size(),
-                       part.calls.size()};
+    const PartPlace at = place_now();
     fact(node.place);
     fact(engine.is_needed(node));
     if (!engine.is_needed(node)) return true;
@@ -181,7 +238,6 @@ struct Walk final : NodeVisitor {
       fact(node.place);
       return false;
     }
-    part.begins[node.place] = at;
     first = false;
     part.run++;
     fact(node.next.size());

@@ -6,7 +6,7 @@
 
 #include "jit/graph/unbacked.h"
 #include "jit/repro/repro.h"
-#include "ops/grad/tape.h"
+#include "ops/grad/saved_tensor.h"
 #include "vm/capture/segment/graph_table.h"
 #include "vm/capture/segment/outputs.h"
 #include "vm/capture/trace/regions.h"
@@ -382,6 +382,7 @@ struct SegmentCapture {
     const int top = lua_gettop(L);
     for (int i = 0; i < 200; i++) {
       lua_settop(L, top);
+      if (auto* saves = dynamic_cast<FakeSaves*>(modes().watch.get())) saves->begin();
       Trace t(L, state, decisions, options);
       SegmentEnd end;
       if (!trace(t, end)) continue;
