@@ -3,7 +3,7 @@
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
-local nn, F = lt.nn, lt.nn.functional
+local nn = lt.nn
 
 local backwards = require "backwards"
 local compare, same = backwards.compare, backwards.same
@@ -30,15 +30,6 @@ local function train(count, prepare, change)
       see_grads(see, net)
     end
   end
-end
-
--- Of calls that are made between graphs: why, as the reports have it.
-local function called(name, why, program)
-  test(name, function()
-    local found = false
-    for reason in pairs(compare(program).eager) do found = found or reason:find(why) end
-    truthy(found, "no reason is like " .. why)
-  end)
 end
 
 -- Hooks of modules ----------------------------------------------------------------------------------------------------
@@ -134,7 +125,7 @@ test("hooks that are added and removed", function()
   truthy(n.graphs >= 2, n.graphs)
 end)
 
-called("a hook that writes a variable", "BackwardHookFunction: it writes tables or variables", train(4, function(net)
+backwards.called("a hook that writes a variable", "BackwardHookFunction: it writes tables", train(4, function(net)
     local count = 0
     net[2]:register_full_backward_hook(function(_, g)
       count = count + 1
@@ -143,11 +134,11 @@ called("a hook that writes a variable", "BackwardHookFunction: it writes tables 
     net[1]:register_full_backward_hook(function(_, g) return {g[1] * 2} end)
 end))
 
-called("a hook that throws", "BackwardHookFunction: ", train(4, function(net)
+backwards.called("a hook that throws", "BackwardHookFunction: ", train(4, function(net)
   net[2]:register_full_backward_hook(function() error("the hook's own error", 0) end)
 end))
 
-called("a hook that gives too many", "BackwardHookFunction: ", train(3, function(net)
+backwards.called("a hook that gives too many", "BackwardHookFunction: ", train(3, function(net)
   net[2]:register_full_backward_hook(function(_, g) return {g[1], g[1], n = 2} end)
 end))
 
@@ -294,7 +285,7 @@ same("hooks of what a function gives", 1, 3, function(see)
   end
 end)
 
-called("a function whose backward writes its context", "it writes tables or variables", function(see)
+backwards.called("a function whose backward writes its context", "it writes tables or variables", function(see)
   local Counting = lt.autograd.Function:extend "Counting"
   function Counting.forward(ctx, x)
     ctx:save_for_backward(x)
@@ -313,7 +304,7 @@ called("a function whose backward writes its context", "it writes tables or vari
   end
 end)
 
-called("a function that throws, or looks at elements", "Sign", function(see)
+backwards.called("a function that throws, or looks at elements", "Sign", function(see)
   local Sign = lt.autograd.Function:extend "Sign"
   function Sign.forward(ctx, x)
     ctx:save_for_backward(x)
@@ -416,245 +407,6 @@ test("kept gradients are nobody else's", function()
       see(y.grad, w.grad, v.grad)
     end
   end)
-end)
-
--- Checkpoints ---------------------------------------------------------------------------------------------------------
-
-same("a checkpoint", 1, 4, function(see)
-  local w = leaf(8, 8)
-  for _ = 1, 5 do
-    w.grad = nil
-    local x = leaf(3, 8)
-    local y = lt.checkpoint(function(t) return t:matmul(w):sin():exp() end, x)
-    y:matmul(w):pow(2):sum():backward()
-    see(x.grad, w.grad)
-  end
-end)
-
-same("random numbers in two checkpoints and between", 1, 4, function(see)
-  local w, b = leaf(8, 8), leaf(8)
-  local function block(x, p) return F.dropout(F.gelu(F.linear(x, w, b)) * lt.rand(4, 8), p) end
-  for _ = 1, 5 do
-    w.grad, b.grad = nil, nil
-    local x = leaf(4, 8)
-    local y = lt.checkpoint(block, x, 0.5)
-    y = F.dropout(y, 0.3)
-    local z = lt.checkpoint(block, y, 0.2)
-    local after = lt.rand(3)
-    z:sum():backward()
-    see(after, lt.rand(3), x.grad, w.grad, b.grad)
-  end
-end)
-
-same("checkpoints in checkpoints, several results", 1, 4, function(see)
-  local w = leaf(8, 8)
-  local function inner(x) return (x:matmul(w)):sin() end
-  local function outer(x, scale, list)
-    local y = lt.checkpoint(inner, x * scale)
-    return y, lt.checkpoint(inner, y:exp()), #list, "text"
-  end
-  for _ = 1, 5 do
-    w.grad = nil
-    local x = leaf(4, 8)
-    local y, z = lt.checkpoint(outer, x, 0.1, {1, 2});
-    (y:sum() + z:pow(2):sum()):backward()
-    see(x.grad, w.grad)
-  end
-end)
-
-same("modules, hooks and functions in checkpoints", 1, 4, function(see)
-  local net = mlp()
-  net[2]:register_full_backward_hook(function(_, a, b) return {a[1] + b[1]:mean()} end)
-  for _ = 1, 5 do
-    net:zero_grad()
-    local x = leaf(3, 8)
-    local y = lt.checkpoint(net, x)
-    y:register_hook(function(g) return g * 2 end)
-    lt.checkpoint(function(t) return Exp.apply(t:sin()):cos() end, y):sum():backward()
-    see(x.grad)
-    see_grads(see, net)
-  end
-end)
-
-test("checkpoints and sizes that change", function()
-  local n = compare(function(see)
-    local w = leaf(8, 8)
-    for _, k in ipairs {5, 5, 7, 9, 3, 4, 6} do
-      w.grad = nil
-      local x = leaf(k, 8)
-      local y = lt.checkpoint(function(t) return F.dropout(t:matmul(w):sin():exp(), 0.5) end, x)
-      y:matmul(w):pow(2):sum():backward()
-      see(x.grad, w.grad)
-    end
-  end)
-  equal(n.graphs, 2)
-  equal(n.calls, 6)
-end)
-
-test("what a checkpoint reads changes, seeds", function()
-  compare(function(see)
-    local w, scale = leaf(8, 8), 1
-    for i = 1, 8 do
-      w.grad = nil
-      scale = i
-      if i > 4 then lt.manual_seed(i) end
-      local x = leaf(3, 8)
-      local y = lt.checkpoint(function(t) return F.dropout(t:matmul(w) * scale, 0.5):exp() end, x)
-      if i > 6 then lt.manual_seed(3) end
-      local z = lt.checkpoint(function(t) return F.dropout(t:sin(), 0.5):cos() end, y)
-      if i % 2 == 0 then scale = 0.5 end
-      z:pow(2):sum():backward()
-      see(x.grad, w.grad, lt.rand(2))
-    end
-  end)
-end)
-
-same("a checkpoint that is kept, two losses", 2, 7, function(see)
-  local w = leaf(8, 8)
-  for _ = 1, 5 do
-    w.grad = nil
-    local y = lt.checkpoint(function(t) return F.dropout(t:matmul(w):sin():exp(), 0.5) end, lt.randn(3, 8))
-    y:sum():backward(nil, {retain_graph = true})
-    y:pow(2):sum():backward()
-    see(w.grad)
-  end
-end)
-
-test("autocast of then", function()
-  local n = compare(function(see)
-    local w = leaf(8, 8)
-    for i = 1, 6 do
-      w.grad = nil
-      local x = leaf(4, 8)
-      local y = lt.autocast("cpu", {dtype = lt.bfloat16, enabled = i > 3}, function()
-        return lt.checkpoint(function(t) return t:matmul(w):sin() end, x)
-      end)
-      y:float():sum():backward()
-      see(x.grad, w.grad)
-    end
-  end)
-  truthy(n.graphs >= 2, n.graphs)
-end)
-
-called("a checkpoint that writes what came in", "a checkpoint: it writes a tensor", function(see)
-  local c, w = lt.ones(4, 8), leaf(4, 8)
-  for _ = 1, 4 do
-    w.grad = nil
-    local y = lt.checkpoint(function(x)
-      local a = (x * 2):exp():sin() + c
-      c:add_(1)
-      return a:sin():exp()
-    end, w)
-    y:sum():backward()
-    see(y, c, w.grad)
-  end
-end)
-
-called("a checkpoint that reads elements", "a checkpoint: its graph saves other", function(see)
-  local w = leaf(4)
-  for _ = 1, 4 do
-    w.grad = nil
-    local y = lt.checkpoint(function(x) return x:exp():sin() * x:sum():item() end, w * 2)
-    y:cos():sum():backward()
-    see(w.grad)
-  end
-end)
-
-called("a checkpoint that breaks", "a checkpoint: lt.graph_break%(%) was called", function(see)
-  local w = leaf(4)
-  for _ = 1, 4 do
-    w.grad = nil
-    local y = lt.checkpoint(function(x)
-      local z = x:exp()
-      lt.graph_break()
-      return z:sin()
-    end, w * 2)
-    y:cos():sum():backward()
-    see(w.grad)
-  end
-end)
-
-called("a checkpoint with effects, in one with none", "a checkpoint: it writes tables or variables", function(see)
-  local w, count = leaf(4), 0
-  for _ = 1, 4 do
-    w.grad = nil
-    local y = lt.checkpoint(function(x)
-      count = count + 1
-      return x:exp():sin()
-    end, lt.checkpoint(function(x) return x:sin():exp() end, w))
-    y:cos():sum():backward()
-    see(w.grad, count)
-  end
-end)
-
-test("a checkpoint's errors", function()
-  compare(function(see)
-    local w, k, shift = leaf(4, 4), 2, lt.ones(4)
-    for i = 1, 8 do
-      w.grad, k = nil, 2
-      local y = lt.checkpoint(function(x) return ((x + shift):exp():narrow(0, 0, k)):sin() end, w)
-      local loss = y:sum()
-      if i == 3 then k = 3 end
-      if i == 4 then shift:add_(1) end
-      if i == 5 then shift:free() end
-      see(pcall(function() loss:backward() end))
-      see(pcall(function() loss:backward() end))
-      see(w.grad)
-      if i == 5 then shift = lt.ones(4) end
-    end
-  end)
-end)
-
-test("writes within, views, no elements", function()
-  compare(function(see)
-    local w = leaf(4)
-    for _, n in ipairs {0, 0, 1, 1, 3, 3, 0, 5} do
-      w.grad = nil
-      local y = lt.checkpoint(function(x)
-        local z = x:exp() * w
-        z["::, 1:3"]:mul_(2)
-        return z:t():sin():exp()
-      end, lt.ones(n, 4) * w)
-      y:sum():backward()
-      see(w.grad)
-    end
-  end)
-end)
-
-test("lt.grad, create_graph and no_grad with checkpoints", function()
-  compare(function(see)
-    local w = leaf(8, 8)
-    for _ = 1, 4 do
-      w.grad = nil
-      local x = leaf(3, 8)
-      local function f(t) return F.dropout(t:matmul(w):exp():sin(), 0.5) end
-      local y = lt.checkpoint(f, x)
-      see(lt.grad(y:sum(), w, {retain_graph = true}))
-      see(lt.grad(y:sum(), x, {retain_graph = true}))
-      local g = lt.grad(y:sum(), {x, w}, {create_graph = true});
-      (g[1]:pow(2):sum() + g[2]:sin():sum()):backward()
-      see(x.grad, w.grad)
-      see(lt.no_grad(function() return lt.checkpoint(f, x) end))
-      lt.checkpoint(lt.no_grad(function() return f end), x):sum():backward()
-      see(x.grad)
-    end
-  end)
-end)
-
-test("nothing is held", function()
-  local gone = setmetatable({}, {__mode = "k"})
-  lt.config.compiled_autograd = true
-  local function run(i)
-    local w = leaf(4)
-    local factor = lt.ones(4) * i
-    gone[factor] = true
-    local y = lt.checkpoint(function(x) return (x * factor):sin():exp() end, w)
-    Exp.apply(y):sum():backward()
-  end
-  for i = 1, 6 do run(i) end
-  lt.config.compiled_autograd = false
-  for _ = 1, 3 do collectgarbage() end -- finalizers run between
-  equal(next(gone) == nil, true)
 end)
 
 h.finish()

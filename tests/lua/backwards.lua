@@ -38,4 +38,13 @@ function M.same(name, graphs, calls, program)
   end)
 end
 
+-- Of Lua code that is called between graphs: why, a pattern of a reason that the counters have.
+function M.called(name, why, program)
+  test(name, function()
+    local found = false
+    for reason in pairs(M.compare(program).eager) do found = found or reason:find(why) end
+    truthy(found, "no reason is like " .. why)
+  end)
+end
+
 return M

@@ -1,6 +1,7 @@
--- Training whose backwards stand outside: models with layers that share parameters, checkpoints, dropout, hooks of
--- results and of leaves, kept gradients; several losses, each with its backward or together, accumulated over calls;
--- optimisers. All backwards are compiled in the modes of this class.
+-- Training whose backwards stand outside: models with layers that share parameters, modules with hooks, functions with
+-- backwards of their own, checkpoints, dropout, hooks of results and of leaves, kept gradients; several losses, each
+-- with its backward or together, accumulated over calls, second derivatives; optimisers. All backwards are compiled in
+-- the modes of this class.
 local unary = {"tanh", "sigmoid", "sin", "square", "relu"}
 
 -- Activations are of shape {n, 4}; n changes from call to call.
@@ -19,14 +20,25 @@ local function generate(p)
       function() p:line("local %s = F.dropout(%s, 0.25)", t, x) end,
       function() p:line("local %s = %s:softmax(1) * s", t, x) end,
       function() p:line("local %s = lt.cat({%s['::, 2:4'], %s['::, 0:2']}, 1):clone():mul_(b)", t, x, x) end,
+      function() p:line("local %s = net%d(%s)", t, p:random(2), x) end,
+      function() p:line("local %s = net%d(%s)", t, p:random(2), x) end,
+      function() p:line("local %s, other%s = two(%s, %s)", t, t, x, p:pick {x, "x", "x * 2"}) end,
+      function() p:line("local %s = Scaled.apply(%s, %s, %s)", t, x, weight(), p:pick {"2", "s", "strength"}) end,
     }
     if depth < 2 then
       choices[#choices + 1] = function()
         local y = p:name "x"
         p.keep(p:line("local %s", t))
+        if p:chance(25) then
+          p.keep(p:line("%s = lt.checkpoint(net%d, %s)", t, p:random(2), x))
+          return
+        end
         p.keep(p:block(("%s = lt.checkpoint(function(%s)"):format(t, y), function()
           local inner = y
           for _ = 1, p:random(2) do inner = layer(inner, depth + 1) end
+          if p:chance(8) then
+            p:line("%s", p:pick {"count = count + 0", "lt.graph_break()", "mask:mul_(1)"})
+          end
           p.keep(p:line("return %s", inner))
         end, ("end, %s)"):format(x)))
       end
@@ -58,6 +70,36 @@ local function generate(p)
     "SGD(parameters, {lr = 0.125, momentum = 0.5})", "AdamW(parameters, {lr = 0.125})"}))
   p.keep(p:line("strength, cap, mask = 0.5, {at = 1}, data(3, 4, 4)"))
   p.keep(p:line("function limited(g) return g:clamp(-strength, strength) end"))
+  p.keep(p:line("count = 0"))
+  p.keep(p:line("Scaled = lt.autograd.Function:extend 'Scaled'"))
+  p.keep(p:line("function Scaled.forward(ctx, x, w, k) ctx.k = k; ctx:save_for_backward(x, w); "
+    .. "return x:matmul(w) * k end"))
+  p.keep(p:line("function Scaled.backward(ctx, g) local x, w = unpack(ctx.saved_tensors); %s "
+    .. "return g:matmul(w:t()) * ctx.k, %s x:t():matmul(g) * ctx.k or nil end", p:pick {"", "", "", "count = count + 1",
+    "ctx.n = (ctx.n or 0) + 1"}, p:pick {"", "", "ctx.needs_input_grad[2] and", "strength > 0.5 and"}))
+  p.keep(p:line("Two = lt.nn.Module:extend 'Two'"))
+  p.keep(p:line("function Two:forward(x, y) return x:sin() + y * 0.5, y:matmul(w1) end"))
+  p.keep(p:line("two, net1, net2 = Two(), lt.nn.Linear(4, 4), lt.nn.Sequential(lt.nn.Linear(4, 4), lt.nn.Tanh())"))
+  p.keep(p:line("for k, m in ipairs {net1, net2[1]} do lt.no_grad(function() m.weight:copy_(data(20 + k, 4, 4)); "
+    .. "m.bias:copy_(data(30 + k, 4)) end) end"))
+  p.keep(p:line("for _, m in ipairs {net1, net2} do for _, w in ipairs(m:parameters()) do "
+    .. "parameters[#parameters + 1] = w end end"))
+  p.keep(p:line("handles = {}"))
+  local function hook_module()
+    p:line("handles[#handles + 1] = %s:register_full_backward_%s", p:pick {"two", "net1", "net2", "net2[1]", "net2[2]"},
+      p:pick {
+        "hook(function(_, a, b) return {a[1] and a[1] * strength, a[2], n = a.n} end)",
+        "hook(function(_, a, b) return {a[1] and b[1] and a[1] + b[1]:mean(), a[2], n = a.n} end)",
+        "hook(function(_, a) return {a[1] and a[1]:clamp(-cap.at, cap.at), a[2] and a[2] * 2, n = a.n} end)",
+        "hook(function(m, a, b) if b[2] then return {a[1], a[2] and a[2] - b[2], n = a.n} end end)",
+        "hook(function(m, a, b) if #m:parameters() > 0 then return {a[1] and a[1] * m:parameters()[1]:mean()} end end)",
+        "hook(function(_, a, b) see('module', a[1], b[1]) end)",
+        "hook(function() count = count + 1 end)",
+        "pre_hook(function(_, b) return {b[1] and b[1] * 2, b[2], n = b.n} end)",
+        "pre_hook(function(_, b) return {b[1] and limited(b[1]), b[2] and b[2] * strength, n = b.n} end)",
+        "pre_hook(function(_, b) count = count + 0.5 end)"})
+  end
+  for _ = 1, p:random(4) - 1 do hook_module() end
   for _ = 1, p:random(3) - 1 do
     p:line("%s:register_hook(function(g) see('leaf', g); return g * 0.5 end)", weight())
   end
@@ -79,6 +121,11 @@ local function generate(p)
     p.keep(p:line("local x = data(seed, n, 4)"))
     p.keep(p:line("local ok, y, z = try('model', model, x, s)"))
     p.keep(p:line("if not ok then return end"))
+    if p:chance(20) then
+      p:line("try('second', function() local g = lt.grad(%s, %s, {create_graph = true, allow_unused = true})[1]; "
+        .. "if g and g.requires_grad then g:square():sum():backward(nil, {retain_graph = true}) end end)",
+        p:pick {"y:sum()", "(y * z):sum()", "z:sin():sum()"}, weight())
+    end
     local count = p:random(3)
     for k = 1, count do p.keep(p:line("local l%d = %s", k, p:pick(losses))) end
     if p:chance(25) then
@@ -105,12 +152,15 @@ local function generate(p)
     if p:chance(25) then n = p:pick {1, 2, 4, 7} end
     if p:chance(40) then
       p:line("%s", p:pick {"strength = 0.25", "strength = 2", "cap.at = 0.5", "cap = {at = 2}",
-        "mask = data(5, 4, 4)", "mask:mul_(2)", "function limited(g) return g * 3 end"})
+        "mask = data(5, 4, 4)", "mask:mul_(2)", "function limited(g) return g * 3 end",
+        "if handles[1] then table.remove(handles).remove() end"})
     end
+    if p:chance(15) then hook_module() end
     p:line("train(%d, %d, %s, %s, %s)", p:random(50), n, p:pick {"0.5", "0.5", "0.25"}, tostring(call == 1
       or p:chance(50)), tostring(p:chance(60)))
   end
   p.keep(p:line("for k, w in ipairs(parameters) do see('last ' .. k, w.detach and w:detach()) end"))
+  p.keep(p:line("see('count', count)"))
 end
 
 return {count = 40, modes = "eager,compiled,backward,outside", generate = generate}

@@ -1,0 +1,287 @@
+-- Checkpoints within the graph of a backward outside of compiled functions: one graph at the second run, with eager's
+-- gradients and random state bit for bit, whatever changes. Those that are no graph are repeated between graphs.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy = h.test, h.equal, h.truthy
+local nn, F = lt.nn, lt.nn.functional
+
+local backwards = require "backwards"
+local compare, same = backwards.compare, backwards.same
+
+local function leaf(...) return lt.randn({...}, {requires_grad = true}) end
+
+local Exp = lt.autograd.Function:extend "Exp"
+function Exp.forward(ctx, x)
+  local y = x:exp()
+  ctx:save_for_backward(y)
+  return y
+end
+function Exp.backward(ctx, g) return g * ctx.saved_tensors[1] end
+
+same("a checkpoint", 1, 4, function(see)
+  local w = leaf(8, 8)
+  for _ = 1, 5 do
+    w.grad = nil
+    local x = leaf(3, 8)
+    local y = lt.checkpoint(function(t) return t:matmul(w):sin():exp() end, x)
+    y:matmul(w):pow(2):sum():backward()
+    see(x.grad, w.grad)
+  end
+end)
+
+same("random numbers in two checkpoints and between", 1, 4, function(see)
+  local w, b = leaf(8, 8), leaf(8)
+  local function block(x, p) return F.dropout(F.gelu(F.linear(x, w, b)) * lt.rand(4, 8), p) end
+  for _ = 1, 5 do
+    w.grad, b.grad = nil, nil
+    local x = leaf(4, 8)
+    local y = lt.checkpoint(block, x, 0.5)
+    y = F.dropout(y, 0.3)
+    local z = lt.checkpoint(block, y, 0.2)
+    local after = lt.rand(3)
+    z:sum():backward()
+    see(after, lt.rand(3), x.grad, w.grad, b.grad)
+  end
+end)
+
+same("checkpoints in checkpoints, several results", 1, 4, function(see)
+  local w = leaf(8, 8)
+  local function inner(x) return (x:matmul(w)):sin() end
+  local function outer(x, scale, list)
+    local y = lt.checkpoint(inner, x * scale)
+    return y, lt.checkpoint(inner, y:exp()), #list, "text"
+  end
+  for _ = 1, 5 do
+    w.grad = nil
+    local x = leaf(4, 8)
+    local y, z = lt.checkpoint(outer, x, 0.1, {1, 2});
+    (y:sum() + z:pow(2):sum()):backward()
+    see(x.grad, w.grad)
+  end
+end)
+
+same("modules, hooks and functions in checkpoints", 1, 4, function(see)
+  local net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4))
+  net[2]:register_full_backward_hook(function(_, a, b) return {a[1] + b[1]:mean()} end)
+  for _ = 1, 5 do
+    net:zero_grad()
+    local x = leaf(3, 8)
+    local y = lt.checkpoint(net, x)
+    y:register_hook(function(g) return g * 2 end)
+    lt.checkpoint(function(t) return Exp.apply(t:sin()):cos() end, y):sum():backward()
+    see(x.grad)
+    for _, p in ipairs(net:parameters()) do see(p.grad) end
+  end
+end)
+
+test("all of it in one model: a graph for each loss", function()
+  local n = compare(function(see)
+    local net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    net[3].weight = net[1].weight -- shared
+    local limit = 1
+    net[1].weight:register_hook(function(g) return g:clamp(-limit, limit) end)
+    net[1]:register_full_backward_hook(function(_, a, b) return {a[1] + b[1]:mean() * limit} end)
+    net[3]:register_full_backward_pre_hook(function(_, b) return {b[1] * 2} end)
+    local function block(x) return lt.checkpoint(net, F.dropout(x, 0.25)) + Exp.apply(x * 0.1) end
+    for i = 1, 6 do
+      limit = i / 4
+      if i % 2 == 1 then net:zero_grad() end
+      local x = leaf(3, 8)
+      local y = lt.checkpoint(block, net(x))
+      y:retain_grad()
+      y:register_hook(function(g) return g * limit end)
+      local first, second = y:pow(2):mean(), F.dropout(y, 0.5):abs():sum()
+      first:backward(nil, {retain_graph = true})
+      second:backward()
+      see(x.grad, y.grad, lt.rand(1))
+      for _, p in ipairs(net:parameters()) do see(p.grad) end
+    end
+  end)
+  -- The first into new gradients and into those that are there; the second where the first has left what the checkpoint
+  -- computed again, and where it was a graph.
+  equal(n.graphs, 4)
+  for why in pairs(n.eager) do equal(why, "the first run") end
+end)
+
+test("checkpoints and sizes that change", function()
+  local n = compare(function(see)
+    local w = leaf(8, 8)
+    for _, k in ipairs {5, 5, 7, 9, 3, 4, 6} do
+      w.grad = nil
+      local x = leaf(k, 8)
+      local y = lt.checkpoint(function(t) return F.dropout(t:matmul(w):sin():exp(), 0.5) end, x)
+      y:matmul(w):pow(2):sum():backward()
+      see(x.grad, w.grad)
+    end
+  end)
+  equal(n.graphs, 2)
+  equal(n.calls, 6)
+end)
+
+test("what a checkpoint reads changes, seeds", function()
+  compare(function(see)
+    local w, scale = leaf(8, 8), 1
+    for i = 1, 8 do
+      w.grad = nil
+      scale = i
+      if i > 4 then lt.manual_seed(i) end
+      local x = leaf(3, 8)
+      local y = lt.checkpoint(function(t) return F.dropout(t:matmul(w) * scale, 0.5):exp() end, x)
+      if i > 6 then lt.manual_seed(3) end
+      local z = lt.checkpoint(function(t) return F.dropout(t:sin(), 0.5):cos() end, y)
+      if i % 2 == 0 then scale = 0.5 end
+      z:pow(2):sum():backward()
+      see(x.grad, w.grad, lt.rand(2))
+    end
+  end)
+end)
+
+same("a checkpoint that is kept, two losses", 2, 7, function(see)
+  local w = leaf(8, 8)
+  for _ = 1, 5 do
+    w.grad = nil
+    local y = lt.checkpoint(function(t) return F.dropout(t:matmul(w):sin():exp(), 0.5) end, lt.randn(3, 8))
+    y:sum():backward(nil, {retain_graph = true})
+    y:pow(2):sum():backward()
+    see(w.grad)
+  end
+end)
+
+test("autocast of then", function()
+  local n = compare(function(see)
+    local w = leaf(8, 8)
+    for i = 1, 6 do
+      w.grad = nil
+      local x = leaf(4, 8)
+      local y = lt.autocast("cpu", {dtype = lt.bfloat16, enabled = i > 3}, function()
+        return lt.checkpoint(function(t) return t:matmul(w):sin() end, x)
+      end)
+      y:float():sum():backward()
+      see(x.grad, w.grad)
+    end
+  end)
+  truthy(n.graphs >= 2, n.graphs)
+end)
+
+backwards.called("a checkpoint that writes what came in", "a checkpoint: it writes a tensor", function(see)
+  local c, w = lt.ones(4, 8), leaf(4, 8)
+  for _ = 1, 4 do
+    w.grad = nil
+    local y = lt.checkpoint(function(x)
+      local a = (x * 2):exp():sin() + c
+      c:add_(1)
+      return a:sin():exp()
+    end, w)
+    y:sum():backward()
+    see(y, c, w.grad)
+  end
+end)
+
+backwards.called("a checkpoint that reads elements", "a checkpoint: its graph saves other", function(see)
+  local w = leaf(4)
+  for _ = 1, 4 do
+    w.grad = nil
+    local y = lt.checkpoint(function(x) return x:exp():sin() * x:sum():item() end, w * 2)
+    y:cos():sum():backward()
+    see(w.grad)
+  end
+end)
+
+backwards.called("a checkpoint that breaks", "a checkpoint: lt.graph_break%(%) was called", function(see)
+  local w = leaf(4)
+  for _ = 1, 4 do
+    w.grad = nil
+    local y = lt.checkpoint(function(x)
+      local z = x:exp()
+      lt.graph_break()
+      return z:sin()
+    end, w * 2)
+    y:cos():sum():backward()
+    see(w.grad)
+  end
+end)
+
+backwards.called("a checkpoint with effects, in one with none", "a checkpoint: it writes tables", function(see)
+  local w, count = leaf(4), 0
+  for _ = 1, 4 do
+    w.grad = nil
+    local y = lt.checkpoint(function(x)
+      count = count + 1
+      return x:exp():sin()
+    end, lt.checkpoint(function(x) return x:sin():exp() end, w))
+    y:cos():sum():backward()
+    see(w.grad, count)
+  end
+end)
+
+test("a checkpoint's errors", function()
+  compare(function(see)
+    local w, k, shift = leaf(4, 4), 2, lt.ones(4)
+    for i = 1, 8 do
+      w.grad, k = nil, 2
+      local y = lt.checkpoint(function(x) return ((x + shift):exp():narrow(0, 0, k)):sin() end, w)
+      local loss = y:sum()
+      if i == 3 then k = 3 end
+      if i == 4 then shift:add_(1) end
+      if i == 5 then shift:free() end
+      see(pcall(function() loss:backward() end))
+      see(pcall(function() loss:backward() end))
+      see(w.grad)
+      if i == 5 then shift = lt.ones(4) end
+    end
+  end)
+end)
+
+test("writes within, views, no elements", function()
+  compare(function(see)
+    local w = leaf(4)
+    for _, n in ipairs {0, 0, 1, 1, 3, 3, 0, 5} do
+      w.grad = nil
+      local y = lt.checkpoint(function(x)
+        local z = x:exp() * w
+        z["::, 1:3"]:mul_(2)
+        return z:t():sin():exp()
+      end, lt.ones(n, 4) * w)
+      y:sum():backward()
+      see(w.grad)
+    end
+  end)
+end)
+
+test("lt.grad, create_graph and no_grad with checkpoints", function()
+  compare(function(see)
+    local w = leaf(8, 8)
+    for _ = 1, 4 do
+      w.grad = nil
+      local x = leaf(3, 8)
+      local function f(t) return F.dropout(t:matmul(w):exp():sin(), 0.5) end
+      local y = lt.checkpoint(f, x)
+      see(lt.grad(y:sum(), w, {retain_graph = true}))
+      see(lt.grad(y:sum(), x, {retain_graph = true}))
+      local g = lt.grad(y:sum(), {x, w}, {create_graph = true});
+      (g[1]:pow(2):sum() + g[2]:sin():sum()):backward()
+      see(x.grad, w.grad)
+      see(lt.no_grad(function() return lt.checkpoint(f, x) end))
+      lt.checkpoint(lt.no_grad(function() return f end), x):sum():backward()
+      see(x.grad)
+    end
+  end)
+end)
+
+test("nothing is held", function()
+  local gone = setmetatable({}, {__mode = "k"})
+  lt.config.compiled_autograd = true
+  local function run(i)
+    local w = leaf(4)
+    local factor = lt.ones(4) * i
+    gone[factor] = true
+    local y = lt.checkpoint(function(x) return (x * factor):sin():exp() end, w)
+    Exp.apply(y):sum():backward()
+  end
+  for i = 1, 6 do run(i) end
+  lt.config.compiled_autograd = false
+  for _ = 1, 3 do collectgarbage() end -- finalizers run between
+  equal(next(gone) == nil, true)
+end)
+
+h.finish()
