@@ -232,6 +232,71 @@ test("a checkpoint's errors", function()
   end)
 end)
 
+same("an argument twice, one that is given back, tensors in tables, compiled functions", 1, 4, function(see)
+  local w = leaf(8, 8)
+  local sine = lt.compile(function(t) return t:matmul(w):sin():exp() end)
+  for _ = 1, 5 do
+    w.grad = nil
+    local x, inner = lt.randn(3, 8), leaf(3, 8)
+    local a, _, c = lt.checkpoint(function(p, q, t)
+      return p:matmul(w):sin() * q, p, sine(t.x) * w["0:3"]
+    end, x, x, {x = inner});
+    (a:sum() + c:sin():sum()):backward()
+    see(w.grad, inner.grad)
+  end
+end)
+
+test("an argument that is a variable, too, until it is another", function()
+  compare(function(see)
+    local w = leaf(8, 8)
+    for i = 1, 6 do
+      w.grad = nil
+      local x, y = leaf(3, 8), leaf(3, 8)
+      lt.checkpoint(function(p) return (x:matmul(w):sin() * p):exp() end, i < 4 and x or y):sum():backward()
+      see(w.grad, x.grad, y.grad)
+    end
+  end)
+end)
+
+test("a function that is another one when the call is repeated", function()
+  compare(function(see)
+    local w = leaf(8, 8)
+    for i = 1, 6 do
+      w.grad = nil
+      local x = leaf(3, 8)
+      local function inner(t) return t:sin() end
+      local y = lt.checkpoint(function(p) return inner(p:matmul(w)):exp() end, x)
+      if i == 4 then inner = function(t) return t:cos() end end
+      if i == 5 then inner = function(t) return t:cos():sin() end end
+      see(pcall(function() y:sum():backward() end))
+      see(w.grad, x.grad)
+    end
+  end)
+end)
+
+backwards.called("a checkpoint that sets the random state", "a checkpoint: it sets the random state", function(see)
+  local w = leaf(8, 8)
+  for _ = 1, 4 do
+    w.grad = nil
+    lt.checkpoint(function(p)
+      lt.manual_seed(5)
+      return F.dropout(p:matmul(w), 0.5):exp()
+    end, leaf(3, 8)):sum():backward()
+    see(w.grad, lt.rand(1))
+  end
+end)
+
+backwards.called("a checkpoint with control flow", "a checkpoint: its graph saves other", function(see)
+  local w = leaf(3, 8)
+  local function sine(t) return t:sin() * w end
+  local function exponent(t) return t:exp() * w end
+  for _ = 1, 4 do
+    w.grad = nil
+    lt.checkpoint(function(t) return lt.cond(t:sum():gt(0), sine, exponent, t):cos() end, leaf(3, 8)):sum():backward()
+    see(w.grad)
+  end
+end)
+
 test("writes within, views, no elements", function()
   compare(function(see)
     local w = leaf(4)
