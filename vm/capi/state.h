@@ -35,9 +35,9 @@ struct lutra_State {
   std::atomic<uint64_t> generation{0};  // how often this memory has been a state
   // Places in the registry: the handler of errors, what runs tasks, the module, strings of outputs.
   int traceback = 0, task = 0, module = 0, strings = 0;
-  bool interruptible = true;
-  lutra::CallLimits limits;   // of lutra_set_limits
-  lutra::CallLimits running;  // of the program that runs
+  std::atomic<bool> interruptible{true};  // read by whoever interrupts, even while its memory becomes another state
+  lutra::CallLimits limits;               // of lutra_set_limits
+  lutra::CallLimits running;              // of the program that runs
   std::atomic<bool> interrupted{false};
   std::atomic<pid_t> runner{0};  // the thread that runs a program
   std::mutex mutex;
