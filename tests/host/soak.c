@@ -6,6 +6,7 @@
  *   LUTRA_TEST_SECONDS=3600 build/release/tests/lutra-soak
  */
 #define _GNU_SOURCE
+#include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -140,7 +141,7 @@ static void* interrupt_all(void* arg) {
     nanosleep(&pause, NULL);
     for (i = 0; i < kThreads; i++) {
       lutra_State* S = __atomic_load_n(&busy[i], __ATOMIC_ACQUIRE);
-      if (S) lutra_interrupt(S), interrupts++;
+      if (S) lutra_interrupt(S), __sync_fetch_and_add(&interrupts, 1);
     }
   }
   return arg;
@@ -226,18 +227,23 @@ static void* live(void* arg) {
   return NULL;
 }
 
+static long seen(const long* number) { return __atomic_load_n(number, __ATOMIC_RELAXED); }
+
 static double samples[kMostSamples]; /* resident MB */
 static int count;
 
-/* One at the end of each tenth of a short soak, every ten seconds of a long one. */
+/* One at the end of each tenth of a short soak, every ten seconds of a long one. What malloc keeps free in its arenas
+ * is its own affair: it is given back before. */
 static void watch(double seconds) {
   const double begin = now(), step = seconds > 100 ? 10 : seconds / 10;
   for (count = 0; count < kMostSamples && now() < end; count++) {
     const double pause = begin + (count + 1) * step - now();
     if (pause > 0) usleep((unsigned)(1e6 * pause));
+    malloc_trim(0);
     samples[count] = (double)resident_pages() * (double)sysconf(_SC_PAGESIZE) / 1e6;
     printf("%5.1f s, %.1f MB: %ld lives, %ld tensors handed over and %ld by DLPack, %ld interrupts, %ld + %ld limits\n",
-           now() - begin, samples[count], lives, handed, crossed, interrupts, timeouts, overflows);
+           now() - begin, samples[count], seen(&lives), seen(&handed), seen(&crossed), seen(&interrupts),
+           seen(&timeouts), seen(&overflows));
     fflush(stdout);
   }
 }
