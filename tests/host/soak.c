@@ -30,7 +30,7 @@ static double now(void) {
   return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int seen(const long* n) { return __atomic_load_n(n, __ATOMIC_RELAXED) > 0; }
+static long seen(const long* number) { return __atomic_load_n(number, __ATOMIC_RELAXED); }
 
 static int each_was_seen(void) {
   return seen(&squares) && seen(&handed) && seen(&interrupts) && seen(&crossed) && seen(&timeouts) && seen(&overflows);
@@ -226,8 +226,6 @@ static void* live(void* arg) {
   for (i = 0; i < kStates; i++) lutra_close(states[i]);
   return NULL;
 }
-
-static long seen(const long* number) { return __atomic_load_n(number, __ATOMIC_RELAXED); }
 
 static double samples[kMostSamples]; /* resident MB */
 static int count;

@@ -86,7 +86,8 @@ const char* refusal(const WholeCall& whole, const std::vector<int>& given, bool 
   const bool writes = !e.table_writes.empty() || !e.metatable_writes.empty() || !e.upvalue_writes.empty();
   if (writes) return "it writes tables or variables";
   if (!e.grad_writes.empty() || !e.output_grads.empty() || !e.requires_grad_writes.empty() || !e.retained.empty() ||
-      !e.history_writes.empty() || !e.refused_outputs.empty() || whole.differentiates || e.sets_grad_mode)
+      !e.hooks.empty() || !e.history_writes.empty() || !e.refused_outputs.empty() || whole.differentiates ||
+      e.sets_grad_mode)
     return "it changes what gradients are";
   if (!e.written.empty()) return "it writes a tensor";
   if (e.draws.count || (whole.graph->rng_calls && !repeats)) return "it draws random numbers";
