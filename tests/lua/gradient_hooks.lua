@@ -403,4 +403,56 @@ test("a hook that gives another shape is an error", function()
   end
 end)
 
+test("outputs of a user's backend need not depend on each other", function()
+  -- Each output is computed for itself: no gradient passes the output that has the hook.
+  local function backend(graph)
+    if not tostring(graph):find("sum(", 1, true) then return function(w, x) return w * x end end
+    if not tostring(graph):find("input 'w'", 1, true) then return function(y) return (y * y):sum() end end
+    return function(w, x) return (w * x * (w * x)):sum(), w * x end
+  end
+  local mark = {
+    hook = function(y) y:register_hook(function(g) return g * 2 end) end,
+    retain = function(y) y:retain_grad() end,
+  }
+  for name, gradients in pairs {hook = "{2 -16 72}", retain = "{1 -8 36} {1 -4 12}"} do
+    local function told(wrap)
+      local w = lt.tensor({0.5, -1, 2}, {requires_grad = true})
+      local f = wrap(function(x)
+        local y = w * x
+        mark[name](y)
+        return (y * y):sum(), y
+      end)
+      local all = {}
+      for i = 1, 3 do
+        w.grad = nil
+        local loss, y = f(lt.tensor({1, 2, 3}))
+        loss:backward()
+        all[i] = text(w.grad) .. (y.grad and " " .. text(y.grad) or "")
+      end
+      return all
+    end
+    for _, b in ipairs {"native", "eager", "aot_eager", backend} do
+      lt.reset()
+      local all = told(function(f) return lt.compile(f, {backend = b}) end)
+      for i = 1, 3 do equal(all[i], gradients, name .. " with " .. tostring(b)) end
+      equal(lt.counters().stats.unique_graphs, b == backend and 2 or 1)
+    end
+  end
+end)
+
+test("a user's backend has the hooks that run within its graph", function()
+  lt.reset()
+  local w = lt.tensor({0.5, -1, 2}, {requires_grad = true})
+  local f = lt.compile(function(x)
+    local y = w * x
+    y:register_hook(function(g) return g * 2 end)
+    local loss = (y * y):sum()
+    loss:backward()
+    return loss:detach()
+  end, {backend = function() end})
+  f(lt.tensor({1, 2, 3}))
+  equal(text(w.grad), "{2 -16 72}")
+  equal(breaks(), 0)
+end)
+
 h.finish()

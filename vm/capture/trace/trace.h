@@ -57,6 +57,7 @@ struct TraceDecisions {
   BreakReason stop_reason;
   std::map<const Storage*, StorageRange> memories;    // that inputs share, one of which is written
   std::set<std::string> preload_grads;                // by source: leaves whose gradient is read before backward
+  bool hooks_outside = false;                         // break where a made tensor gets a hook, keeps its gradient
   bool leaves_outside = false;                        // break where a leaf that requires grad is made
   std::map<ControlPlace, std::string> plain_control;  // control flow that is ordinary Lua, and why
   bool functions_outside = false;                     // break where a result of an autograd.Function is made
