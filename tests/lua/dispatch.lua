@@ -193,4 +193,43 @@ test("past the limit calls are served where that pays", function()
   end
 end)
 
+-- A function that another frame has gone over to may be too large to take results in slots where the newest one is not.
+test("a frame follows to the newest function that takes results as it does", function()
+  local verify = lt.config.verify
+  lt.config.verify = 1
+  local function make(temporaries)
+    local lines = {"local yield = ... return function(x, more) local a = x * 2"}
+    local function add(text, ...) lines[#lines + 1] = text:format(...) end
+    for i = 1, 10 do add("local v%d = %d", i, i) end
+    add('local _ = select("#"%s) yield() a = a * 2 + 1', (", 1"):rep(temporaries))
+    for i = 1, 10 do add("v%d = x + %d", i, i) end
+    add "if more then a = a + 2 yield() end a = a * 3 yield()"
+    for i = 1, 10 do add("a = a + v%d", i) end
+    add "return a end"
+    return assert(loadstring(table.concat(lines, "\n")))(coroutine.yield)
+  end
+  for temporaries = 208, 220, 2 do
+    lt.reset()
+    local f = lt.compile(make(temporaries))
+    local function start(more)
+      local resume = coroutine.wrap(f)
+      resume(lt.ones(2), more)
+      return resume
+    end
+    local function complete(more)
+      local resume = start(more)
+      for _ = 1, 10 do if resume() then return end end
+    end
+    local first = start(false)
+    for _ = 1, 3 do complete(false) end
+    local second = start(true)
+    complete(true)
+    first()
+    local runs = lt.counters().verify.calls
+    second()
+    equal(lt.counters().verify.calls - runs, 1, temporaries .. " temporaries")
+  end
+  lt.config.verify = verify
+end)
+
 h.finish()

@@ -68,7 +68,7 @@ bool follow_frame(CaptureState& state, lua_State* L, const CompiledProto& compil
   for (auto id = compiled.ids.rbegin(); id != compiled.ids.rend(); ++id) {
     const auto it = state.portals.find(*id);
     if (it == state.portals.end() || it->second.version != compiled.version || it->second.pc != portal.pc) continue;
-    if (for_results && it->second.packs != portal.packs) return false;
+    if (for_results && it->second.packs != portal.packs) continue;  // of a body, say
     if (move_frame(L, self, *id)) return true;
   }
   return false;
