@@ -214,6 +214,38 @@ backwards.called("a checkpoint with effects, in one with none", "a checkpoint: i
   end
 end)
 
+backwards.called("a checkpoint that registers a hook", "a checkpoint: it changes what gradients are", function(see)
+  local w, seen = leaf(8, 8), {}
+  for i = 1, 4 do
+    w.grad = nil
+    local x = leaf(3, 8)
+    local y = lt.checkpoint(function(t)
+      local z = t:matmul(w):sin()
+      z:register_hook(function(g)
+        seen[#seen + 1] = g
+        return g * i
+      end)
+      return (z * z):exp()
+    end, x)
+    y:cos():sum():backward()
+    see(x.grad, w.grad, #seen, seen[#seen])
+  end
+end)
+
+backwards.called("a checkpoint that keeps a gradient", "a checkpoint: it changes what gradients are", function(see)
+  local w = leaf(8, 8)
+  for _ = 1, 4 do
+    local x = leaf(3, 8)
+    local y = lt.checkpoint(function(t)
+      local z = t:matmul(w):sin()
+      z:retain_grad()
+      return (z * z):exp(), z
+    end, x)
+    y:cos():sum():backward()
+    see(x.grad, w.grad)
+  end
+end)
+
 test("a checkpoint's errors", function()
   compare(function(see)
     local w, k, shift = leaf(4, 4), 2, lt.ones(4)
