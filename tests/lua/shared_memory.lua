@@ -47,6 +47,32 @@ test("views of them are returned, offsets and strides are read", function()
   end), 1)
 end)
 
+-- The memory that the graph has begins behind the storage's beginning.
+local function behind(b) return b:narrow(0, 6, 12), b:narrow(0, 10, 8):view(2, 4), b:narrow(0, 9, 2) end
+
+test("interpreted, graphs of a memory count offsets from where it begins", function()
+  local function f(u, v, w)
+    local y = u * 2
+    v:sub_(w[1] * 1)
+    u:add_(v[1][2] * 2)
+    return y, v:t(), w + 1, u:storage_offset()
+  end
+  local function told(wrap)
+    local base, compiled, seen = lt.arange(24):to("float32"), wrap(f), {}
+    for i = 1, 3 do
+      seen[i] = h.text({compiled(behind(base))})
+      base:mul_(2)
+    end
+    return table.concat(seen, "\n") .. h.text(base)
+  end
+  local want = told(function(g) return g end)
+  for _, backend in ipairs {"native", "eager", "aot_eager", function() end} do
+    lt.reset()
+    equal(told(function(g) return lt.compile(g, {backend = backend}) end), want, tostring(backend))
+    equal(lt.counters().stats.unique_graphs, 1)
+  end
+end)
+
 test("another place in the memory, or memories apart, are other entries", function()
   local function f(u, v) u:add_(1) return v * 2 end
   local compiled = lt.compile(f)
