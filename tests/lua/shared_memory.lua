@@ -50,7 +50,7 @@ end)
 -- The memory that the graph has begins behind the storage's beginning.
 local function behind(b) return b:narrow(0, 6, 12), b:narrow(0, 10, 8):view(2, 4), b:narrow(0, 9, 2) end
 
-test("interpreted, graphs of a memory count offsets from where it begins", function()
+test("interpreted and verified, graphs of a memory count offsets from where it begins", function()
   local function f(u, v, w)
     local y = u * 2
     v:sub_(w[1] * 1)
@@ -71,6 +71,13 @@ test("interpreted, graphs of a memory count offsets from where it begins", funct
     equal(told(function(g) return lt.compile(g, {backend = backend}) end), want, tostring(backend))
     equal(lt.counters().stats.unique_graphs, 1)
   end
+  lt.reset()
+  local verify, before = lt.config.verify, lt.counters().verify.mismatches
+  lt.config.verify = 1
+  equal(told(lt.compile), want)
+  lt.config.verify = verify
+  equal(lt.counters().verify.mismatches, before)
+  equal(lt.counters().stats.unique_graphs, 1)
 end)
 
 test("another place in the memory, or memories apart, are other entries", function()

@@ -7,7 +7,6 @@
 
 #include "ops/core/overlap.h"
 #include "vm/capture/trace/memory.h"
-#include "vm/host/runtime.h"
 
 namespace lutra {
 namespace {
@@ -162,9 +161,7 @@ void part_written(Trace& t, const std::vector<int>& written, const std::function
       return !t.program.parts || overlap(in.real, real) != Overlap::kNone;
     };
     if (t.inputs[size_t(w)].memory || std::none_of(t.inputs.begin(), t.inputs.end(), meets)) continue;
-    // Verification runs such a graph on copies that do not share memory as the inputs do: there the segment ends.
-    const bool verifies = runtime(t.L).config.verify > 0;
-    const std::optional<StorageRange> range = verifies ? std::nullopt : memory_of_inputs(t, real->storage.get());
+    const std::optional<StorageRange> range = memory_of_inputs(t, real->storage.get());
     if (range && t.decisions.memories.emplace(real->storage.get(), *range).second) throw Restart();
     stop();
   }
