@@ -47,6 +47,7 @@ class Checkpoint final : public SavedLater {
   const std::vector<Kept>& kept() const { return kept_; }
   const Generator& generator() const { return generator_; }
   const AutocastMode& autocast() const { return autocast_; }
+  size_t live() const { return live_; }
   bool is_running() const { return running_; }
   bool writes_outside() const;
   // Throws where what the call read is no longer what it was.

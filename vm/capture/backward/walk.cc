@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bit>
 #include <queue>
+#include <set>
 #include <typeinfo>
 
 #include "ops/grad/saved_tensor.h"
@@ -17,6 +18,8 @@ std::atomic<uint64_t> walks{0};
 
 struct NotReady {};  // what a node saved cannot be read yet, or no more
 
+using Checkpoints = std::set<const Checkpoint*>;
+
 struct Walk final : NodeVisitor {
   Engine& engine;
   CallBook& book;
@@ -27,8 +30,12 @@ struct Walk final : NodeVisitor {
   bool first = true;                 // no node has been taken yet
   std::optional<Generator> draws{};  // of the first checkpoint
   std::string checkpoint_why{};      // it is no part of the graph
+  // What checkpoints would give again to the nodes that are taken: whose, and which of it.
+  std::vector<std::pair<const Checkpoint*, size_t>> again{};
+  const Checkpoints& needed_later;
 
-  Walk(Engine& engine, CallBook& book) : engine(engine), book(book) {}
+  Walk(Engine& engine, CallBook& book, const Checkpoints& needed_later)
+      : engine(engine), book(book), needed_later(needed_later) {}
 
   void fact(uint64_t word) override { part.facts.push_back(word); }
   void size(SymInt& n) override { part.sizes.push_back(n.hint); }
@@ -69,6 +76,8 @@ struct Walk final : NodeVisitor {
   bool take_repetition(const SavedTensor& s) {
     const auto* checkpoint = dynamic_cast<Checkpoint*>(s.later());
     if (!checkpoint) return false;
+    if (needed_later.count(checkpoint))
+      return checkpoint_why = "a checkpoint: what it makes again is needed later, too", false;
     const auto known = [&](const PartCall& call) { return call.id == checkpoint; };
     auto at = std::find_if(part.calls.begin(), part.calls.end(), known);
     if (at == part.calls.end()) {
@@ -80,7 +89,21 @@ struct Walk final : NodeVisitor {
     fact(uint64_t(at - part.calls.begin()) << 32 | s.number());
     fact(uint64_t(then.dtype) << 32 | then.sizes.size() << 1 | uint64_t(then.requires_grad));
     for (const SymInt& n : then.sizes) part.sizes.push_back(n.hint);
+    again.emplace_back(checkpoint, s.number());
     return true;
+  }
+  // Of the checkpoints that the part would repeat, those of which something is left to give when it has run: they are
+  // repeated once, now, as eager does it.
+  Checkpoints incomplete() {
+    std::sort(again.begin(), again.end());
+    again.erase(std::unique(again.begin(), again.end()), again.end());
+    Checkpoints found;
+    for (const PartCall& call : part.calls) {
+      const auto of_it = [&](const auto& taken) { return taken.first == call.repeats.get(); };
+      const size_t taken = size_t(std::count_if(again.begin(), again.end(), of_it));
+      if (call.repeats && (engine.retains() || taken < call.repeats->live())) found.insert(call.repeats.get());
+    }
+    return found;
   }
   std::string take_checkpoint(Checkpoint& checkpoint) {
     if (checkpoint.is_running()) return "it runs";
@@ -229,12 +252,14 @@ struct Walk final : NodeVisitor {
   // False: the part ends before it.
   bool take(GradNode& node) {
     const PartPlace at = place_now();
+    const size_t again_before = again.size();
     fact(node.place);
     fact(engine.is_needed(node));
     if (!engine.is_needed(node)) return true;
     if (part.begins.size() <= node.place) part.begins.resize(node.place + 1);
     if (!describe(node)) {
       cut(at);
+      again.resize(again_before);
       fact(node.place);
       return false;
     }
@@ -326,14 +351,25 @@ struct Walk final : NodeVisitor {
 }  // namespace
 
 BackwardPart walk_backward(Engine& engine, CallBook& book) {
-  Walk walk(engine, book);
-  try {
-    walk.run();
-  } catch (const NotReady&) {
-    walk.part.refused = "a gradient was freed";
+  Checkpoints needed_later;
+  std::string repeated;
+  for (;;) {
+    Walk walk(engine, book, needed_later);
+    try {
+      walk.run();
+    } catch (const NotReady&) {
+      walk.part.refused = "a gradient was freed";
+    }
+    BackwardPart& part = walk.part;
+    if (repeated.empty()) repeated = part.repeated;
+    if (const Checkpoints more = walk.incomplete(); !more.empty()) {
+      needed_later.insert(more.begin(), more.end());
+      continue;
+    }
+    part.repeated = std::move(repeated);
+    part.own_tensors = part.tensors.size(), part.own_numbers = part.numbers.size();
+    return std::move(part);
   }
-  walk.part.own_tensors = walk.part.tensors.size(), walk.part.own_numbers = walk.part.numbers.size();
-  return std::move(walk.part);
 }
 
 }  // namespace lutra
