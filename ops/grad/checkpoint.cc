@@ -33,6 +33,8 @@ void Checkpoint::begin() {
 void Checkpoint::end() {
   const Ref<CallWatch> keep_alive = std::exchange(modes().watch, nullptr);
   running_ = false;
+  const Generator& now = default_generator();
+  draws_ = now.seed != generator_.seed || now.next_call != generator_.next_call;
   inside_.clear();
   for (auto& [key, out] : outside_) out.version = out.storage->version;
 }

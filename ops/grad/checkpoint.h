@@ -47,6 +47,7 @@ class Checkpoint final : public SavedLater {
   const std::vector<Kept>& kept() const { return kept_; }
   const Generator& generator() const { return generator_; }
   const AutocastMode& autocast() const { return autocast_; }
+  bool draws() const { return draws_; }
   size_t live() const { return live_; }
   bool is_running() const { return running_; }
   bool writes_outside() const;
@@ -74,7 +75,7 @@ class Checkpoint final : public SavedLater {
   std::vector<Tensor> given_;  // by number, of the repetition
   std::vector<uint32_t> versions_;
   size_t live_ = 0;  // numbers that nodes may still ask for
-  bool running_ = false, repeating_ = false;
+  bool running_ = false, repeating_ = false, draws_ = false;
 };
 
 }  // namespace lutra

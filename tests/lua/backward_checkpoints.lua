@@ -44,6 +44,36 @@ same("random numbers in two checkpoints and between", 1, 4, function(see)
   end
 end)
 
+same("random numbers between two checkpoints that draw none", 1, 10, function(see)
+  local w = leaf(8, 8)
+  local function block(x) return x:matmul(w):sin():exp() end
+  for i = 1, 11 do
+    w.grad = nil
+    local x = leaf(3, 8)
+    local y = lt.checkpoint(block, x)
+    for _ = 1, i do lt.rand(1) end
+    lt.checkpoint(block, y * 0.1):sum():backward()
+    see(x.grad, w.grad, lt.rand(1))
+  end
+end)
+
+test("a checkpoint that draws random numbers when it is repeated only", function()
+  compare(function(see)
+    local w, p = leaf(8, 8), nil
+    for i = 1, 6 do
+      w.grad, p = nil, nil
+      local x = leaf(3, 8)
+      local y = lt.checkpoint(function(t)
+        if p then lt.rand(3, 8) end
+        return t:matmul(w):sin():exp()
+      end, x)
+      if i > 3 then p = 0.5 end
+      see(pcall(function() y:sum():backward() end))
+      see(x.grad, w.grad, lt.rand(1))
+    end
+  end)
+end)
+
 same("checkpoints in checkpoints, several results", 1, 4, function(see)
   local w = leaf(8, 8)
   local function inner(x) return (x:matmul(w)):sin() end

@@ -249,11 +249,13 @@ CallReplay Recorder::replayed(const PartCall& call, const std::vector<GivenTenso
   return CallReplay(*captured, std::move(inputs), std::move(numbers), graph(), first_draw);
 }
 
-// The checkpoint of the part that drew first, and how many call indices later another one began.
+// The checkpoint of the part that drew first (-1: none did), and how many call indices later another one began.
 int Recorder::first_to_draw() const {
   int first = -1;
   for (size_t i = 0; i < part_.calls.size(); i++) {
-    if (part_.calls[i].repeats && (first < 0 || draws_before(part_.calls[size_t(first)], part_.calls[i]) < 0))
+    const auto& checkpoint = part_.calls[i].repeats;
+    if (checkpoint && checkpoint->draws() &&
+        (first < 0 || draws_before(part_.calls[size_t(first)], part_.calls[i]) < 0))
       first = int(i);
   }
   return first;
@@ -268,17 +270,18 @@ const std::vector<Tensor>& Recorder::repeated(const Checkpoint& checkpoint) {
   const auto [made, fresh] = repeated_.try_emplace(&checkpoint);
   if (!fresh) return made->second;
   const PartCall& call = call_of(&checkpoint);
-  const PartCall& first = part_.calls[size_t(first_to_draw())];
-  const int64_t begin = draws_before(first, call);
+  const int first = checkpoint.draws() ? first_to_draw() : -1;
+  const int64_t begin = first < 0 ? 0 : draws_before(part_.calls[size_t(first)], call);
   std::vector<GivenTensor> given;
   for (int at : call.tensors) given.push_back({input(size_t(at)), part_.tensors[size_t(at)]});
   if (begin >= kMostDraws) throw CallRefused{call.key, "it draws random numbers long after another checkpoint"};
   const CallReplay replay = replayed(call, given, int(begin));
   const CapturedCall& captured = *out_.calls.back().second;
   if (captured.graph->rng_calls) {
-    if (first.repeats->generator().seed != checkpoint.generator().seed)
+    if (first < 0) throw CallRefused{call.key, "it draws random numbers, which its first call did not"};
+    if (part_.calls[size_t(first)].repeats->generator().seed != checkpoint.generator().seed)
       throw CallRefused{call.key, "it draws random numbers of another seed than another checkpoint"};
-    out_.draws_of = int(&first - part_.calls.data());
+    out_.draws_of = first;
     draws_ = std::max(draws_, int(begin) + captured.graph->rng_calls);
     graph().rng_calls = 0;
   }

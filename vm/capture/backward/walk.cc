@@ -28,7 +28,7 @@ struct Walk final : NodeVisitor {
   std::vector<GradNode*> leaves{};
   std::priority_queue<std::pair<uint64_t, GradNode*>> open{};
   bool first = true;                 // no node has been taken yet
-  std::optional<Generator> draws{};  // of the first checkpoint
+  std::optional<Generator> draws{};  // of the first checkpoint that drew
   std::string checkpoint_why{};      // it is no part of the graph
   // What checkpoints would give again to the nodes that are taken: whose, and which of it.
   std::vector<std::pair<const Checkpoint*, size_t>> again{};
@@ -117,9 +117,12 @@ struct Walk final : NodeVisitor {
     if (std::string why = take_call(&checkpoint, callee); !why.empty()) return why;
     PartCall call = std::move(part.calls.back());
     call.repeats = Ref<Checkpoint>(&checkpoint);
-    const Generator& drawn = checkpoint.generator();
-    if (!draws) draws = drawn;
-    fact(checkpoint.kept().size()), fact(drawn.seed == draws->seed), fact(drawn.next_call - draws->next_call);
+    fact(checkpoint.kept().size()), fact(checkpoint.draws());
+    if (checkpoint.draws()) {
+      const Generator& drawn = checkpoint.generator();
+      if (!draws) draws = drawn;
+      fact(drawn.seed == draws->seed), fact(drawn.next_call - draws->next_call);
+    }
     for (const auto& [place, t] : book.tensors(*callee)) {
       fact(uint64_t(place));
       call.places.push_back(place), call.tensors.push_back(int(part.tensors.size()));
