@@ -13,6 +13,6 @@ function lt.checkpoint(f, ...)
     native.note_plain_checkpoint()
     return f(...)
   end
-  if type(f) ~= "function" then return watched(called, f, ...) end
-  return watched(f, ...)
+  if type(f) ~= "function" then return watched(true, called, f, ...) end
+  return watched(false, f, ...)
 end

@@ -74,6 +74,47 @@ test("a checkpoint that draws random numbers when it is repeated only", function
   end)
 end)
 
+same("a table that is another one for each call", 1, 19, function(see)
+  local w = leaf(8)
+  for _ = 1, 20 do
+    w.grad = nil
+    local x = leaf(3, 8)
+    lt.checkpoint(function(o) return (o.x * w):sin():exp() end, {x = x}):sum():backward()
+    see(x.grad, w.grad)
+  end
+end)
+
+same("modules and objects that are made for each call", 2, 20, function(see)
+  local Scale = {}
+  Scale.__index, Scale.__call = Scale, function(self, t) return (t * self.by):sin():exp() end
+  for i = 1, 11 do
+    local x, net = leaf(3, 8), nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 2))
+    lt.checkpoint(net, x):sin():sum():backward()
+    see(x.grad, net[1].weight.grad)
+    x.grad = nil
+    lt.checkpoint(setmetatable({by = lt.ones(8) * i}, Scale), x):sum():backward()
+    see(x.grad)
+  end
+end)
+
+test("a module that is no graph, and one that is", function()
+  local n = compare(function(see)
+    local one, two, seen = nn.Sequential(nn.Linear(4, 4), nn.Tanh()), nn.Sequential(nn.Linear(4, 4), nn.Tanh()), 0
+    one[1]:register_forward_hook(function() seen = seen + 1 end)
+    for _ = 1, 6 do
+      local x = leaf(3, 4)
+      lt.checkpoint(one, x):sum():backward()
+      lt.checkpoint(two, x):sum():backward()
+      see(x.grad, one[1].weight.grad, two[1].weight.grad, seen)
+    end
+  end)
+  local refused = 0
+  for why, count in pairs(n.eager) do
+    if why:find "^a checkpoint" then refused = refused + count end
+  end
+  equal(refused, 4)
+end)
+
 same("checkpoints in checkpoints, several results", 1, 4, function(see)
   local w = leaf(8, 8)
   local function inner(x) return (x:matmul(w)):sin() end

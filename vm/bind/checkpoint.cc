@@ -17,16 +17,16 @@ namespace {
 // last such userdata is gone, the state holds the table: a graph that LuaJIT cannot see may lead to the call.
 class AnchoredCall final : public UserdataKeeper, public LuaCallee, public std::enable_shared_from_this<AnchoredCall> {
  public:
-  // Of what is on the stack.
-  static std::shared_ptr<AnchoredCall> of(lua_State* L) {
+  // Of what is on the stack. object: the first argument is what is called, through a function of ours.
+  static std::shared_ptr<AnchoredCall> of(lua_State* L, bool object) {
     const int count = lua_gettop(L);
     lua_createtable(L, count, 0);
     for (int i = 1; i <= count; i++) lua_pushvalue(L, i), lua_rawseti(L, -2, i);
-    auto call = std::make_shared<AnchoredCall>(L, count);
+    auto call = std::make_shared<AnchoredCall>(L, count, object);
     lua_pop(L, 1);
     return call;
   }
-  AnchoredCall(lua_State* L, int count) : table_(L), count_(count) {}
+  AnchoredCall(lua_State* L, int count, bool object) : table_(L), count_(count), object_(object) {}
 
   void call() const {
     lua_State* now = current_lua();
@@ -46,9 +46,8 @@ class AnchoredCall final : public UserdataKeeper, public LuaCallee, public std::
     const int top = lua_gettop(L);
     table_.push(L);
     lua_rawgeti(L, -1, 1);
-    lua_rawgeti(L, -2, 2);
+    if (object_) lua_rawgeti(L, -2, 2);
     lua_remove(L, top + 1);
-    if (!lua_istable(L, -1)) lua_pop(L, 1);
     return lua_gettop(L) - top;
   }
   int push_arguments(lua_State* L, const std::vector<Tensor>&) const override {
@@ -117,6 +116,7 @@ class AnchoredCall final : public UserdataKeeper, public LuaCallee, public std::
 
   Anchor table_;
   int count_;
+  bool object_;
   int holders_ = 0;
   bool graph_ = false;
 };
@@ -137,15 +137,18 @@ struct Watching {
 
 }  // namespace
 
-// (f, ...): f(...), watched. One within another is a part of it; without gradients there is nothing to save. C calls f,
-// so that f cannot yield: what others do meanwhile would be taken for f's.
+// (object, f, ...): f(...), watched; object: whether f is a function of ours that calls its first argument. One within
+// another is a part of it; without gradients there is nothing to save. C calls f, so that f cannot yield: what others
+// do meanwhile would be taken for f's.
 int checkpoint_of(lua_State* L) {
+  const bool object = lua_toboolean(L, 1);
+  lua_remove(L, 1);
   const int arguments = lua_gettop(L) - 1;
   if (modes().watch || !grad_enabled()) {
     lua_call(L, arguments, LUA_MULTRET);
     return lua_gettop(L);
   }
-  const std::shared_ptr<AnchoredCall> call = AnchoredCall::of(L);
+  const std::shared_ptr<AnchoredCall> call = AnchoredCall::of(L, object);
   auto repetition = std::make_shared<Repetition>(call);
   {
     const Watching scope(make_ref<Checkpoint>([repetition] { repetition->call->call(); }, call));

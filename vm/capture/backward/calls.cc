@@ -162,6 +162,55 @@ CapturedCall::~CapturedCall() {
   if (entry && live && *live) release_entry(L, *entry);
 }
 
+namespace {
+
+uint64_t mixed(uint64_t key, uint64_t word) { return (key ^ word) * 0x9e3779b97f4a7c15ull + 1; }
+
+// The identity of the prototype of what a class has under a name, or a class that it extends; 0: it is no Lua function.
+uint64_t method_of(lua_State* L, int object, const char* name) {
+  const int top = lua_gettop(L);
+  uint64_t found = 0;
+  bool more = lua_getmetatable(L, object);
+  for (int depth = 0; more && depth < 16; depth++) {
+    const int at = lua_gettop(L);
+    lua_pushstring(L, name);
+    lua_rawget(L, at);
+    if (lua_isfunction(L, -1) && !lua_iscfunction(L, -1)) found = uint64_t(uintptr_t(prototype_identity(L, at + 1)));
+    if (!lua_isnil(L, -1) || !lua_getmetatable(L, at)) break;
+    lua_pushliteral(L, "__index");
+    lua_rawget(L, -2);
+    more = lua_istable(L, -1);
+  }
+  lua_settop(L, top);
+  return found;
+}
+
+// Of an object that is called, a module say: of what kind it and its parts are, not which it is. It goes on down a few
+// levels, over so many parts.
+uint64_t kind_of(lua_State* L, int object, int levels, int& parts) {
+  const int top = lua_gettop(L);
+  luaL_checkstack(L, 8, "a backward");
+  uint64_t key = mixed(method_of(L, object, "__call"), method_of(L, object, "forward"));
+  for (const char* field : {"training", "_hooks"}) {
+    lua_pushstring(L, field);
+    lua_rawget(L, object);
+    key = mixed(key, uint64_t(lua_toboolean(L, -1)));
+  }
+  lua_pushliteral(L, "_order");
+  lua_rawget(L, object);
+  const int order = lua_gettop(L), count = lua_istable(L, order) && levels > 0 ? int(lua_objlen(L, order)) : 0;
+  for (int i = 1; i <= count && parts > 0; i++) {
+    lua_rawgeti(L, order, i);
+    lua_rawget(L, object);
+    if (lua_istable(L, -1)) parts--, key = mixed(key, kind_of(L, lua_gettop(L), levels - 1, parts));
+    lua_settop(L, order);
+  }
+  lua_settop(L, top);
+  return key;
+}
+
+}  // namespace
+
 uint64_t CallCaptures::key(const LuaCallee& callee) {
   lua_State* L = current_lua();
   if (!L || !lua_checkstack(L, 8)) return 0;
@@ -171,8 +220,9 @@ uint64_t CallCaptures::key(const LuaCallee& callee) {
   for (int i = top + 1; i <= lua_gettop(L); i++) {
     const bool known = lua_isfunction(L, i) && !lua_iscfunction(L, i);
     if (!known && i == top + 1) break;
-    if (lua_istable(L, i)) key = key * 0x9e3779b97f4a7c15ull + uint64_t(uintptr_t(lua_topointer(L, i)));
-    if (known) key = key * 0x9e3779b97f4a7c15ull + uint64_t(uintptr_t(prototype_identity(L, i)));
+    int parts = 64;
+    if (lua_istable(L, i)) key = mixed(key, kind_of(L, i, 4, parts));
+    if (known) key = mixed(key, uint64_t(uintptr_t(prototype_identity(L, i))));
   }
   lua_settop(L, top);
   return key;

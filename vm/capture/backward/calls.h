@@ -63,6 +63,7 @@ struct GivenTensor {
 class CallCaptures final : public CallBook {
  public:
   explicit CallCaptures(TraceState& state) : state_(state) {}
+  // Of prototypes, and of the kind of an object that is called: those that are made for each step are one.
   uint64_t key(const LuaCallee& callee) override;
   const std::string* refused(uint64_t key) const override;
   std::vector<std::pair<int, Tensor>> tensors(const LuaCallee& callee) override;
