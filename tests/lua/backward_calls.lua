@@ -409,4 +409,39 @@ test("kept gradients are nobody else's", function()
   end)
 end)
 
+test("recompile_limit of a hook leaves others in the graph", function()
+  local function module()
+    local net = nn.Sequential(nn.Linear(4, 4), nn.Tanh())
+    net[1]:register_full_backward_hook(function(_, a) return {a[1] * 2} end)
+    return net
+  end
+  local n = compare(function(see)
+    local net = module()
+    for i = 1, 14 do
+      local x, w = leaf(3, 4), lt.ones(i, 3, 4)
+      local u = x * 2
+      u:register_hook(function(g) return g * w:sum(0) end)
+      net(u):sum():backward()
+      see(x.grad)
+      w = lt.ones(3, 4)
+      local v = x * 2
+      v:register_hook(function(g) return (g:reshape(-1):narrow(0, i % 12, 1) + g) * w end)
+      net(v):sum():backward()
+      see(x.grad)
+    end
+    net = module()
+    for _ = 1, 5 do
+      local x = leaf(3, 4)
+      net(x):sum():backward()
+      see(x.grad)
+    end
+  end)
+  local limited = false
+  for why in pairs(n.eager) do
+    truthy(why == "the first run" or why == "a hook: recompile_limit is reached", why)
+    limited = limited or why ~= "the first run"
+  end
+  truthy(limited, "no limit was reached")
+end)
+
 h.finish()

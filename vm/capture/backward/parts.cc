@@ -64,11 +64,13 @@ std::vector<double> scalars_of(const RecordedPart& recorded, const BackwardPart&
   return scalars;
 }
 
-// What its calls read comes behind the part's own tensors and numbers.
-bool calls_hold(const RecordedPart& recorded, BackwardPart& part, CallCaptures& captures) {
+// What its calls read comes behind the part's own tensors and numbers. missed: the call whose guards do not hold.
+bool calls_hold(const RecordedPart& recorded, BackwardPart& part, CallCaptures& captures, const PartCall*& missed) {
   part.drop_calls_values();
-  return std::all_of(recorded.calls.begin(), recorded.calls.end(),
-                     [&](const auto& call) { return captures.holds(*call.second, part.calls[call.first], part); });
+  for (const auto& [at, captured] : recorded.calls) {
+    if (!captures.holds(*captured, part.calls[at], part)) return missed = &part.calls[at], false;
+  }
+  return true;
 }
 
 // The random state of the checkpoint that drew first, for a scope.
@@ -89,7 +91,18 @@ bool reads_grads(const BackwardPart& part) {
   });
 }
 
-bool holds(const BackwardEntry& e, BackwardPart& part, CallCaptures& captures) {
+// The call that has read another number than when the entry was made; null: none has.
+const PartCall* reads_otherwise(const BackwardEntry& e, const BackwardPart& part) {
+  size_t number = 0;
+  for (const auto& [at, captured] : e.recorded.calls) {
+    for (size_t n = captured->entry->guards.scalar_sources.size(); n > 0; n--, number++) {
+      if (!same_bits(e.read[number], part.numbers[part.own_numbers + number])) return &part.calls[at];
+    }
+  }
+  return nullptr;
+}
+
+bool holds(const BackwardEntry& e, BackwardPart& part, CallCaptures& captures, const PartCall*& missed) {
   for (size_t i = 0; i < e.sizes.size(); i++) {
     const bool symbol = i < e.symbols.sizes.size() && e.symbols.sizes[i];
     if (e.sizes[i] != part.sizes[i] && (!symbol || part.sizes[i] < 2)) return false;
@@ -98,12 +111,13 @@ bool holds(const BackwardEntry& e, BackwardPart& part, CallCaptures& captures) {
     const bool symbol = i < e.symbols.numbers.size() && e.symbols.numbers[i];
     if (!symbol && !same_bits(e.numbers[i], part.numbers[i])) return false;
   }
-  if (!calls_hold(e.recorded, part, captures)) return false;
+  if (!calls_hold(e.recorded, part, captures, missed)) return false;
   if (e.program.empty()) return true;
   std::vector<SymbolValue> values;
   int failed = -1;
   const RecordedPart& r = e.recorded;
-  if (!e.program.run(inputs_of(r, part), scalars_of(r, part), values, &failed)) return false;
+  if (!e.program.run(inputs_of(r, part), scalars_of(r, part), values, &failed))
+    return missed = reads_otherwise(e, part), false;
   for (const auto& [at, place] : e.places) {
     if (values[size_t(place)].i != part.sizes[at]) return false;
   }
@@ -196,9 +210,11 @@ KnownPart& CompiledBackward::find(const BackwardPart& part, bool& fresh) {
   return known;
 }
 
-BackwardEntry* CompiledBackward::match(KnownPart& known, BackwardPart& part) {
+BackwardEntry* CompiledBackward::match(KnownPart& known, BackwardPart& part, const PartCall*& missed) {
   for (auto& e : known.entries) {
-    if (holds(*e, part, calls_)) return e.get();
+    const PartCall* by_call = nullptr;
+    if (holds(*e, part, calls_, by_call)) return e.get();
+    if (e == known.entries.front()) missed = by_call;
   }
   return nullptr;
 }
@@ -210,6 +226,7 @@ std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart&
   e->sizes = part.sizes, e->numbers = part.numbers;
   e->symbols = symbols_for(known, part);
   e->recorded = record_part(engine, part, e->symbols, calls_);
+  e->read.assign(part.numbers.begin() + int64_t(part.own_numbers), part.numbers.end());
   for (uint32_t at : e->recorded.constants) e->symbols.sizes[at] = false;
   std::unique_ptr<Graph> graph = std::move(e->recorded.graph);
   const std::shared_ptr<SymEnv> env = graph->env;
@@ -228,10 +245,10 @@ std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart&
   return e;
 }
 
-BackwardEntry* CompiledBackward::compile(Engine& engine, KnownPart& known, BackwardPart& part) {
+BackwardEntry* CompiledBackward::compile(Engine& engine, KnownPart& known, BackwardPart& part, const PartCall* missed) {
   part.drop_calls_values();
   if (known.entries.size() >= size_t(runtime_.config.recompile_limit)) {
-    if (!part.calls.empty()) throw CallRefused{part.calls[0].key, "recompile_limit is reached"};
+    if (missed) throw CallRefused{missed->key, "recompile_limit is reached"};
     known.refused = "recompile_limit is reached";
     return nullptr;
   }
@@ -318,11 +335,12 @@ bool CompiledBackward::run_part(Engine& engine, uint64_t& stop) {
   KnownPart& known = find(part, fresh);
   if (!known.refused.empty()) return refuse(known.refused.c_str()), false;
   if (fresh && !engine.seen_before && runtime_.config.stress != "backward") return refuse("the first run"), false;
-  BackwardEntry* entry = match(known, part);
+  const PartCall* missed = nullptr;
+  BackwardEntry* entry = match(known, part, missed);
   if (!entry) {
     part.drop_calls_values();
     note_changes(known, part);
-    entry = compile(engine, known, part);
+    entry = compile(engine, known, part, missed);
   }
   known.sizes = part.sizes;
   known.numbers.assign(part.numbers.begin(), part.numbers.begin() + int64_t(part.own_numbers));

@@ -20,7 +20,7 @@ struct Runtime;
 // A part that was compiled, for certain sizes and numbers.
 struct BackwardEntry {
   std::vector<int64_t> sizes;
-  std::vector<double> numbers;
+  std::vector<double> numbers, read;  // the part's own; those that its calls read when it was made
   PartSymbols symbols;
   SymbolProgram program;
   std::vector<std::pair<uint32_t, int>> places;  // sizes that are symbols: where the program has them
@@ -59,8 +59,9 @@ class CompiledBackward final : public BackwardParts {
   KnownPart& find(const BackwardPart& part, bool& fresh);
   void make_room(size_t facts);
   bool run_part(Engine& engine, uint64_t& stop);
-  BackwardEntry* match(KnownPart& known, BackwardPart& part);
-  BackwardEntry* compile(Engine& engine, KnownPart& known, BackwardPart& part);
+  // missed: of an entry that does not hold, made last, the call whose guards say so; null: something else does.
+  BackwardEntry* match(KnownPart& known, BackwardPart& part, const PartCall*& missed);
+  BackwardEntry* compile(Engine& engine, KnownPart& known, BackwardPart& part, const PartCall* missed);
   std::shared_ptr<BackwardEntry> make(Engine& engine, KnownPart& known, BackwardPart& part);
   void run_entry(Engine& engine, BackwardPart& part, BackwardEntry& entry);
 
