@@ -409,6 +409,77 @@ test("kept gradients are nobody else's", function()
   end)
 end)
 
+-- step(odd) 20 times, odd in one of them.
+local function one_odd(step)
+  return compare(function(see)
+    for i = 1, 20 do see(step(i == 5)) end
+  end)
+end
+
+local function refusals(n)
+  local count = 0
+  for why, times in pairs(n.eager) do
+    if why ~= "the first run" then count = count + times end
+  end
+  return count
+end
+
+test("a backward that raises an error once", function()
+  local odd
+  local Odd = lt.autograd.Function:extend "Odd"
+  function Odd.forward(_, x) return x * 1 end
+  for _, backward in ipairs {
+    function(_, g) if odd then error "once" end return g * 2 end,
+    function(_, g) return g * (odd and lt.ones(7) or 2) end,
+    function(_, g) return odd and g:sum():expand(7) or g * 2 end,
+  } do
+    Odd.backward = backward
+    local n = one_odd(function(now)
+      odd = now
+      local x = leaf(3)
+      local ok = pcall(function() Odd.apply(x):sum():backward() end)
+      return ok, x.grad
+    end)
+    equal(refusals(n), 1)
+  end
+end)
+
+-- Its error comes before it is counted.
+test("a checkpoint that does otherwise once", function()
+  local n, w = 2, leaf(4, 4)
+  equal(refusals(one_odd(function(odd)
+    local x = leaf(3, 4)
+    n = 2
+    local y = lt.checkpoint(function(t) return t:exp():narrow(0, 0, n):sin() end, x)
+    n = odd and 3 or 2
+    return pcall(function() y:sum():backward() end), x.grad
+  end)), 0)
+  equal(refusals(one_odd(function(odd)
+    local x = leaf(3, 4)
+    w.grad = nil
+    local y = lt.checkpoint(function(t) return t:matmul(w):sin():exp() end, x)
+    w:requires_grad_(not odd)
+    local ok = pcall(function() y:sum():backward() end)
+    w:requires_grad_(true)
+    return ok, x.grad, w.grad
+  end)), 0)
+end)
+
+test("a backward that raises errors again and again is no part of graphs from the third on", function()
+  local Odd, odd = lt.autograd.Function:extend "Odd", false
+  function Odd.forward(_, x) return x * 1 end
+  function Odd.backward(_, g) if odd then error "again" end return g * 2 end
+  local n = compare(function(see)
+    for i = 1, 20 do
+      odd = i % 2 == 0
+      local x = leaf(3)
+      see(pcall(function() Odd.apply(x):sum():backward() end))
+      see(x.grad)
+    end
+  end)
+  equal(refusals(n), 17) -- of steps 2 and 4, and from 6 on
+end)
+
 test("recompile_limit of a hook leaves others in the graph", function()
   local function module()
     local net = nn.Sequential(nn.Linear(4, 4), nn.Tanh())

@@ -241,7 +241,18 @@ std::vector<std::pair<int, Tensor>> CallCaptures::tensors(const LuaCallee& calle
 
 const std::string* CallCaptures::refused(uint64_t key) const {
   const auto it = refused_.find(key);
-  return it == refused_.end() ? nullptr : &it->second;
+  return it == refused_.end() || !it->second.now ? nullptr : &it->second.why;
+}
+
+void CallCaptures::refuse(const CallRefused& refused) {
+  constexpr int kMostOdd = 3;
+  Refusal& known = refused_[refused.key];
+  known.why = refused.why, known.now = true;
+  known.for_good = ++known.times >= kMostOdd || !refused.odd;
+}
+
+void CallCaptures::begin_backward() {
+  for (auto& [key, known] : refused_) known.now = known.for_good;
 }
 
 TraceOptions CallCaptures::options_for(uint64_t key) const {
@@ -293,18 +304,21 @@ class AsThen {
   const Ref<CallWatch> watch_ = modes().watch;
 };
 
+// Nodes keep what is something else than what those of the first call kept.
+bool saves_otherwise(const Checkpoint& checkpoint, const SeenSaves& saves) {
+  const auto same = [](const auto& now, const auto& then) { return now.saver == then.saver; };
+  const auto& then = checkpoint.kept();
+  return !std::equal(saves.kept.begin(), saves.kept.end(), then.begin(), then.end(), same);
+}
+
 // Why what nodes keep cannot be given to the nodes of an earlier call; null: it can.
-const char* saves_badly(const Checkpoint& checkpoint, const Graph& graph, const SeenSaves& saves) {
+const char* saves_badly(const Graph& graph, const SeenSaves& saves) {
   std::unordered_set<const TensorImpl*> values;
   for (const auto& in : graph.inputs) values.insert(in.value.get());
   for (const auto& n : graph.nodes) {
     for (const Tensor& t : n->results) values.insert(t.get());
   }
-  const auto& then = checkpoint.kept();
-  for (size_t i = 0; i < saves.kept.size(); i++) {
-    const auto& [t, version, saver] = saves.kept[i];
-    if (saves.kept.size() != then.size() || saver != then[i].saver)
-      return "its graph saves other tensors than its first call did";
+  for (const auto& [t, version, saver] : saves.kept) {
     if (t->storage->version != version) return "it writes what its nodes save";
     if (!values.count(t.get())) return "it saves what is no value of its graph";
   }
@@ -319,6 +333,7 @@ struct CallCapture {
   const TraceOptions& options;
   std::shared_ptr<CapturedCall> made = std::make_shared<CapturedCall>();
   std::string why{};
+  bool odd = false;
 
   void refuse(const char* reason) {
     if (reason && why.empty()) why = reason;
@@ -350,13 +365,15 @@ struct CallCapture {
     const AsThen then(call.repeats.get(), Ref<CallWatch>(saves.get()));
     WholeCall whole = capture_whole(L, state, {*code, 1, made->slots, proto.vararg()}, at, dims, options);
     made->entry = whole.entry, made->L = runtime(L).L, made->alive = runtime_alive(L);
-    if (!whole.why.empty()) return void(why = whole.why);
+    if (!whole.why.empty()) return why = whole.why, void(odd = whole.raises);
     made->given = given_inputs(whole, *made, tensors, call.places);
     std::vector<bool> later;
     for (int k : made->given) later.push_back(k >= 0 && made->stand_ins[size_t(k)]);
     refuse(refusal(whole, made->given, bool(call.repeats)));
     refuse(asks_too_much(whole.entry->guards, later));
-    refuse(call.repeats ? saves_badly(*call.repeats, *whole.graph, *saves) : bad_results(whole));
+    odd = why.empty() && call.repeats && saves_otherwise(*call.repeats, *saves);
+    if (odd) refuse("its graph saves other tensors than its first call did");
+    refuse(call.repeats ? saves_badly(*whole.graph, *saves) : bad_results(whole));
     made->graph = std::move(whole.graph);
     for (const auto& kept : saves->kept) made->kept.push_back(kept.tensor);
   }
@@ -371,9 +388,9 @@ std::shared_ptr<CapturedCall> CallCaptures::capture(const PartCall& call, const 
     in_own_frame(current_lua(), [&](lua_State* L) { capture.run(L); });
   } catch (const Error& e) {
     if (e.kind != ErrorKind::kUser) throw;
-    capture.why = e.what();
+    capture.why = e.what(), capture.odd = true;
   }
-  if (!capture.why.empty()) throw CallRefused{call.key, capture.why};
+  if (!capture.why.empty()) throw CallRefused{call.key, capture.why, capture.odd};
   return capture.made;
 }
 

@@ -47,10 +47,11 @@ struct CallLessons {
   std::set<std::string> loose_functions;
 };
 
-// A call that is no part of a graph.
+// A call that is no part of a graph. odd: it may be in the next backward.
 struct CallRefused {
   uint64_t key;
   std::string why;
+  bool odd = false;
 };
 
 // A tensor that a call is given.
@@ -67,7 +68,9 @@ class CallCaptures final : public CallBook {
   uint64_t key(const LuaCallee& callee) override;
   const std::string* refused(uint64_t key) const override;
   std::vector<std::pair<int, Tensor>> tensors(const LuaCallee& callee) override;
-  void refuse(const CallRefused& refused) { refused_[refused.key] = refused.why; }
+  // An odd one until the next backward, the first times.
+  void refuse(const CallRefused& refused);
+  void begin_backward();
   void clear() { refused_.clear(), lessons_.clear(); }
   // Throws CallRefused.
   std::shared_ptr<CapturedCall> capture(const PartCall& call, const std::vector<GivenTensor>& given) const;
@@ -77,8 +80,13 @@ class CallCaptures final : public CallBook {
 
  private:
   TraceOptions options_for(uint64_t key) const;
+  struct Refusal {
+    std::string why;
+    int times = 0;
+    bool now = false, for_good = false;
+  };
   // By key.
-  std::unordered_map<uint64_t, std::string> refused_;
+  std::unordered_map<uint64_t, Refusal> refused_;
   std::unordered_map<uint64_t, CallLessons> lessons_;
   TraceState& state_;
 };

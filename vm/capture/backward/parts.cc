@@ -311,6 +311,7 @@ void CompiledBackward::run_entry(Engine& engine, BackwardPart& part, BackwardEnt
 }
 
 bool CompiledBackward::run(Engine& engine, uint64_t& stop) {
+  if (!engine.seen_before) calls_.begin_backward();
   for (;;) {
     try {
       return run_part(engine, stop);

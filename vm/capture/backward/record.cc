@@ -278,7 +278,7 @@ const std::vector<Tensor>& Recorder::repeated(const Checkpoint& checkpoint) {
   const CallReplay replay = replayed(call, given, int(begin));
   const CapturedCall& captured = *out_.calls.back().second;
   if (captured.graph->rng_calls) {
-    if (first < 0) throw CallRefused{call.key, "it draws random numbers, which its first call did not"};
+    if (first < 0) throw CallRefused{call.key, "it draws random numbers, which its first call did not", true};
     if (part_.calls[size_t(first)].repeats->generator().seed != checkpoint.generator().seed)
       throw CallRefused{call.key, "it draws random numbers of another seed than another checkpoint"};
     out_.draws_of = first;
@@ -297,7 +297,7 @@ const std::vector<Tensor>& Recorder::repeated(const Checkpoint& checkpoint) {
     t->requires_grad = kept[i].requires_grad;
     marked_.push_back(t);
   }
-  if (!same) throw CallRefused{call.key, "it saves other tensors than its first call did"};
+  if (!same) throw CallRefused{call.key, "it saves other tensors than its first call did", true};
   return made->second;
 }
 
@@ -307,7 +307,7 @@ Tensor Recorder::repeated(const SavedTensor& saved, size_t sizes) {
   const Tensor& t = repeated(checkpoint)[saved.number()];
   for (size_t d = 0; d < t->sizes.size(); d++) {
     if (!(t->sizes[d] == size(sizes + d)))
-      throw CallRefused{call_of(&checkpoint).key, "it saves tensors of other sizes than its first call did"};
+      throw CallRefused{call_of(&checkpoint).key, "it saves tensors of other sizes than its first call did", true};
   }
   return t;
 }

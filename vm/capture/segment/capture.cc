@@ -465,7 +465,10 @@ struct SegmentCapture {
 
   void make_whole(WholeCall& whole) {
     attempt("a call", [&](Trace& t, const SegmentEnd& end) {
-      if (end.kind != SegmentEnd::kReturn) return void(whole.why = reason_of(end));
+      if (end.kind != SegmentEnd::kReturn) {
+        whole.raises = end.why.is_raised();
+        return void(whole.why = reason_of(end));
+      }
       auto entry = std::make_shared<Entry>();
       finish_segment(t, place.args, end, *entry);
       t.close();

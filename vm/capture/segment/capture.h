@@ -45,7 +45,8 @@ struct WholeCall {
   std::unique_ptr<Graph> graph;
   std::vector<Tensor> inputs;  // real ones, by the graph's
   bool differentiates = false;
-  std::string why;  // not empty: it is not one graph
+  std::string why;      // not empty: it is not one graph
+  bool raises = false;  // since it raises an error
 };
 
 // dims: by argument of the function, counted from 0: those whose sizes are symbols.
