@@ -515,4 +515,50 @@ test("recompile_limit of a hook leaves others in the graph", function()
   truthy(limited, "no limit was reached")
 end)
 
+test("calls that ask which of their tensors are the same", function()
+  local Product = lt.autograd.Function:extend "Product"
+  function Product.forward(ctx, x, y)
+    ctx:save_for_backward(x, y)
+    return x * y
+  end
+  function Product.backward(ctx, g)
+    local x, y = unpack(ctx.saved_tensors)
+    return g * y, g * x
+  end
+  local n = compare(function(see)
+    local net = mlp()
+    for i = 1, 12 do
+      local x, w = leaf(3, 8), leaf(3, 8)
+      if i > 8 then w = x end
+      if i > 10 then net[3].weight = nn.Parameter(lt.ones(4, 16)) end
+      local u = x * 2
+      u:register_hook(function(g)
+        for _, p in ipairs(net:parameters()) do g = g + p:detach():sum() end
+        return g
+      end)
+      lt.checkpoint(function(a, b) return Product.apply(a, b):exp() end, u, w):sum():backward()
+      see(x.grad, w.grad)
+      lt.checkpoint(function(a, b) return Product.apply(a, b):exp() end, x, w):sum():backward()
+      see(x.grad, w.grad)
+    end
+  end)
+  equal(refusals(n), 0)
+  truthy(n.calls > 12, n.calls)
+end)
+
+backwards.called("a hook that keeps the gradient as a key", "it asks which tensor the gradient is", function(see)
+  local w = leaf(3)
+  for _ = 1, 4 do
+    w.grad = nil
+    local y, other = w * 2, lt.ones(3)
+    y:register_hook(function(g)
+      local by = {[other] = 2}
+      by[g] = 3
+      return g * by[g] * by[other]
+    end)
+    y:sum():backward()
+    see(w.grad)
+  end
+end)
+
 h.finish()

@@ -110,13 +110,19 @@ bool is_of_gradients(Op op) { return op == Op::kGradLoad || op == Op::kGradNilCh
 // Whether guards read .grad, or ask more of a tensor that is not there yet than what it is like. later: by input.
 const char* asks_too_much(const GuardProgram& p, const std::vector<bool>& later) {
   std::set<int> registers;  // that hold such tensors
+  const auto is_later = [&](const auto& member) { return bool(later[size_t(member.first)]); };
+  const auto compares_later = [&](const GuardStep& s) {
+    if (s.op != Op::kDistinctTensorsCheck) return registers.count(s.a) + registers.count(s.b) > 0;
+    const auto& members = p.groups[size_t(s.index)].members;
+    return std::any_of(members.begin(), members.end(), is_later);
+  };
   for (const GuardStep& s : p.steps) {
     if (is_of_gradients(s.op)) return "it reads .grad";
     if (s.op == Op::kTensorCheck && later[size_t(s.index)]) {
       registers.insert(s.a);
-    } else if (s.op != Op::kTypeCheck && (registers.count(s.a) || registers.count(s.b))) {
+    } else if (s.op != Op::kTypeCheck && compares_later(s)) {
       return "it asks which tensor the gradient is, or for its element";
-    } else if (s.op == Op::kDistinctTensorsCheck || s.op == Op::kOverlapCheck) {
+    } else if (s.op == Op::kOverlapCheck) {
       return "it writes a tensor";
     }
   }
