@@ -7,7 +7,28 @@ local unary = {"tanh", "sigmoid", "sin", "square", "relu"}
 -- Activations are of shape {n, 4}; n changes from call to call.
 local function generate(p)
   local weights = p:random(3) + 1
+  -- Compiled, a checkpoint is a plain call: what changes behind its back is eager's alone.
+  local eager = p:chance(40)
   local function weight() return "w" .. p:random(weights) end
+
+  -- A checkpoint that gives out what it computes in between, with a hook there that changes what the checkpoint reads.
+  local function split(t, x)
+    local y, mid = p:name "x", p:name "m"
+    p.keep(p:line("local %s, %s", t, mid))
+    p.keep(p:block(("%s, %s = lt.checkpoint(function(%s)"):format(t, mid, y), function()
+      p.keep(p:line("local m = %s", p:pick {y .. ":sin() * reach", "(" .. y .. " + mask[0]):sin()",
+        y .. ":matmul(" .. weight() .. "):tanh()", "(" .. y .. " * reach + b):cos()"}))
+      p.keep(p:line("return %s, m", p:pick {"m:exp() * reach", "(m * m):sin()", "m:matmul(" .. weight() .. ")",
+        "(m + mask[0]):exp()", "F.dropout(m, 0.25) * reach"}))
+    end, ("end, %s)"):format(x)))
+    if p:chance(70) then
+      p:line("if %s.requires_grad then %s:register_hook(function(g) %s end) end", mid, mid, p:pick {
+        "reach = reach + 0.5", "mask:mul_(2)", "see('mid', g) reach = 1", "return g * reach", "count = count + 1",
+        "lt.no_grad(function() b:mul_(0.5) end)", "reach = reach * 0.5 return g * reach"})
+    end
+    if p:chance(40) then p:line("halves[#halves + 1] = %s", mid) end
+    if p:chance(30) then p:line("%s = %s + %s", t, t, mid) end
+  end
 
   -- Statements of a layer: names in, the name of what it gives out. depth: within checkpoints.
   local function layer(x, depth)
@@ -43,6 +64,7 @@ local function generate(p)
         end, ("end, %s)"):format(x)))
       end
     end
+    if depth == 0 and eager then choices[#choices + 1] = function() split(t, x) end end
     p.keep(p:pick(choices)() or p.body[#p.body])
     if depth > 0 then return t end
     if p:chance(20) then
@@ -70,7 +92,7 @@ local function generate(p)
     "SGD(parameters, {lr = 0.125, momentum = 0.5})", "AdamW(parameters, {lr = 0.125})"}))
   p.keep(p:line("strength, cap, mask = 0.5, {at = 1}, data(3, 4, 4)"))
   p.keep(p:line("function limited(g) return g:clamp(-strength, strength) end"))
-  p.keep(p:line("count = 0"))
+  p.keep(p:line("count, reach, halves = 0, 1, {}"))
   p.keep(p:line("Scaled = lt.autograd.Function:extend 'Scaled'"))
   p.keep(p:line("function Scaled.forward(ctx, x, w, k) ctx.k = k; ctx:save_for_backward(x, w); "
     .. "return x:matmul(w) * k end"))
@@ -108,15 +130,21 @@ local function generate(p)
       "function(g) return g * w1 end", "function(g) if strength > 0.5 then return g + cap.at end end",
       "function(g) return g - b.grad end", "function(g) return g * strength + mask end"})
   end
-  p.keep(p:block("local model = frame(function(x, s)", function()
+  p.keep(p:block(eager and "local model = (function(x, s)" or "local model = frame(function(x, s)", function()
     local x = "x"
     for _ = 1, 1 + p:random(4) do x = layer(x, 0) end
     p.keep(p:line("return %s, (%s * 0.5):sin()", x, p:pick {x, x, x, "x"}))
   end, "end)"))
   local losses = {"y:square():mean()", "(y * z):sum() * 0.125", "z:abs():sum()", "F.mse_loss(y, z:detach())",
     "F.cross_entropy(y, lt.arange(y:size(0)) % 4)", "y:matmul(w1):sum() * s"}
+  -- Between two backwards: what checkpoints read changes.
+  local function between()
+    if not eager then return end
+    p:line("%s", p:pick {"reach = reach + 0.5", "mask:mul_(0.5)", "opt:step()", "strength = strength * 0.5",
+      "lt.no_grad(function() b:mul_(0.5) end)", "lt.no_grad(function() w1:mul_(0.5) end)", "lt.rand(1)"})
+  end
   p.keep(p:block("local function train(seed, n, s, zero, update)", function()
-    p.keep(p:line("kept = {}"))
+    p.keep(p:line("kept, reach, halves = {}, 1, {}"))
     p.keep(p:line("if zero then opt:zero_grad() end"))
     p.keep(p:line("local x = data(seed, n, 4)"))
     p.keep(p:line("local ok, y, z = try('model', model, x, s)"))
@@ -137,11 +165,22 @@ local function generate(p)
         p.keep(p:line("try('backward %d', function() l%d:backward(nil, {retain_graph = %s}) end)", k, k,
           tostring(k < count)))
         if p:chance(30) then p:line("gradient('b', b.grad)") end
+        if p:chance(40) then between() end
       end
     else
       local sum = {}
       for k = 1, count do sum[k] = ("l%d"):format(k) end
-      p.keep(p:line("try('backward', function() (%s):backward() end)", table.concat(sum, " + ")))
+      local kept = p:chance(25)
+      p.keep(p:line("try('backward', function() (%s):backward(nil, {retain_graph = %s}) end)", table.concat(sum, " + "),
+        tostring(kept)))
+      if kept then
+        if p:chance(60) then between() end
+        p:line("try('backward again', function() l1:backward() end)")
+      end
+    end
+    if p:chance(30) then
+      if p:chance(60) then between() end
+      p:line("for k, m in ipairs(halves) do try('half ' .. k, function() m:sum():backward() end) end")
     end
     p.keep(p:line("for k, w in ipairs(parameters) do gradient('parameter ' .. k, w.grad) end"))
     p.keep(p:line("for _, t in ipairs(kept) do gradient('kept', t.grad) end"))
