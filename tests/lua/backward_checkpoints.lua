@@ -271,6 +271,23 @@ backwards.called("a checkpoint that is kept, a variable set and a tensor written
   end
 end)
 
+test("hooks of a checkpoint's result come before it is repeated", function()
+  compare(function(see)
+    for i = 1, 6 do
+      local scale, x = 1, leaf(3)
+      local y, z = lt.checkpoint(function(t) return (t * scale):cos(), (t * t):exp() end, x)
+      y:register_hook(function(g)
+        if i > 1 then scale = i end
+        return g * 2
+      end)
+      y:sum():backward()
+      see(x.grad)
+      z:sum():backward()
+      see(x.grad)
+    end
+  end)
+end)
+
 test("a checkpoint of which a result is never asked for", function()
   local n = compare(function(see)
     local w = leaf(8, 8)

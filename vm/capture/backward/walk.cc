@@ -28,6 +28,7 @@ struct Walk final : NodeVisitor {
   std::vector<GradNode*> leaves{};
   std::priority_queue<std::pair<uint64_t, GradNode*>> open{};
   bool first = true;                 // no node has been taken yet
+  bool is_seen = false;              // by hooks, or kept: the gradient that comes to the node
   std::optional<Generator> draws{};  // of the first checkpoint that drew
   std::string checkpoint_why{};      // it is no part of the graph
   // What checkpoints would give again to the nodes that are taken: whose, and which of it.
@@ -132,11 +133,13 @@ struct Walk final : NodeVisitor {
     part.calls.back() = std::move(call);
     return "";
   }
-  // What a checkpoint makes again, it makes when the first node that asks is the next one.
+  // What a checkpoint makes again, it makes when the first node that asks is the next one, and its hooks have run.
   Tensor made(const SavedTensor& s, const char* op) {
-    if (first && !s.is_ready()) part.repeated = std::exchange(checkpoint_why, "");
+    if (!s.is_ready()) {
+      if (!first || is_seen) throw NotReady();
+      part.repeated = std::exchange(checkpoint_why, "");
+    }
     if (first) return s.unpack(op, nullptr);
-    if (!s.is_ready()) throw NotReady();
     try {
       return s.unpack(op, nullptr);
     } catch (const Error&) {
@@ -201,6 +204,7 @@ struct Walk final : NodeVisitor {
 
   // Why the engine has to run a node by itself; empty: it does not.
   std::string looked_at(const GradNode& node) {
+    is_seen = !node.retained.empty();
     for (size_t i = 0; i < node.retained.size(); i++) {
       const AutogradMeta* meta = *node.retained[i].meta;
       if (!meta) continue;
@@ -211,6 +215,7 @@ struct Walk final : NodeVisitor {
     fact(~uint64_t{0});
     for (auto& [result, hook] : node.hooks) {
       if (!*hook.live) continue;
+      is_seen = true;
       fact(result);
       if (std::string why = take_hook(hook); !why.empty()) return why;
     }
