@@ -64,7 +64,7 @@ local function generate(p)
         end, ("end, %s)"):format(x)))
       end
     end
-    if depth == 0 and eager then choices[#choices + 1] = function() split(t, x) end end
+    for _ = 1, depth == 0 and eager and 4 or 0 do choices[#choices + 1] = function() split(t, x) end end
     p.keep(p:pick(choices)() or p.body[#p.body])
     if depth > 0 then return t end
     if p:chance(20) then
@@ -143,6 +143,21 @@ local function generate(p)
     p:line("%s", p:pick {"reach = reach + 0.5", "mask:mul_(0.5)", "opt:step()", "strength = strength * 0.5",
       "lt.no_grad(function() b:mul_(0.5) end)", "lt.no_grad(function() w1:mul_(0.5) end)", "lt.rand(1)"})
   end
+  -- Two losses of one checkpoint, each with its backward.
+  local function two_losses()
+    p.keep(p:line("local v = data(seed, n, 4, {requires_grad = true})"))
+    local function result()
+      return p:pick {"(v + b):sin()", "v:matmul(" .. weight() .. "):tanh() * reach", "(v * reach + mask[0]):cos()",
+        "F.dropout(v * v, 0.25)"}
+    end
+    p.keep(p:line("local v1, v2 = lt.checkpoint(function(v) return %s, %s end, v)", result(), result()))
+    if p:chance(20) then p:line("v1:register_hook(function(g) reach = 2; return g * strength end)") end
+    for k = 1, 2 do
+      p.keep(p:line("try('loss %d', function() v%d:sum():backward() end)", k, k))
+      p:line("gradient('loss %d', v.grad)", k)
+      if k == 1 then between() end
+    end
+  end
   p.keep(p:block("local function train(seed, n, s, zero, update)", function()
     p.keep(p:line("kept, reach, halves = {}, 1, {}"))
     p.keep(p:line("if zero then opt:zero_grad() end"))
@@ -178,6 +193,7 @@ local function generate(p)
         p:line("try('backward again', function() l1:backward() end)")
       end
     end
+    if eager and p:chance(40) then two_losses() end
     if p:chance(30) then
       if p:chance(60) then between() end
       p:line("for k, m in ipairs(halves) do try('half ' .. k, function() m:sum():backward() end) end")
