@@ -1,6 +1,9 @@
 // Sorts dims by the result's strides, drops those of size 1, merges neighbours that every operand walks as one.
 #include "jit/eager/collapse.h"
 
+#include <algorithm>
+#include <array>
+
 #include "ops/core/error.h"
 
 namespace lutra {
@@ -63,7 +66,20 @@ void merge_dims(Collapsed& c) {
 
 }  // namespace
 
-Collapsed collapse(const TensorImpl* const* operands, int count) {
+bool Collapsed::writes_each_once() const {
+  std::array<int, kDims> order;
+  for (int d = 0; d < dims; d++) order[size_t(d)] = d;
+  std::sort(order.begin(), order.begin() + dims, [&](int a, int b) { return strides[0][a] < strides[0][b]; });
+  int64_t reach = 0;
+  for (int d = 0; d < dims; d++) {
+    const auto at = size_t(order[size_t(d)]);
+    if (strides[0][at] <= reach) return false;
+    reach += (sizes[at] - 1) * strides[0][at];
+  }
+  return true;
+}
+
+Collapsed collapse(const TensorImpl* const* operands, int count, bool in_order) {
   Collapsed c;
   const TensorImpl& out = *operands[0];
   LUTRA_CHECK(count <= Collapsed::kOperands);
@@ -88,7 +104,7 @@ Collapsed collapse(const TensorImpl* const* operands, int count) {
     }
     c.dims++;
   }
-  sort_dims(c);
+  if (!in_order) sort_dims(c);
   merge_dims(c);
   return c;
 }

@@ -14,6 +14,9 @@ struct Collapsed {
   int64_t sizes[kDims];
   int64_t strides[kOperands][kDims];
 
+  // No element of the result is reached twice, as far as strides in order of size tell.
+  bool writes_each_once() const;
+
   // The outer dim along which operand k lies in memory, if the inner one strides; else -1. Code generators read such
   // columns in tiles.
   int column(int k) const {
@@ -24,7 +27,7 @@ struct Collapsed {
   }
 };
 
-// operands[0] is the result; each other one has its sizes or broadcasts to them.
-Collapsed collapse(const TensorImpl* const* operands, int count);
+// operands[0] is the result; each other one has its sizes or broadcasts to them. in_order: dims keep their order.
+Collapsed collapse(const TensorImpl* const* operands, int count, bool in_order = false);
 
 }  // namespace lutra

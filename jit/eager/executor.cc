@@ -17,6 +17,7 @@
 #include "jit/runtime/profile.h"
 #include "ops/core/interrupt.h"
 #include "ops/core/late_error.h"
+#include "ops/core/overlap.h"
 #include "ops/core/settings.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/control.h"
@@ -125,12 +126,15 @@ class EagerExecutor : public Executor {
     const Tensor& self = given[0].as<Tensor>();
     Args moved;
     const Args& args = on_device(given, self->device(), moved);
-    if (id == OpId::copy_ || is_pointwise(op, args)) return write(op, args, [&] { pointwise(op, args, self); });
-    if ((is_extern(id) || has_candidate(id, args)) && !reads_self(args)) {
+    const bool once = self->is_contiguous() || reaches_each_once(self);
+    if (id == OpId::copy_ || (once && is_pointwise(op, args))) {
+      return write(op, args, [&] { pointwise(op, args, self, !once); });
+    }
+    if (once && (is_extern(id) || has_candidate(id, args)) && !reads_self(args)) {
       return write(op, args, [&] { library(op, args, {self}); });
     }
     const Args copy = {self, run(id, args, specs)[0]};
-    write(op, copy, [&] { pointwise(info(OpId::copy_), copy, self); });
+    write(op, copy, [&] { pointwise(info(OpId::copy_), copy, self, !once); });
   }
 
  private:
@@ -281,7 +285,8 @@ class EagerExecutor : public Executor {
     note_extern(call, timer.stop());
   }
 
-  static void pointwise(const OpInfo& op, const Args& given, const Tensor& out) {
+  // in_order: out overlaps itself, what is written last stays.
+  static void pointwise(const OpInfo& op, const Args& given, const Tensor& out, bool in_order = false) {
     // The layout is out's; a memory format does not go with collapsed dims.
     const bool laid_out =
         given.size() > 1 && given[1].is<std::string>() && given[1].as<std::string>() == "channels_last";
@@ -293,14 +298,14 @@ class EagerExecutor : public Executor {
     int count = 0;
     operands[count++] = out.get();
     for (const TensorImpl* t : call.tensors) operands[count++] = t;
-    Collapsed c = collapse(operands, count);
+    Collapsed c = collapse(operands, count, in_order);
     if (c.elements == 0) {
       if (op.has(kRandom)) default_generator().next_call++;
       return;
     }
     char* data[Collapsed::kOperands];
     for (int k = 0; k < count; k++) data[k] = static_cast<char*>(operands[k]->data());
-    visit(op, args, out, call, c, data);
+    visit(op, args, out, call, c, data, in_order);
   }
 
   // Few iterations of the outermost loop, each of which takes long: threads share what is within, and the program may
@@ -311,10 +316,13 @@ class EagerExecutor : public Executor {
            !op.has(kCreation) && !backend_of(call.device).preferences.leaves_processors;
   }
 
-  // The outer dims beyond kMostLoops, one after the other.
+  // The outer dims beyond kMostLoops, and those that write what others do, one after the other.
   static void visit(const OpInfo& op, const Args& args, const Tensor& out, OneOpCall& call, const Collapsed& c,
-                    char** data) {
-    if (c.dims <= kMostLoops && !is_long_within(op, call, c)) return launch(op, args, out->dtype, call, c, data);
+                    char** data, bool in_order) {
+    const bool again = in_order && c.dims > 1 && !c.writes_each_once();
+    if (!again && c.dims <= kMostLoops && !is_long_within(op, call, c)) {
+      return launch(op, args, out->dtype, call, c, data);
+    }
     Collapsed inner = c;
     inner.dims--, inner.elements /= c.sizes[0];
     for (int d = 0; d < inner.dims; d++) {
@@ -327,7 +335,7 @@ class EagerExecutor : public Executor {
         const DType type = k ? call.tensors[size_t(k - 1)]->dtype : out->dtype;
         at[k] = data[k] + i * c.strides[k][0] * int64_t(size_of(type));
       }
-      visit(op, args, out, call, inner, at);
+      visit(op, args, out, call, inner, at, in_order);
     }
   }
 

@@ -244,6 +244,49 @@ test("few long rows that lie apart", function()
   equal(rows:mul_(3):equal(kept * 3), true)
 end)
 
+-- What is written last stays, however many threads there are.
+test("long writes that overlap themselves", function()
+  local n, threads = 2 ^ 16, lt.get_num_threads()
+  local src = (lt.arange(2 * 64 * n) % 251):to("uint8"):view(2, 64, n)
+  local function copied(s, outer, size, stride)
+    local b = lt.zeros(outer * (n + 64), {dtype = "uint8"})
+    b:as_strided(size, stride, 0):copy_(s)
+    return b
+  end
+  local function last_of(rows)
+    local kept = {}
+    for i, row in ipairs(rows) do
+      for k, v in ipairs(row) do kept[i + 2 * (k - 1)] = v end
+    end
+    return kept
+  end
+  local function check(f)
+    for t = 1, 2 do
+      lt.set_num_threads(t)
+      for _ = 1, 3 do
+        local apart = f(src, 2, {2, 64, n}, {n + 64, 1, 1}):view(2, n + 64)
+        equal(apart:narrow(1, 0, 63):equal(src:select(2, 0):narrow(1, 0, 63)), true)
+        equal(apart:narrow(1, 63, n):equal(src:select(1, 63)), true)
+        local one = f(src[0], 1, {64, n}, {1, 1})
+        equal(one:narrow(0, 0, 63):equal(src[0]:select(1, 0):narrow(0, 0, 63)), true)
+        equal(one:narrow(0, 63, n):equal(src[0][63]), true)
+        -- The order is that of the indices, not that of the strides.
+        local few = src[0]:narrow(0, 0, 40):narrow(1, 0, 64)
+        deep(f(few, 1, {40, 64}, {1, 2}):narrow(0, 0, 166):totable(), last_of(few:totable()))
+      end
+    end
+    lt.set_num_threads(threads)
+  end
+  check(copied)
+  check(lt.compile(copied))
+  check(function(s, outer, size, stride)
+    return lt.zeros(outer * (n + 64), {dtype = "uint8"}):as_strided_scatter(s, size, stride, 0)
+  end)
+  local x = lt.arange(6)
+  x:as_strided({2, 4}, {2, 1}, 0):mul_(10)
+  equal(x:equal(lt.tensor {0, 10, 20, 30, 40, 50}), true)
+end)
+
 test("a list of 5,000 tables as a result", function()
   local f = lt.compile(function(x)
     local list
