@@ -1,5 +1,7 @@
 // gather, index_select, index and embedding: a checked load whose address holds a value; scatter_add of one element
 // each: a select.
+#include <algorithm>
+
 #include "jit/lower/lower.h"
 #include "ops/meta/index_place.h"
 
@@ -125,14 +127,33 @@ Lowered lower_scatter_add(const Node& node, SymFacts& facts) {
   return l;
 }
 
-// Strides and offset are those of a view of the contiguous input.
+namespace {
+
+// No element is written twice, as far as strides in order of size tell.
+bool writes_each_once(const Sizes& sizes, const Sizes& strides, SymFacts& facts) {
+  std::vector<size_t> order;
+  for (size_t d = 0; d < sizes.size(); d++) {
+    if (sizes[d].hint != 1 || !facts.ask_equal(sizes[d], 1)) order.push_back(d);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[a].hint < strides[b].hint; });
+  SymInt reach = 0;
+  for (size_t d : order) {
+    if (!facts.ask_less(reach, strides[d])) return false;
+    reach = reach + (sizes[d] - 1) * strides[d];
+  }
+  return true;
+}
+
+}  // namespace
+
+// Strides and offset are those of a view of the contiguous input. What is written twice is so in order.
 Lowered lower_as_strided_scatter(const Node& node, SymFacts& facts) {
   Lowered l;
   l.kind = Lowered::kStrided;
-  l.independent = true;
   Tensor src = node.args[1].tensor();
   Sizes sizes = node.args[2].as<Sizes>(), strides = node.args[3].as<Sizes>();
   SymInt offset = node.args[4].sym_int();
+  l.independent = writes_each_once(sizes, strides, facts);
   l.reads = {node.args[0].tensor(), src};
   DType type = node.results[0]->dtype;
   l.writes.push_back(write_function(l, facts, [&](RuleContext& e) {
@@ -143,8 +164,8 @@ Lowered lower_as_strided_scatter(const Node& node, SymFacts& facts) {
     }
     Index at(sizes.size());
     for (size_t d : loops) {
-      const bool inner = d == loops.back();
-      at[d] = Affine::loop(e.body.open(sizes[d], inner ? loop::LoopMode::kVector : loop::LoopMode::kSerial));
+      const bool vectors = d == loops.back() && l.independent;
+      at[d] = Affine::loop(e.body.open(sizes[d], vectors ? loop::LoopMode::kVector : loop::LoopMode::kSerial));
     }
     int32_t v = e.body.cast(e.operand(src, broadcast_index(e.facts, at, sizes, src->sizes)), type);
     e.body.store(at_strides(at, strides, offset), v);

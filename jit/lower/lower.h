@@ -66,7 +66,7 @@ struct Lowered {
   // kStrided: the second kernel of the two, into memory that holds the copy. kJoin: the kernels, each of
   // which writes its part of the result.
   std::vector<ElementFunction> writes;
-  bool independent = false;  // iterations of the outermost loop of writes[0]
+  bool independent = false;  // iterations of all loops of writes[0]
 };
 
 // The rule of node's op. Composite ops must be decomposed first.

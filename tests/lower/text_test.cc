@@ -24,7 +24,8 @@ std::string printed_again(const std::string& text) {
   return print(*p.graph, p.lowered);
 }
 
-const char* const kKinds[] = {"pointwise", "reduce", "view", "extern", "scatter", "strided", "copy", "join"};
+const char* const kKinds[] = {"pointwise", "reduce",      "view", "extern", "scatter",
+                              "strided",   "overlapping", "copy", "join"};
 
 std::string golden(const std::string& kind) { return read_text("tests/lower/" + kind + ".lowered"); }
 
