@@ -22,8 +22,25 @@ bool has_op(const std::vector<BodyStmt>& body, loop::Op op) {
                      [op](const BodyStmt& s) { return s.loop ? has_op(s.loop->body, op) : s.inst.inst.op == op; });
 }
 
-// An iteration of the outermost loop that may take milliseconds, in additions.
-constexpr double kLongIteration = 1 << 22;
+// In additions: an iteration of the outermost loop that may take milliseconds; what pays for its place in joined loops.
+constexpr double kLongIteration = 1 << 22, kWorthItsPlace = 1 << 12;
+
+// Whether vectors in body are loaded from columns, along a loop around them: code generators read such in tiles, and
+// find them by that loop.
+bool loads_columns(const std::vector<BodyStmt>& body, const BodyLoop* vectors) {
+  const auto is = [](const SymInt& v, int64_t n) { return v.is_constant() && v.hint == n; };
+  return std::any_of(body.begin(), body.end(), [&](const BodyStmt& s) {
+    if (s.loop) return loads_columns(s.loop->body, s.loop->mode == loop::LoopMode::kVector ? s.loop.get() : vectors);
+    if (!vectors || s.inst.inst.op != loop::Op::kLoad) return false;
+    bool strides = false, along = false;
+    for (const Affine::Term& t : s.inst.at.terms) {
+      const bool own = !t.is_value && t.id == vectors->id;
+      strides |= own && !is(t.coef, 0) && !is(t.coef, 1);
+      along |= !own && !t.is_value && is(t.coef, 1);
+    }
+    return strides && along;
+  });
+}
 
 // of(term) in the place of each term of the positions in body.
 template <class F>
@@ -59,12 +76,13 @@ void Body::undo_merge(BodyLoop& around, const BodyLoop* row) {
 std::vector<BodyLoop*> Body::outer_loops() {
   std::vector<BodyLoop*> nest;
   double parts = 1;
+  const auto pays = [&](const SymInt& size) { return additions_ >= kWorthItsPlace * parts * double(size.hint); };
   BodyLoop* l = lone_loop(scopes_[0].body);
   while (l && additions_ >= kLongIteration * parts) {
-    if (l->mode == loop::LoopMode::kSerial) {
+    if (l->mode == loop::LoopMode::kSerial && pays(l->size)) {
       nest.push_back(l);
       parts *= double(std::max<int64_t>(1, l->size.hint));
-    } else if (!nest.empty() && !l->merges.empty()) {
+    } else if (!nest.empty() && !l->merges.empty() && pays(l->merges.back().outer)) {
       undo_merge(*nest.back(), l);
     } else {
       break;
@@ -78,7 +96,7 @@ std::vector<BodyLoop*> Body::outer_loops() {
 // within: their variables are values then, and the order of iterations stays.
 void Body::join_outer_loops() {
   std::vector<BodyStmt>& all = scopes_[0].body;
-  if (has_op(all, loop::Op::kStoreAdd)) return;  // those come in order
+  if (has_op(all, loop::Op::kStoreAdd) || loads_columns(all, nullptr)) return;  // sums come in order
   const std::vector<BodyLoop*> nest = outer_loops();
   if (nest.size() < 2) return;
   auto joined = std::make_unique<BodyLoop>();

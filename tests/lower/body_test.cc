@@ -58,7 +58,7 @@ std::string stored(Op op) {
   const LoopMode inner = op == Op::kStore ? LoopMode::kVector : LoopMode::kSerial;
   const Affine i = Affine::loop(b.body.open(b.n, LoopMode::kSerial));
   const Affine j = Affine::loop(b.body.open(b.m, LoopMode::kSerial)), k = Affine::loop(b.body.open(rows, inner));
-  b.body.store(op, 1, (i * b.m + j) * rows + k, b.body.load(0, DType::kFloat32, i + j * stride + k * b.n));
+  b.body.store(op, 1, (i * b.m + j) * rows + k, b.body.load(0, DType::kFloat32, i * b.m + j * stride + k * b.n));
   return b.text();
 }
 
@@ -73,7 +73,7 @@ TEST_CASE("outer loops of long iterations become one", "[lower]") {
         "    %2 = rem.i64 %0, %1\n"
         "    %3 = floordiv.i64 %0, %1\n"
         "    for i1 in n2 vector {\n"
-        "      %4 = load.f32 p0[i1*s3 + %2*s4 + %3]\n"
+        "      %4 = load.f32 p0[i1*s3 + %2*s4 + %3*n1]\n"
         "      store.f32 p1[i1 + %2*n2 + %3*s5], %4\n"
         "    }\n"
         "  }\n"
@@ -103,6 +103,30 @@ TEST_CASE("long rows that were merged from loops are split again", "[lower]") {
         "    }\n"
         "  }\n"
         "}\n");
+}
+
+namespace {
+
+// {4, size, columns} elements, loaded by columns or by rows.
+std::string loaded(int64_t size, int columns, bool by_columns) {
+  Building b;
+  const SymInt high = SymInt::of_expr(b.env, b.env.leaf(SymOp::kSize, 0, 2, size));
+  const SymInt wide = SymInt::of_expr(b.env, b.env.leaf(SymOp::kSize, 0, 3, columns));
+  const Affine i = Affine::loop(b.body.open(b.n, LoopMode::kSerial));
+  const Affine j = Affine::loop(b.body.open(high, LoopMode::kSerial));
+  const Affine k = Affine::loop(b.body.open(wide, LoopMode::kVector));
+  const Affine from = by_columns ? k * high + j : j * (wide + 1) + k;
+  b.body.store(Op::kStore, 1, (i * high + j) * wide + k, b.body.load(0, DType::kFloat32, i * b.m + from));
+  return b.text();
+}
+
+}  // namespace
+
+TEST_CASE("loops along columns and loops of short rows stay apart", "[lower]") {
+  const std::string joined = " = rem.i64 ";
+  CHECK(loaded(1 << 9, 1 << 15, false).find(joined) != std::string::npos);
+  CHECK(loaded(1 << 9, 1 << 15, true).find(joined) == std::string::npos);
+  CHECK(loaded(1 << 22, 3, false).find(joined) == std::string::npos);
 }
 
 TEST_CASE("what does not depend on a loop leaves it, and keeps loops apart", "[lower]") {
