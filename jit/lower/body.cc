@@ -402,20 +402,30 @@ class Finisher {
     return out;
   }
 
+  static void see_place(const loop::Inst& in, std::vector<bool>& places) {
+    using loop::Op;
+    const bool joined = in.op == Op::kRem || in.op == Op::kFloorDiv;
+    const bool of_places = joined && places[size_t(in.a)] && places[size_t(in.b)];
+    if (in.op == Op::kIndex || in.op == Op::kIntArg || of_places) places[size_t(in.id)] = true;
+  }
+
   // An access at a place that an element says may miss all caches.
   static constexpr int64_t kAnywhere = 10 * kAdditionsOfElement;
 
-  // The work of body, where an addition of two vectors in memory counts 1 an element.
-  static SymInt work(const std::vector<BodyStmt>& body) {
+  // The work of body, where an addition of two vectors in memory counts 1 an element. places: the values seen that
+  // only tell where in loops an iteration is.
+  static SymInt work(const std::vector<BodyStmt>& body, std::vector<bool>& places) {
     SymInt n = 0;
     int64_t cost = 0;
     for (const BodyStmt& s : body) {
       if (s.loop) {
-        n = n + s.loop->size * work(s.loop->body);
+        n = n + s.loop->size * work(s.loop->body, places);
       } else {
         cost += loop::cost(s.inst.inst.op, s.inst.inst.type);
+        see_place(s.inst.inst, places);
         const auto& terms = s.inst.at.terms;
-        const bool anywhere = std::any_of(terms.begin(), terms.end(), [](const Affine::Term& t) { return t.is_value; });
+        const bool anywhere = std::any_of(terms.begin(), terms.end(),
+                                          [&](const Affine::Term& t) { return t.is_value && !places[size_t(t.id)]; });
         if (anywhere && s.inst.buffer >= 0) cost += kAnywhere;
       }
     }
@@ -459,7 +469,10 @@ class Finisher {
     l->size = coef(in.size);
     l->mode = in.mode;
     l->parallel = in.parallel;
-    if (in.parallel && k_.loops == 1) args_.extent = in.size, args_.work = work(in.body);
+    if (in.parallel && k_.loops == 1) {
+      std::vector<bool> places(values_.size(), false);
+      args_.extent = in.size, args_.work = work(in.body, places);
+    }
     // The accumulators' ids are known inside, where kAccum names them.
     for (loop::Accumulator a : in.accs) {
       a.id = define(a.id);

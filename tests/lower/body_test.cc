@@ -129,6 +129,26 @@ TEST_CASE("loops along columns and loops of short rows stay apart", "[lower]") {
   CHECK(loaded(1 << 22, 3, false).find(joined) == std::string::npos);
 }
 
+TEST_CASE("places of joined loops are no elements that say where to load", "[lower]") {
+  const auto work = [](SymInt of_rows) {
+    Building b;
+    const SymInt rows = SymInt::of_expr(b.env, b.env.leaf(SymOp::kSize, 0, 2, of_rows.hint));
+    const SymInt stride = SymInt::of_expr(b.env, b.env.leaf(SymOp::kStride, 0, 0, 1 << 24));
+    const Affine i = Affine::loop(b.body.open(b.n, LoopMode::kSerial));
+    const Affine j = Affine::loop(b.body.open(b.m, LoopMode::kSerial));
+    const Affine k = Affine::loop(b.body.open(rows, LoopMode::kVector));
+    b.body.store(Op::kStore, 1, (i * b.m + j) * rows + k, b.body.load(0, DType::kFloat32, i + j * stride + k));
+    while (b.body.depth()) b.body.close();
+    CHECK(b.body.merge_loops());
+    b.body.make_parallel();
+    BodyArgs args;
+    b.body.finish("k", args);
+    return args.extent.hint * args.work.hint / (4 * 9);
+  };
+  CHECK(work(1 << 10) == 1 << 10);
+  CHECK(work(1 << 20) == 1 << 20);
+}
+
 TEST_CASE("what does not depend on a loop leaves it, and keeps loops apart", "[lower]") {
   Building b;
   Affine i = Affine::loop(b.body.open(b.n, LoopMode::kSerial)), j = Affine::loop(b.body.open(b.m, LoopMode::kVector));
