@@ -227,7 +227,14 @@ void write_cached(const char* kind, const std::string& key, const std::string& d
     warn(path, strerror(why));
     unlink(temporary.c_str());
   }
-  if (may_be_full(sizeof h + key.size() + data.size())) shrink();
+  if (!may_be_full(sizeof h + key.size() + data.size())) return;
+  try {
+    shrink();
+  } catch (...) {  // an interrupt: the next entry looks again
+    std::lock_guard lock(mutex);
+    written.erase(cache_directory());
+    throw;
+  }
 }
 
 std::vector<CacheEntry> list_cached() {

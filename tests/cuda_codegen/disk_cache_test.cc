@@ -12,6 +12,7 @@
 #include <catch2/catch.hpp>
 
 #include "ops/core/disk_cache.h"
+#include "ops/core/interrupt.h"
 #include "ops/core/settings.h"
 #include "ops/cuda/loaded_module.h"
 
@@ -205,6 +206,26 @@ TEST_CASE("entries go, those that were not used for longest first, when they tak
   uint64_t bytes = 0;
   for (const CacheEntry& e : list_cached()) bytes += e.bytes;
   CHECK(bytes <= 40000);
+  settings().cache_bytes = uint64_t{1} << 30;
+}
+
+TEST_CASE("a look for old entries that is interrupted is made again at the next entry", "[cuda]") {
+  Folder f;
+  settings().cache_bytes = uint64_t{1} << 30;
+  write_cached("segment", "key 0", std::string(8000, 'x'));
+  settings().cache_bytes = 40000;
+  const auto bytes = [] {
+    uint64_t all = 0;
+    for (const CacheEntry& e : list_cached()) all += e.bytes;
+    return all;
+  };
+  for (int i = 1; i < 4; i++) write_cached("segment", str("key ", i), std::string(9000, 'x'));
+  stop_reason = "pressed";
+  CHECK_THROWS(write_cached("segment", "key 4", std::string(9000, 'x')));
+  stop_reason = nullptr;
+  CHECK(bytes() > 40000);
+  write_cached("segment", "key 5", std::string(100, 'x'));
+  CHECK(bytes() <= 40000);
   settings().cache_bytes = uint64_t{1} << 30;
 }
 
