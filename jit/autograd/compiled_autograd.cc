@@ -16,14 +16,6 @@ namespace {
 
 Tensor plain(const Tensor& t) { return alias(t, t->sizes, t->strides, t->offset); }
 
-// What is left of an input once all that reads it is spent: sizes, which sums of gradients ask for.
-Tensor without_memory(const Tensor& t) {
-  Tensor rest = plain(t);
-  rest->storage = make_ref<Storage>();
-  rest->storage->device = t->device();
-  return rest;
-}
-
 // Compiled code refuses what was freed (x:free()), so it is not given what it does not read.
 Tensor as_read(const Tensor& t, bool read) { return read || !t->storage->freed ? t : without_memory(t); }
 
@@ -83,8 +75,9 @@ struct DrawnAgain {
 struct CompiledNode : GradNode {
   std::shared_ptr<CompiledAutograd> code;
   std::vector<Tensor> values;  // the run's inputs, then what it keeps; null: of leaves
-  std::shared_ptr<const LeafInputs> leaves;
-  Generator drawn;  // before the run
+  std::shared_ptr<LeafInputs> leaves;
+  HeldMemory memory;  // of leaves; null: all is spent
+  Generator drawn;    // before the run
   std::vector<uint32_t> versions;
   std::vector<double> scalars;
   std::vector<bool> spent;  // by spendable node of the traced forward; empty: none
@@ -182,9 +175,9 @@ struct CompiledNode : GradNode {
     drop_memory();
   }
 
-  // Leaves live as long as the edges to them; they let go of memory that they have left.
+  // Of inputs, sizes are left, which sums of gradients ask for.
   void drop_memory() {
-    if (leaves->has_left()) values = all_values(), leaves = nullptr;
+    memory = nullptr;
     values.resize(code->inputs_);
     for (Tensor& t : values) {
       if (t) t = without_memory(t);
@@ -280,8 +273,8 @@ struct CompiledNode : GradNode {
     const TracedForward& traced = code->traced_;
     const size_t first = code->inputs_;
     // What was spent cannot be had: the backward is refused when it comes to that.
-    const bool whole = values.size() > first || !traced.kept();
-    if (whole) {
+    const bool is_spent = spent_count && spent_count == code->spendable_;
+    if (!is_spent) {
       for (const Value& v : repeat_values()) all.push_back(v.tensor());
     }
     all.resize(first + traced.kept() + traced.repeated());
@@ -541,6 +534,7 @@ std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, cons
                                          const std::vector<Donor>& donors) {
   auto node = make_ref<CompiledNode>();
   node->leaves = leaves_.find(inputs, sources_);
+  node->leaves->hold(), node->memory.reset(node->leaves.get());
   node->lead_to(inputs, sources_);  // before a write gives an input another history
   const std::vector<uint32_t> before = writes_.before(inputs);
   node->drawn = default_generator();

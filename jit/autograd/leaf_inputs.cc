@@ -19,7 +19,7 @@ LeafInputs::LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size
       continue;
     }
     (*edges)[k] = gradient_edge(t);
-    leaves_.push_back({sources[k], t.get(), (*edges)[k].node.get(), t->laid});
+    leaves_.push_back({sources[k], t.get(), (*edges)[k].node.get(), t->laid, {}});
     values_[sources[k]] = alias(t, t->sizes, t->strides, t->offset);
   }
   edges_ = std::move(edges);
@@ -38,30 +38,47 @@ bool LeafInputs::fits(const std::vector<Tensor>& inputs) const {
   return true;
 }
 
-bool LeafInputs::has_left() const {
-  for (const Leaf& l : leaves_) {
-    if (l.leaf->laid != l.laid) return true;
-  }
-  return false;
+void LeafInputs::hold() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (holders_++) return;
+  for (const Leaf& l : leaves_) values_[l.place]->storage = l.leaf->storage;
 }
 
-std::shared_ptr<const LeafInputs> KnownLeafInputs::known(const std::vector<Tensor>& inputs, size_t& slot) {
+// Whoever else has an alias keeps it as it is.
+void LeafInputs::let_go() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (--holders_) return;
+  for (Leaf& l : leaves_) {
+    Tensor& t = values_[l.place];
+    if (!l.none || t->refs.load() > 1) t = without_memory(t), l.none = t->storage;
+    t->storage = l.none;
+  }
+}
+
+Tensor without_memory(const Tensor& t) {
+  Tensor rest = alias(t, t->sizes, t->strides, t->offset);
+  rest->storage = make_ref<Storage>();
+  rest->storage->device = t->device();
+  return rest;
+}
+
+std::shared_ptr<LeafInputs> KnownLeafInputs::known(const std::vector<Tensor>& inputs, size_t& slot) {
   for (size_t i = 0; i < known_.size(); i++) {
     const Known& k = known_[i];
     if (k.first != inputs[k.place].get()) continue;
     slot = i;
-    std::shared_ptr<const LeafInputs> leaves = k.leaves.lock();
+    std::shared_ptr<LeafInputs> leaves = k.leaves.lock();
     return leaves && leaves->fits(inputs) ? leaves : nullptr;
   }
   return {};
 }
 
-std::shared_ptr<const LeafInputs> KnownLeafInputs::find(const std::vector<Tensor>& inputs,
-                                                        const std::vector<size_t>& sources) {
+std::shared_ptr<LeafInputs> KnownLeafInputs::find(const std::vector<Tensor>& inputs,
+                                                  const std::vector<size_t>& sources) {
   std::lock_guard<std::mutex> lock(mutex_);
   size_t slot = known_.size();
   if (auto leaves = known(inputs, slot)) return leaves;
-  auto made = std::make_shared<const LeafInputs>(inputs, sources);
+  auto made = std::make_shared<LeafInputs>(inputs, sources);
   if (made->empty()) return made;
   if (slot == kMost) slot = oldest_++ % kMost;
   if (slot == known_.size()) known_.emplace_back();

@@ -4,6 +4,8 @@
 // module has hundreds of parameters, and mostly no call differs in one. Invariants:
 // 1. What is shared lives as long as a node of the tape holds it: it keeps no parameter of a module that is gone.
 // 2. It serves a run only if each leaf has the memory, the history and the place among the inputs that it had.
+// 3. The aliases have memory while a run holds it. What runs leave behind (a loss in a list) keeps only sizes: a leaf
+//    may take other memory at any time (x.data = y).
 #pragma once
 #include <memory>
 #include <mutex>
@@ -19,8 +21,9 @@ class LeafInputs {
   LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources);
   bool empty() const { return leaves_.empty(); }
   bool fits(const std::vector<Tensor>& inputs) const;
-  // Whether some leaf has taken other memory since.
-  bool has_left() const;
+  // A run that fits takes hold of the leaves' memory, which goes when no run holds it.
+  void hold();
+  void let_go();
   // An alias of a leaf; null of another input.
   const Tensor& value(size_t input) const { return values_[input]; }
   const std::vector<size_t>& no_leaves() const { return no_leaves_; }  // the inputs that value does not have
@@ -37,26 +40,38 @@ class LeafInputs {
     const TensorImpl* leaf;  // its edge holds it
     const GradNode* accumulator;
     uint32_t laid;
+    Ref<Storage> none;  // in place of its memory
   };
   std::vector<Leaf> leaves_;
   std::vector<Tensor> values_;
   std::vector<size_t> no_leaves_, others_;
   std::shared_ptr<const std::vector<Edge>> edges_;
+  std::mutex mutex_;
+  size_t holders_ = 0;
 };
+
+struct LetGo {
+  void operator()(LeafInputs* leaves) const { leaves->let_go(); }
+};
+// A run's hold of their memory.
+using HeldMemory = std::unique_ptr<LeafInputs, LetGo>;
+
+// t with sizes only.
+Tensor without_memory(const Tensor& t);
 
 // Of the last runs, which may be of several modules in turn.
 class KnownLeafInputs {
  public:
-  std::shared_ptr<const LeafInputs> find(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources);
+  std::shared_ptr<LeafInputs> find(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources);
 
  private:
   static constexpr size_t kMost = 32;
   struct Known {
     const TensorImpl* first;  // may be gone
     size_t place;
-    std::weak_ptr<const LeafInputs> leaves;
+    std::weak_ptr<LeafInputs> leaves;
   };
-  std::shared_ptr<const LeafInputs> known(const std::vector<Tensor>& inputs, size_t& slot);
+  std::shared_ptr<LeafInputs> known(const std::vector<Tensor>& inputs, size_t& slot);
 
   std::mutex mutex_;
   std::vector<Known> known_;
