@@ -158,8 +158,7 @@ Tensor Engine::owned(const Tensor& leaf, Tensor g) {
   return op1(OpId::clone, {g, std::string(laid ? "preserve_format" : "contiguous_format")});
 }
 
-void Engine::accumulate(const Tensor& leaf, Tensor g) {
-  Tensor& grad = rehearsal_ ? rehearsal_->gradient_of(leaf) : autograd_meta(leaf).grad;
+void Engine::accumulate(const Tensor& leaf, Tensor& grad, Tensor g) {
   if (!grad) {
     grad = owned(leaf, std::move(g));
   } else if (create_) {
@@ -279,14 +278,15 @@ void Engine::run_leaf() {
     p.grads[0] = hooked(hook, p.grads[0]);
   }
   if (collecting_) take_targets(p.node.get(), p.grads);
-  if (!collecting_) accumulate(leaf, std::move(p.grads[0]));
+  if (collecting_) return;
+  accumulate(leaf, rehearsal_ ? rehearsal_->gradient_of(*p.node) : autograd_meta(leaf).grad, std::move(p.grads[0]));
 }
 
 void Engine::run_above(uint64_t stop) {
   while (!nodes_.empty() && nodes_.begin()->first > stop) run_node();
   if (!nodes_.empty() || stop > 0) return;
   while (leaves_done_ < leaves_.size()) {
-    if (rehearsal_ && rehearsal_->stops_at(leaf_of(leaves_[leaves_done_].node.get()))) return;
+    if (rehearsal_ && rehearsal_->stops_at(*leaves_[leaves_done_].node)) return;
     run_leaf();
   }
 }
@@ -399,7 +399,7 @@ void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, b
   engine.run();
   GradModeScope mode(create_graph);
   for (size_t i = 0; i < inputs.size(); i++) {
-    if (engine.results[i]) engine.accumulate(inputs[i], engine.results[i]);
+    if (engine.results[i]) engine.accumulate(inputs[i], autograd_meta(inputs[i]).grad, engine.results[i]);
   }
 }
 

@@ -31,10 +31,10 @@ struct Target {
 struct Rehearsal {
   virtual ~Rehearsal() = default;
   virtual Ref<GradNode> stand_in(GradNode& node) = 0;  // over FakeTensors
-  virtual Tensor& gradient_of(const Tensor& leaf) = 0;
+  virtual Tensor& gradient_of(const GradNode& leaf) = 0;
   // What a hook makes of a FakeTensor; null: it stays.
   virtual Tensor run_hook(const GradHook& hook, const Tensor& gradient) = 0;
-  virtual bool stops_at(const Tensor& leaf) = 0;
+  virtual bool stops_at(const GradNode& leaf) = 0;
   virtual Tensor& retained_gradient(const GradNode& node, size_t number) = 0;
 };
 
@@ -58,7 +58,7 @@ class Engine {
     results.resize(count);
   }
   void run();
-  void accumulate(const Tensor& leaf, Tensor g);
+  void accumulate(const Tensor& leaf, Tensor& grad, Tensor g);
   std::vector<Tensor> results;
 
   // The same engine over FakeTensors. `fake` gives one for each gradient under way.

@@ -276,6 +276,17 @@ test("reports", function()
   truthy(tostring(report):find("backward at %S*compiled_autograd.lua:%d+: %d+ ops, %d+ kernels?, %d+ calls?"), report)
 end)
 
+same("leaves that want no gradient any more when the backward comes", 2, 5, function(see)
+  local w, v = leaf(2), leaf(2)
+  for i = 1, 8 do
+    local y = (w * v):exp():sum()
+    if i > 3 then w:requires_grad_(false) end
+    y:backward()
+    w:requires_grad_(true)
+    see(w.grad, v.grad)
+  end
+end)
+
 test("the setting", function()
   equal(lt.config.compiled_autograd, false)
   raises("config: compiled_autograd must be a boolean, got number", function() lt.config.compiled_autograd = 1 end)

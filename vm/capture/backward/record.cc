@@ -88,7 +88,7 @@ class Recorder final : public Rehearsal {
 
   RecordedPart run();
   Ref<GradNode> stand_in(GradNode& node) override;
-  Tensor& gradient_of(const Tensor& leaf) override;
+  Tensor& gradient_of(const GradNode& leaf) override;
   Tensor run_hook(const GradHook& hook, const Tensor& gradient) override;
   // gradients: those that the call is given first. Gives its first `count` results, null for nil.
   std::vector<Tensor> run_call(const void* id, const std::vector<Tensor>& gradients, size_t count);
@@ -98,7 +98,7 @@ class Recorder final : public Rehearsal {
   static int64_t draws_before(const PartCall& first, const PartCall& call);
   const std::vector<Tensor>& repeated(const Checkpoint& checkpoint);
   Tensor repeated(const SavedTensor& saved, size_t sizes);
-  bool stops_at(const Tensor& leaf) override;
+  bool stops_at(const GradNode& leaf) override;
   Tensor& retained_gradient(const GradNode& node, size_t number) override;
 
  private:
@@ -194,10 +194,7 @@ Scalar Recorder::number(size_t at) {
   return graph().add_scalar("number", part_.numbers[at]);
 }
 
-bool Recorder::stops_at(const Tensor& leaf) {
-  const uint32_t place = gradient_edge(leaf).node->place;
-  return place < part_.stops.size() && part_.stops[place];
-}
+bool Recorder::stops_at(const GradNode& leaf) { return leaf.place < part_.stops.size() && part_.stops[leaf.place]; }
 
 Tensor Recorder::run_hook(const GradHook& hook, const Tensor& gradient) {
   return run_call(hook.live.get(), {gradient}, 1)[0];
@@ -348,8 +345,8 @@ Ref<GradNode> Recorder::stand_in(GradNode& node) {
   return copy;
 }
 
-Tensor& Recorder::gradient_of(const Tensor& leaf) {
-  const uint32_t place = gradient_edge(leaf).node->place;
+Tensor& Recorder::gradient_of(const GradNode& leaf) {
+  const uint32_t place = leaf.place;
   const int grad = place < part_.grads.size() ? part_.grads[place] : -1;
   grads_.emplace_back(place, std::make_unique<Tensor>(grad < 0 ? Tensor() : input(size_t(grad))));
   return *grads_.back().second;
