@@ -278,7 +278,7 @@ void Engine::run_leaf() {
     p.grads[0] = hooked(hook, p.grads[0]);
   }
   if (collecting_) take_targets(p.node.get(), p.grads);
-  if (collecting_) return;
+  if (collecting_ || !leaf->requires_grad) return;
   accumulate(leaf, rehearsal_ ? rehearsal_->gradient_of(*p.node) : autograd_meta(leaf).grad, std::move(p.grads[0]));
 }
 

@@ -48,6 +48,20 @@ test("a hook that holds its own tensor goes with the history that was freed", fu
   equal(next(kept), nil)
 end)
 
+test("a leaf that wants no gradient any more gets none of an earlier graph, but its hooks run", function()
+  local w, v, hooked = leaf(1, 2), leaf(3, 4), 0
+  w:register_hook(function() hooked = hooked + 1 end)
+  local y = (w * v):sum()
+  w:requires_grad_(false)
+  y:backward({retain_graph = true})
+  equal(w.grad, nil)
+  same(v.grad, 1, 2)
+  w:requires_grad_(true)
+  y:backward()
+  same(w.grad, 3, 4)
+  equal(hooked, 2)
+end)
+
 test("gradients accumulate, also into chosen inputs only", function()
   local a, b = leaf(1, 2), leaf(3, 4)
   for _ = 1, 3 do (a * b):sum():backward() end

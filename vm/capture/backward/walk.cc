@@ -303,10 +303,10 @@ struct Walk final : NodeVisitor {
 
   void take_leaf(GradNode& node) {
     const Tensor& leaf = *node.own_leaf();
-    fact(uint64_t(node.place) << 8 | uint64_t(leaf->is_contiguous()) << 3 |
+    fact(uint64_t(node.place) << 8 | uint64_t(leaf->is_contiguous()) << 3 | uint64_t(leaf->requires_grad) << 2 |
          uint64_t(engine.is_wanted({Ref(&node), 0})) << 1);
     take_leaf_hooks(node);
-    if (engine.collects()) return;
+    if (engine.collects() || !leaf->requires_grad) return;
     const Tensor grad = leaf->autograd ? leaf->autograd->grad : Tensor();
     fact(bool(grad));
     if (!grad) return;
