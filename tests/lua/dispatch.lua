@@ -232,4 +232,23 @@ test("a frame follows to the newest function that takes results as it does", fun
   lt.config.verify = verify
 end)
 
+test("past the limit large tensors are worth many misses", function()
+  lt.config.recompile_limit = 8
+  lt.reset()
+  local f = lt.compile(function(x, then_) return then_(((x * 2 + 1) * x - 0.5) * x) end)
+  local functions, x = {}, lt.ones(30000)
+  for i = 1, 64 do functions[i] = assert(loadstring(("return function(y) return y + %d end"):format(i)))() end
+  for _ = 1, 3 do
+    for i = 1, 12 do f(x, functions[i]) end
+  end
+  local before = lt.counters().cache.hits
+  for i = 1, 12000 do f(x, i % 10 == 0 and functions[2] or functions[13 + i % 50]) end
+  local served = lt.counters().cache.hits - before
+  truthy(served > 1100, served .. " of 1200 were served")
+  before = lt.counters().cache.hits
+  for _ = 1, 300 do f(x, functions[2]) end
+  equal(lt.counters().cache.hits - before, 300)
+  lt.config.recompile_limit = 5000
+end)
+
 h.finish()

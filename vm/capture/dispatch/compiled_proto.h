@@ -57,7 +57,7 @@ struct ProtoPoint {
   bool dead = false;                            // never again: nothing to compile here, or the limit was reached
   bool limit_reached = false;
   bool breaks_for_places = false;  // it was told that inputs lie in each call elsewhere in a memory that they share
-  int misses = 0;                  // since the limit was reached, or since entries were last worth asking
+  int misses = 0;                  // since the limit was reached, less those that hits have made up for
   int worth = 0;                   // what asking entries has gained since then: see rests
   uint32_t rests = 0;              // calls that may have asked no entry
   int size_misses = 0;             // runs that were given up for a size that elements decided

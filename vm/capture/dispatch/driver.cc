@@ -154,7 +154,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
       counters.cache_hits += round == 0 && !compiled->fresh_capture;
       compiled->fresh_capture = false;
       if (!a.entry->decline) point.idle_calls = 0;
-      note_hit(point, *a.entry);
+      note_hit(point, *a.entry, a.values.tensors);
       point.saved_ops += int64_t(a.entry->ops);
       if (compiled->automatic) state.automatic.saved_ops += int64_t(a.entry->ops);
       if (!a.entry->decline && leads_nowhere(point, *compiled, *a.entry)) refresh(state, L, compiled);

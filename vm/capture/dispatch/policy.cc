@@ -183,6 +183,21 @@ void log_recompile(const CompiledProto& compiled, const Recompile& r) {
 // In times that it takes to ask one entry, about 50 ns: more than many entries ask of their tree; what an op saves, of
 // the least that was measured; and how far ahead or behind a point may be, so that it learns of other calls soon.
 constexpr int kAskedAtMost = 8, kSavedByOp = 6, kOpsAtMost = 64, kMostWorth = 256;
+// What memory gives in that time to an op that passes its result on by memory. All ops of a graph but one may have it
+// in registers.
+constexpr int64_t kPassedOn = 512;
+
+int saved_by(const Entry& entry, const GuardTensors& inputs) {
+  int64_t most = 0;
+  for (size_t i = 0; i < inputs.size(); i++) {
+    if (!inputs[i]) continue;  // a memory, which the run finds
+    int64_t n = 1;
+    for (const SymInt& size : inputs[i]->sizes) n *= size.hint;
+    most = std::max(most, bytes_of(inputs[i]->dtype, n));
+  }
+  const int ops = int(std::min(entry.ops, size_t(kOpsAtMost)));
+  return kSavedByOp * ops + std::max(ops - 1, 0) * int(std::min<int64_t>(most / kPassedOn, kMostWorth));
+}
 
 // Entries that have not paid for thousands of calls are not asked any more.
 void note_late_miss(ProtoPoint& point, CompiledProto& compiled) {
@@ -290,10 +305,11 @@ bool rests(ProtoPoint& point) {
   return point.limit_reached && point.worth <= -kMostWorth && ++point.rests * kGoldenRatio >= kPart;
 }
 
-void note_hit(ProtoPoint& point, const Entry& entry) {
-  const int saved = kSavedByOp * int(std::min(entry.ops, size_t(kOpsAtMost)));
-  if (!entry.decline) point.worth = std::min(point.worth + saved, kMostWorth);
-  if (point.worth > 0) point.misses = 0;
+void note_hit(ProtoPoint& point, const Entry& entry, const GuardTensors& inputs) {
+  if (entry.decline || (point.worth == kMostWorth && point.misses == 0)) return;
+  const int saved = saved_by(entry, inputs);
+  point.worth = std::min(point.worth + saved, kMostWorth);
+  point.misses = std::max(point.misses - saved / kAskedAtMost, 0);
 }
 
 bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,

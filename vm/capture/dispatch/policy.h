@@ -15,8 +15,8 @@ bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
 // Whether a call asks no entry: the point has as many as it may, and of late it cost more to ask them than the runs of
 // those that served have saved. Some calls still ask.
 bool rests(ProtoPoint& point);
-// The entry serves a call.
-void note_hit(ProtoPoint& point, const Entry& entry);
+// The entry serves a call that brings these inputs.
+void note_hit(ProtoPoint& point, const Entry& entry, const GuardTensors& inputs);
 // Whether what does not repay its time is dropped: of automatic compiled prototypes, unless lt.config.profit says
 // otherwise. Whether automatic code may be captured now: all captures together take a small part of the time that has
 // passed and of what they have saved.
