@@ -251,4 +251,22 @@ test("past the limit large tensors are worth many misses", function()
   lt.config.recompile_limit = 5000
 end)
 
+test("lt.reset revives a function that was given up", function()
+  lt.config.recompile_limit = 8
+  lt.reset()
+  local f = lt.compile(function(x) return x + 1 end, {dynamic = false})
+  local calls = {}
+  for i = 1, 100 do calls[i] = lt.ones(i + 1) end
+  for i = 1, 12 do f(calls[i]) end
+  for i = 1, 14000 do f(calls[13 + i % 80]) end
+  local before = lt.counters().cache
+  for i = 1, 100 do f(calls[i]) end
+  equal(lt.counters().cache.misses - before.misses, 0)
+  lt.reset()
+  for _ = 1, 5 do equal(f(calls[1]):sum():item(), 4) end
+  equal(lt.counters().stats.unique_graphs, 1)
+  equal(lt.counters().cache.hits, 4)
+  lt.config.recompile_limit = 5000
+end)
+
 h.finish()

@@ -320,6 +320,7 @@ int api_reset(lua_State* L) {
       point.decisions = TraceDecisions();
       point.idle_captures = 0;
     }
+    if (compiled->patched) refresh(state, L, compiled);  // points that were given up have no portal
   }
   return 0;
 }
