@@ -115,6 +115,7 @@ struct CompiledNode : GradNode {
     } else {
       std::vector<Edge> edges = *leaves->edges();
       for (size_t k : leaves->others()) edges[k] = gradient_edge(inputs[sources[k]]);
+      if (leaves->others().size() > 1 && meet(edges, leaves->others())) throw SharedSource();
       next.assign(std::move(edges));
     }
     link(*this, {});
@@ -534,6 +535,7 @@ std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, cons
                                          const std::vector<Donor>& donors) {
   auto node = make_ref<CompiledNode>();
   node->leaves = leaves_.find(inputs, sources_);
+  if (node->leaves->has_twice()) throw SharedSource();
   node->leaves->hold(), node->memory.reset(node->leaves.get());
   node->lead_to(inputs, sources_);  // before a write gives an input another history
   const std::vector<uint32_t> before = writes_.before(inputs);

@@ -11,7 +11,8 @@
 // 3. What may be done with a run is what eager may do with its nodes: versions are checked of what a backward reads,
 // and
 //    what a backward released is refused a second time.
-// 4. A node holds no tensor that could have it as its history: no cycles.
+// 4. Inputs that take gradients are different tensors.
+// 5. A node holds no tensor that could have it as its history: no cycles.
 #pragma once
 #include <map>
 #include <memory>
@@ -29,6 +30,11 @@
 namespace lutra {
 
 struct CompiledNode;
+
+// Of a run, before it begins: two of its inputs are one tensor, whose gradient eager code adds up in another order.
+struct SharedSource : Error {
+  SharedSource() : Error(ErrorKind::kData, "two inputs that take gradients are one tensor") {}
+};
 
 class CompiledAutograd final : public Segment, public std::enable_shared_from_this<CompiledAutograd> {
  public:

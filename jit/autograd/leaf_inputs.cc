@@ -1,6 +1,8 @@
 // A run's inputs in, the edges and aliases of their leaves out.
 #include "jit/autograd/leaf_inputs.h"
 
+#include <algorithm>
+
 namespace lutra {
 namespace {
 
@@ -12,6 +14,7 @@ bool is_plain_leaf(const TensorImpl& t) { return t.requires_grad && !t.view && (
 LeafInputs::LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources) : values_(inputs.size()) {
   auto edges = std::make_shared<std::vector<Edge>>(sources.size());
   leaves_.reserve(sources.size());
+  std::vector<size_t> of_leaves;
   for (size_t k = 0; k < sources.size(); k++) {
     const Tensor& t = inputs[sources[k]];
     if (!is_plain_leaf(*t.get())) {
@@ -19,9 +22,11 @@ LeafInputs::LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size
       continue;
     }
     (*edges)[k] = gradient_edge(t);
+    of_leaves.push_back(k);
     leaves_.push_back({sources[k], t.get(), (*edges)[k].node.get(), t->laid, {}});
     values_[sources[k]] = alias(t, t->sizes, t->strides, t->offset);
   }
+  has_twice_ = meet(*edges, of_leaves);
   edges_ = std::move(edges);
   for (size_t i = 0; i < inputs.size(); i++) {
     if (!values_[i]) no_leaves_.push_back(i);
@@ -53,6 +58,15 @@ void LeafInputs::let_go() {
     if (!l.none || t->refs.load() > 1) t = without_memory(t), l.none = t->storage;
     t->storage = l.none;
   }
+}
+
+bool meet(const std::vector<Edge>& edges, const std::vector<size_t>& which) {
+  std::vector<std::pair<const GradNode*, uint32_t>> all;
+  for (size_t k : which) {
+    if (edges[k].node) all.emplace_back(edges[k].node.get(), edges[k].result);
+  }
+  std::sort(all.begin(), all.end());
+  return std::adjacent_find(all.begin(), all.end()) != all.end();
 }
 
 Tensor without_memory(const Tensor& t) {

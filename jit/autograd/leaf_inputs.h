@@ -20,6 +20,7 @@ class LeafInputs {
   // sources: which inputs take a gradient.
   LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources);
   bool empty() const { return leaves_.empty(); }
+  bool has_twice() const { return has_twice_; }  // a leaf is two of the inputs
   bool fits(const std::vector<Tensor>& inputs) const;
   // A run that fits takes hold of the leaves' memory, which goes when no run holds it.
   void hold();
@@ -48,6 +49,7 @@ class LeafInputs {
   std::shared_ptr<const std::vector<Edge>> edges_;
   std::mutex mutex_;
   size_t holders_ = 0;
+  bool has_twice_ = false;
 };
 
 struct LetGo {
@@ -56,6 +58,8 @@ struct LetGo {
 // A run's hold of their memory.
 using HeldMemory = std::unique_ptr<LeafInputs, LetGo>;
 
+// Whether two of the edges, by number, lead to one place.
+bool meet(const std::vector<Edge>& edges, const std::vector<size_t>& which);
 // t with sizes only.
 Tensor without_memory(const Tensor& t);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "jit/autograd/compiled_autograd.h"
 #include "jit/graph/unbacked.h"
 #include "jit/repro/repro.h"
 #include "ops/core/late_error.h"
@@ -98,16 +99,19 @@ bool is_entered_rightly(lua_State* L, CompiledProto& compiled, Entry& e, int nsl
   return failed < 0;
 }
 
-// Pushes the exit's code and results; 0 where the original code must run.
-int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& values, bool& lost_size) {
+enum class Lost { kNothing, kSize, kSource };
+
+// Pushes the exit's code and results; 0 where the original code must run. lost: for what the entry was not made.
+int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& values, Lost& lost) {
   try {
     return run_segment(L, entry, values);
   } catch (const Error& e) {
     if (e.kind == ErrorKind::kInterrupt) throw;
     // What an earlier launch on a GPU met; or the run's own writes have begun.
     if (dynamic_cast<const LateError*>(&e)) throw;
+    if (dynamic_cast<const SharedSource*>(&e)) return lost = Lost::kSource, 0;
     if (entry.callable) throw;  // a user's backend must not be replaced in silence
-    lost_size = lost_size || dynamic_cast<const UnbackedMiss*>(&e);
+    if (dynamic_cast<const UnbackedMiss*>(&e)) lost = Lost::kSize;
     // A user's error (an index out of range): the original code raises it, with everything before it done.
     if (e.kind == ErrorKind::kInternal) report_internal(compiled, e.what(), entry.graph_text);
   } catch (const std::bad_alloc&) {
@@ -163,10 +167,11 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
       if (size_t(a.entry->exit) >= portal.exits && !goes_on_newest()) return decline();
       const bool watched = bool(a.entry->guard_text);
       if (watched && !is_entered_rightly(L, *compiled, *a.entry, nslots, nargs, self)) return decline();
-      bool lost_size = false;
-      const int n = run_entry(L, *compiled, *a.entry, a.values, lost_size);
+      Lost lost = Lost::kNothing;
+      const int n = run_entry(L, *compiled, *a.entry, a.values, lost);
       if (watched) a.entry->decline = a.entry->segment->forward().is_refused();
-      if (lost_size) note_lost_size(L, *compiled, point, a.entry);
+      if (lost == Lost::kSize) note_lost_size(L, *compiled, point, a.entry);
+      if (lost == Lost::kSource) note_shared_source(L, point);
       return n;
     }
     if (round == 1 || a.no_room) return decline();

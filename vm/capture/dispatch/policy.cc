@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <lua.hpp>
+#include <utility>
 
 #include "ops/core/overlap.h"
 #include "vm/bind/tensor_userdata.h"
@@ -384,6 +385,11 @@ void note_lost_size(lua_State* L, CompiledProto& compiled, ProtoPoint& point, co
   forget_tree(point);
   std::erase(point.entries, entry);
   release_entry(L, *entry);
+}
+
+void note_shared_source(lua_State* L, ProtoPoint& point) {
+  if (std::exchange(point.decisions.sources_apart, true)) return;
+  forget_entries(L, point);
 }
 
 bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry) {

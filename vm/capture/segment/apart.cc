@@ -105,7 +105,7 @@ struct Guards {
     for (size_t i = 0; i < t.inputs.size(); i++) {
       const auto& input = t.inputs[i];
       if (!input.source) continue;
-      const bool differentiated = t.backward_called && input.requires_grad;
+      const bool differentiated = (t.backward_called || t.decisions.sources_apart) && input.requires_grad;
       const bool writes = differentiated || in(effects.grad_writes, i) || in(effects.requires_grad_writes, i);
       const Alias alias{input.source, {int(i), 0}};
       if (apart.count(int(i))) continue;

@@ -62,6 +62,7 @@ struct TraceDecisions {
   std::map<ControlPlace, std::string> plain_control;  // control flow that is ordinary Lua, and why
   bool functions_outside = false;                     // break where a result of an autograd.Function is made
   bool sizes_outside = false;                         // break where elements decide a size
+  bool sources_apart = false;                         // calls have brought one tensor as two that take gradients
   std::map<size_t, int64_t> likely_sizes;  // that the trace goes on with, by number: those that what is stated fits
   int size_tries = 0;
 };
