@@ -69,9 +69,9 @@ int Trace::add_view_input(const Tensor& real, const Source* source, const Storag
   recorder.set_location(file(), line());
   // A number as the offset of as_strided would count from where the storage begins, not from this memory.
   Args part{whole, Scalar::of_int(0), Scalar::of_int(first), Scalar::of_int(range.count), Scalar::of_int(1)};
-  const Tensor from = first ? recorder.call(OpId::slice, part)[0] : whole;
+  const Tensor from = first ? recorder.call(find_op("slice"), part)[0] : whole;
   Args args{from, real->sizes, real->strides, Value()};
-  const Tensor fake = recorder.call(OpId::as_strided, args)[0];
+  const Tensor fake = recorder.call(find_op("as_strided"), args)[0];
   fake->base = Tensor(), fake->view = nullptr;
   inputs.push_back({fake, real, source, false, Tensor(), false, false, {}});
   input_of_real[real.get()] = input;
