@@ -159,7 +159,7 @@ std::vector<Value> Compiled::run(const std::vector<Tensor>& inputs, const std::v
 
 std::vector<Value> Compiled::run_alone(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                                        const std::vector<Donor>& donors) const {
-  return executable ? executable->run(inputs, scalars, donors) : interpret(*graph, inputs, scalars);
+  return executable ? executable->run(inputs, scalars, donors) : interpret_apart(*graph, inputs, scalars);
 }
 
 }  // namespace lutra

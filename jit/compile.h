@@ -75,5 +75,8 @@ using NodeObserver = std::function<void(const Node& node, const Args& args, cons
 // Runs a graph node by node through call_op: the eager witness.
 std::vector<Value> interpret(const Graph& graph, const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                              const NodeObserver* observer = nullptr);
+// Its results as compiled code gives them: tensors of their own, which know of no base and no history.
+std::vector<Value> interpret_apart(const Graph& graph, const std::vector<Tensor>& inputs,
+                                   const std::vector<double>& scalars);
 
 }  // namespace lutra

@@ -138,6 +138,17 @@ std::vector<Value> interpret(const Graph& graph, const std::vector<Tensor>& inpu
   return outputs;
 }
 
+std::vector<Value> interpret_apart(const Graph& graph, const std::vector<Tensor>& inputs,
+                                   const std::vector<double>& scalars) {
+  std::vector<Value> outputs = interpret(graph, inputs, scalars);
+  for (Value& v : outputs) {
+    if (!v.is<Tensor>() || !v.as<Tensor>()) continue;
+    const Tensor t = v.as<Tensor>();
+    v = alias(t, t->sizes, t->strides, t->offset);
+  }
+  return outputs;
+}
+
 std::vector<Tensor> GraphFunction::run(const std::vector<Tensor>& arguments) const {
   std::vector<Tensor> results;
   for (const Value& v : interpret(*graph, arguments, {})) results.push_back(v.tensor());

@@ -25,14 +25,7 @@ std::vector<Value> EventuallyCompiled::run(const std::vector<Tensor>& inputs, co
     return compiled_.run(inputs, scalars);
   }
   GradModeScope no_grad(false);
-  std::vector<Value> outputs = interpret(*interpreted_, inputs, scalars);
-  // As compiled code gives them: they know of no base.
-  for (Value& v : outputs) {
-    if (!v.is<Tensor>() || !v.as<Tensor>()) continue;
-    const Tensor t = v.as<Tensor>();
-    v = alias(t, t->sizes, t->strides, t->offset);
-  }
-  return outputs;
+  return interpret_apart(*interpreted_, inputs, scalars);
 }
 
 }  // namespace lutra

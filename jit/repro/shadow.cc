@@ -62,18 +62,6 @@ void forget_history(Graph& graph) {
   }
 }
 
-// As compiled code gives its results: tensors of their own, which know of no base and no history.
-std::vector<Value> run_eager(const Graph& graph, const std::vector<Tensor>& inputs,
-                             const std::vector<double>& scalars) {
-  std::vector<Value> outputs = interpret(graph, inputs, scalars);
-  for (Value& v : outputs) {
-    if (!v.is<Tensor>() || !v.as<Tensor>()) continue;
-    const Tensor t = v.as<Tensor>();
-    v = alias(t, t->sizes, t->strides, t->offset);
-  }
-  return outputs;
-}
-
 class Shadow final : public Watch {
  public:
   Shadow(std::unique_ptr<Graph> graph, const CompileOptions& options)
@@ -86,7 +74,7 @@ class Shadow final : public Watch {
 
   std::vector<Value> run(const Compiled& compiled, const std::vector<Tensor>& inputs,
                          const std::vector<double>& scalars, const std::vector<Donor>& donors) override {
-    if (refused_) return run_eager(*graph_, inputs, scalars);
+    if (refused_) return interpret_apart(*graph_, inputs, scalars);
     const int every = *options_.verify;
     if (every == 0 || calls_++ % uint64_t(every) != 0) return compiled.run_alone(inputs, scalars, donors);
     calls++;
@@ -109,7 +97,7 @@ class Shadow final : public Watch {
       default_generator() = before;
       std::vector<Value> eager;
       try {
-        eager = run_eager(*shadow.graph_, inputs, scalars);
+        eager = interpret_apart(*shadow.graph_, inputs, scalars);
       } catch (const Error& e) {
         restore();
         if (raised.empty() && e.kind != ErrorKind::kInterrupt && e.kind != ErrorKind::kMemory) {

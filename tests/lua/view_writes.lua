@@ -305,4 +305,27 @@ test("a token that is put into a cache is all that is written", function()
   equal(#lt.profile(row)(cache, k[0]).kernels, 2, "kernels of a row")
 end)
 
+test("results of graphs that are interpreted are written as those of compiled code", function()
+  local function told(wrap)
+    local g = lt.ones({4}, {requires_grad = true})
+    local f = wrap(function(u)
+      local r = u * g
+      return r:sum(), r[0]
+    end)
+    local seen = {}
+    for i = 1, 3 do
+      local sum, row = f(lt.full({3, 4}, i))
+      row:mul_(3);
+      (sum + row:sum()):backward()
+      seen[i] = h.text({row, g.grad})
+    end
+    return table.concat(seen, "\n")
+  end
+  local want = told(function(f) return f end)
+  for _, backend in ipairs {"native", "eager", "aot_eager", function() end} do
+    lt.reset()
+    h.equal(told(function(f) return lt.compile(f, {backend = backend}) end), want, tostring(backend))
+  end
+end)
+
 h.finish()
