@@ -275,8 +275,9 @@ local function attention(options)
   end
 end
 for _, t in ipairs {"float32", "bfloat16", "float16"} do
-  -- Weights, and gradients of scores, are rounded to half types on GPUs, as PyTorch's fused attention does.
-  local tolerance = ({float32 = 6e-5, bfloat16 = 6e-2, float16 = 1e-2})[t]
+  -- Weights, and gradients of scores, are rounded to half types on GPUs, as PyTorch's fused attention does; the CPU
+  -- rounds results only. Sums of 130 such products of up to 256 elements differ by .08 in bfloat16 on a H100.
+  local tolerance = ({float32 = 6e-5, bfloat16 = 1e-1, float16 = 1e-2})[t]
   for _, d in ipairs {8, 32, 64, 80, 128, 256} do
     case("attention " .. t .. d, tolerance, attention {}, numbers(t, 2, 3, 70, d), numbers(t, 2, 3, 50, d),
       numbers(t, 2, 3, 50, d))
