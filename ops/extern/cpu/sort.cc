@@ -18,6 +18,7 @@ constexpr int64_t kParallelWork = 1 << 14;  // elements of rows worth a thread
 constexpr int kParts = 4;                   // of a row that is shared out
 constexpr int64_t kLongRow = 1 << 22;       // elements from which each row is shared out, one after the other
 constexpr int64_t kPartStretch = 1 << 20;   // of a part, between two looks whether the program shall stop
+constexpr int64_t kFreshBytes = 1 << 24;    // of memory that the system may have to clear, between two looks
 
 // A key and a position, ordered by both: a word where the key leaves room for the position.
 struct Narrow {
@@ -190,13 +191,15 @@ struct Rows {
 template <class T>
 void put_sorted(const Row<T>& row, const T* from, int64_t stride, T* values, int64_t value_stride, int64_t* indices,
                 int64_t index_stride, int64_t begin, int64_t end) {
-  in_stretches(end - begin, [&](int64_t lo, int64_t hi) {
+  const int64_t step = value_stride * int64_t(sizeof(T)) + index_stride * int64_t(sizeof(int64_t));
+  const auto put = [&](int64_t lo, int64_t hi) {
     for (int64_t i = begin + lo; i < begin + hi; i++) {
       const uint32_t at = row.sorted[i].at();
       values[i * value_stride] = from[int64_t(at) * stride];
       indices[i * index_stride] = at;
     }
-  });
+  };
+  in_stretches(end - begin, put, std::clamp<int64_t>(kFreshBytes / std::max<int64_t>(step, 1), 16, kStretch));
 }
 
 // kSelect: only the first k of each row.
