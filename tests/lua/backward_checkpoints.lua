@@ -538,6 +538,25 @@ test("lt.grad, create_graph and no_grad with checkpoints", function()
   end)
 end)
 
+test("a gradient is kept before the error of the checkpoint behind it", function()
+  compare(function(see)
+    local w = leaf(4, 4)
+    for _ = 1, 4 do
+      w.grad = nil
+      local y = lt.checkpoint(function(x)
+        local m = x:matmul(w):tanh()
+        return m:matmul(w), m
+      end, leaf(3, 4))
+      y:retain_grad()
+      local first, second = y:sum(), (y * 2):sum()
+      first:backward(nil, {retain_graph = true})
+      lt.no_grad(function() w:mul_(0.5) end)
+      equal(pcall(second.backward, second), false)
+      see(y.grad, w.grad)
+    end
+  end)
+end)
+
 test("nothing is held", function()
   local gone = setmetatable({}, {__mode = "k"})
   lt.config.compiled_autograd = true

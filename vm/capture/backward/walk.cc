@@ -139,7 +139,7 @@ struct Walk final : NodeVisitor {
       if (!first || is_seen) throw NotReady();
       part.repeated = std::exchange(checkpoint_why, "");
     }
-    if (first) return s.unpack(op, nullptr);
+    if (first && !is_seen) return s.unpack(op, nullptr);
     try {
       return s.unpack(op, nullptr);
     } catch (const Error&) {
