@@ -40,8 +40,8 @@ DEV int feature_of(int j) { return col_of(j); }
 #endif
 #if HALVES
 typedef T0 Shared;
-// Shared memory has what memory has. Scores are scaled after their product, and their gradients before they are rounded,
-// as float16 has few exponents. Products round weights; a row's sum of weights is of the numbers before.
+// Shared memory has what memory has. Scores are scaled after their product. Their gradients are scaled before they are
+// rounded, as float16 has few exponents. Products round weights; a row's sum of weights is of the numbers before.
 DEV float rounded(float x) { return x; }
 DEV float factor_before(float) { return 1; }
 DEV float factor_after(float) { return 1; }
@@ -303,7 +303,8 @@ DEV float seen(const Problem& p, i64 batch, i64 head, int query, int key, float 
 }
 // A warp's tile: whether all of its scores count as they are, and whether none does.
 DEV bool all_seen(const Problem& p, int query, int queries, int key, int keys) {
-  return !(VARIANT & 4096) && query + queries <= p.queries && key + keys <= p.keys && !(p.causal && key + keys - 1 > query);
+  if (VARIANT & 4096) return false;
+  return query + queries <= p.queries && key + keys <= p.keys && !(p.causal && key + keys - 1 > query);
 }
 DEV bool none_seen(const Problem& p, int query, int queries, int key) { return p.causal && key > query + queries - 1; }
 // A tile's scores, scaled where the operands are not.
@@ -330,7 +331,7 @@ DEV void hide(float (&s)[R][C], const Problem& p, i64 batch, i64 head, int row, 
 }
 
 #if !(VARIANT & 1024)
-// A tile's scores become weights against the highest so far of a row, which what was summed before is then against, too.
+// A tile's scores become weights against the highest score so far of their row. What was summed before is scaled to it.
 DEV void weigh(float (&s)[R][C], float (&o)[R][O], float (&top)[R], float (&total)[R]) {
 #pragma unroll
   for (int i = 0; i < R; i++) {
@@ -358,7 +359,8 @@ KERNEL BOUNDS(THREADS, BLOCKS) attention_forward(const Problem p) {
   float* w = (float*)(v + STAGE * LD);
   const i64 heads = p.batch * p.heads, id = blockIdx.x % heads, head = id % p.heads, batch = id / p.heads;
   const i64 shared_head = head / (p.heads / p.kv_heads);
-  const int first = ((p.queries + BM - 1) / BM - 1 - (int)(blockIdx.x / heads)) * BM, mine = first + row_of(0) / 16 * 16;
+  const int first = ((p.queries + BM - 1) / BM - 1 - (int)(blockIdx.x / heads)) * BM;
+  const int mine = first + row_of(0) / 16 * 16;
   load_rows<BM>(q, rows_of(p.q, batch, head, first, p.queries, p.dim), factor_before(p.scale));
   __syncthreads();
   const Left left = left_of(q);
@@ -460,7 +462,8 @@ DEV Part part_of(const Problem& p) {
 }
 
 // With a, b the rows' matrices and x, y the columns': ds = p * (b y^T - delta) where p = exp(a x^T - lse); then
-// da = ds x, and for keys db = p y. For queries a, b are q and grad, x, y keys and values; for keys the other way round.
+// da = ds x, and for keys db = p y. For queries a, b are q and grad, and x, y are keys and values. For keys it is the
+// other way round.
 KERNEL BOUNDS(THREADS, BLOCKS) attention_backward(const Problem p) {
   sync_dependencies();
   DYNAMIC_SHARED(memory);

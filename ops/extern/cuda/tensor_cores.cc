@@ -30,7 +30,8 @@ DEV void mma(float& c0, float& c1, float& c2, float& c3, const float* a, float b
   }
   __syncwarp();
 #else
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
       : "r"(bits_of(a[0])), "r"(bits_of(a[1])), "r"(bits_of(a[2])), "r"(bits_of(a[3])), "r"(bits_of(b0)),
         "r"(bits_of(b1)));
@@ -90,8 +91,8 @@ DEV void mma(float& c0, float& c1, float& c2, float& c3, const u32* a, u32 b0, u
   }
 #endif
 }
-// Four 8 x 8 matrices of shared memory, spread over the warp as mma's operands. Lane 8 m + r knows where row r of matrix
-// m is. kTurned: columns as rows.
+// Four 8 x 8 matrices of shared memory, spread over the warp as mma's operands. Lane 8 m + r knows where row r of
+// matrix m is. kTurned: columns as rows.
 template <bool kTurned> DEV void load_matrices(u32 (&to)[4], const T0* row) {
 #ifdef LUTRA_EMULATED
   static const T0* rows[32][32];
