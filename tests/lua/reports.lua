@@ -157,4 +157,24 @@ test("the command: one report a function, what the script prints before it", fun
   lacks(text, "runs where\n  recompiled")
 end)
 
+test("relations to NaN", function()
+  lt.reset()
+  local nan = 0 / 0
+  local cf = lt.compile(function(x, n)
+    if n ~= nan and n * 2 ~= n then return x * n end
+    return x
+  end)
+  cf(lt.ones(2), 3)
+  cf(lt.ones(2), 0)
+  local relations = {}
+  for _, g in ipairs(lt.guards(cf)[1]) do
+    if g.kind == "relation" then relations[#relations + 1] = g.expected end
+  end
+  equal(table.concat(relations, "; "), "n ~= nan; n ~= n * 2")
+  local last = lt.recompiles(cf)[1]
+  equal(last.kind .. " was " .. last.old .. ", is " .. last.new, "relation was n ~= n * 2, is n = 0")
+  cf(lt.ones(2), nan)
+  truthy(tostring(lt._report(cf)):find("n ~= nan", 1, true))
+end)
+
 h.finish()
