@@ -6,9 +6,7 @@ local test, equal, truthy = h.test, h.equal, h.truthy
 local nn = lt.nn
 
 local backwards = require "backwards"
-local compare, same = backwards.compare, backwards.same
-
-local function leaf(...) return lt.randn({...}, {requires_grad = true}) end
+local compare, same, leaf = backwards.compare, backwards.same, backwards.leaf
 
 local function see_grads(see, net)
   for _, p in ipairs(net:parameters()) do see(p.grad) end

@@ -4,6 +4,8 @@ local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 local M = {}
 
+function M.leaf(...) return lt.randn({...}, {requires_grad = true}) end
+
 local function show(v)
   if type(v) == "string" then return (v:gsub("^[^ ]*:%d+: ", "")) end
   if not lt.is_tensor(v) then return tostring(v) end
@@ -44,6 +46,23 @@ function M.called(name, why, program)
     local found = false
     for reason in pairs(M.compare(program).eager) do found = found or reason:find(why) end
     truthy(found, "no reason is like " .. why)
+  end)
+end
+
+-- run(factor) makes a backward that reads `factor` in Lua code of its own. None is alive after some of them.
+function M.holds_nothing(name, run)
+  test(name, function()
+    local gone = setmetatable({}, {__mode = "k"})
+    lt.config.compiled_autograd = true
+    local function once(i)
+      local factor = lt.ones(4) * i
+      gone[factor] = true
+      run(factor)
+    end
+    for i = 1, 6 do once(i) end
+    lt.config.compiled_autograd = false
+    for _ = 1, 3 do collectgarbage() end -- finalizers run between
+    equal(next(gone) == nil, true)
   end)
 end
 
