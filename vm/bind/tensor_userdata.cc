@@ -16,18 +16,15 @@
 #include <new>
 
 #include "vm/bind/binding.h"
+#include "vm/bind/tensor_box.h"
 #include "vm/bind/userdata.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
+
+const char kTensorMagic = 0;
+
 namespace {
-
-const char kMagic = 0;
-
-struct TensorBox {
-  const void* magic;
-  Tensor tensor;
-};
 
 void push_tensors(lua_State* L) { lua_rawgeti(L, LUA_REGISTRYINDEX, runtime(L).tensors); }
 
@@ -40,7 +37,7 @@ void push_key(lua_State* L, const TensorImpl* t) {
 
 int collect_tensor(lua_State* L) {
   auto* box = static_cast<TensorBox*>(lua_touserdata(L, 1));
-  if (!box || box->magic != &kMagic) return 0;
+  if (!box || box->magic != &kTensorMagic) return 0;
   if (box->tensor->host == box) box->tensor->host = nullptr;
   if (box->tensor->autograd && !box->tensor->autograd->hooks.empty()) {
     push_known_tensor(L, box->tensor.get());
@@ -170,11 +167,11 @@ void push_tensor(lua_State* L, const Tensor& t) {
   }
   tell_collector(L);
   void* memory = lua_newuserdata(L, sizeof(TensorBox));
-  auto* box = new (memory) TensorBox{&kMagic, t};
+  auto* box = new (memory) TensorBox{&kTensorMagic, t};
   push_tensor_metatable(L);
   lua_setmetatable(L, -2);
   // A second userdata (in another state, or after one that is about to be finalized): always look from now on.
-  t->host = t->host ? const_cast<char*>(&kMagic) : static_cast<void*>(box);
+  t->host = t->host ? const_cast<char*>(&kTensorMagic) : static_cast<void*>(box);
   push_key(L, t.get());
   lua_pushvalue(L, -2);
   lua_rawset(L, -4);
@@ -185,13 +182,13 @@ void push_tensor(lua_State* L, const Tensor& t) {
 Tensor* tensor_in_userdata(void* payload, size_t bytes) {
   if (bytes != sizeof(TensorBox)) return nullptr;
   auto* box = static_cast<TensorBox*>(payload);
-  return box->magic == &kMagic ? &box->tensor : nullptr;
+  return box->magic == &kTensorMagic ? &box->tensor : nullptr;
 }
 
 Tensor* to_tensor(lua_State* L, int idx) {
   if (lua_type(L, idx) != LUA_TUSERDATA || lua_objlen(L, idx) != sizeof(TensorBox)) return nullptr;
   auto* box = static_cast<TensorBox*>(lua_touserdata(L, idx));
-  return box->magic == &kMagic ? &box->tensor : nullptr;
+  return box->magic == &kTensorMagic ? &box->tensor : nullptr;
 }
 
 }  // namespace lutra

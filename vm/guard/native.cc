@@ -53,8 +53,19 @@ struct Code : NativeGuards {
     out->tensors.reset(program->tensors.size());
     out->scalars.assign(program->scalar_sources.size(), 0);
     const TValue* stack = mirror::base(L);
-    GuardRun run{L,          mirror::base(L) + base - 1, stack,          weak,           stack[self - 1], string_meta,
-                 prototypes, out->scalars.data(),        nargs - nslots, stack + nslots, program,         out};
+    GuardRun run{L,
+                 mirror::base(L) + base - 1,
+                 stack,
+                 weak,
+                 stack[self - 1],
+                 string_meta,
+                 prototypes,
+                 out->scalars.data(),
+                 out->tensors.first(),
+                 nargs - nslots,
+                 stack + nslots,
+                 program,
+                 out};
     const int result = int(emitted.code.as<int64_t (*)(GuardRun*)>()(&run));
     if (result != -1) lua_settop(L, base - 1);
     return result;

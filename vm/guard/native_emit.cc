@@ -6,12 +6,15 @@
 // table.
 #include "vm/guard/native_emit.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <lua.hpp>
 
 #include "jit/codegen/assembler.h"
 #include "jit/inject/inject.h"
+#include "vm/bind/tensor_box.h"
 #include "vm/guard/native_run.h"
+#include "vm/guard/tensor_layout.h"
 
 namespace lutra {
 namespace {
@@ -38,6 +41,14 @@ uint64_t constant_at(const Tab* constants, int slot) {
 }
 Memory of_run(size_t offset) { return {kRun, int32_t(offset)}; }
 Memory slot(int r) { return {kRegisters, 8 * r}; }
+bool is_small(int64_t n) { return n >= 0 && n <= INT32_MAX; }
+
+// What is_plainly asks, of a leaf.
+bool has_plain_check(const TensorSpec& spec) {
+  return tensor_layout() && spec.leaf && spec.sizes.size() == spec.strides.size() &&
+         std::all_of(spec.sizes.begin(), spec.sizes.end(), is_small) &&
+         std::all_of(spec.strides.begin(), spec.strides.end(), is_small);
+}
 
 class GuardEmitter {
  public:
@@ -85,6 +96,12 @@ class GuardEmitter {
     a_.set(kT0, uint64_t(-1));
     a_.bind(done_);
     a_.leave();
+    for (const Doubt& d : doubts_) {
+      a_.bind(d.begin);
+      miss_ = d.miss;
+      check_by_helper(*d.step);
+      a_.jump(d.end);
+    }
     for (size_t i = 0; i < misses_.size(); i++) {
       a_.bind(misses_[i]);
       a_.set(kT0, i);
@@ -250,7 +267,7 @@ class GuardEmitter {
       case GuardOp::kDistinctCheck: return check_distinct_objects(s);
       case GuardOp::kKeysCheck: return check_key_list(s);
       case GuardOp::kArgCountCheck: return a_.branch(kNotEqual, of_run(offsetof(GuardRun, varargs)), s.index, miss_);
-      case GuardOp::kTensorCheck: require_tag(s.a, mirror::kUdata); return check_by_helper(s);
+      case GuardOp::kTensorCheck: return check_tensor(s);
       case GuardOp::kNumberCheck: return check_number(s);
       case GuardOp::kPrototypeCheck:
         require_tag(s.a, mirror::kFunc);
@@ -345,12 +362,64 @@ class GuardEmitter {
     a_.store({kT1, 8 * s.index}, kT0);
   }
 
+  // Most tensors are plainly what their specs say. The helper decides about the others.
+  void check_tensor(const GuardStep& s) {
+    const TensorSpec& spec = p_.tensors[size_t(s.index)];
+    require_tag(s.a, mirror::kUdata);
+    if (!has_plain_check(spec)) return check_by_helper(s);
+    const TensorLayout& at = *tensor_layout();
+    const Doubt doubt{&s, a_.label(), a_.label(), miss_};
+    const auto require = [&](Memory m, int32_t value) { a_.branch(kNotEqual, m, value, doubt.begin); };
+    constexpr int32_t kPayload = sizeof(Udata);
+    a_.bit_and(kT0, kPointers);
+    require({kT0, offsetof(Udata, len), 4}, sizeof(TensorBox));
+    a_.set(kT1, uint64_t(&kTensorMagic));
+    a_.branch(kNotEqual, {kT0, kPayload + int32_t(offsetof(TensorBox, magic))}, kT1, doubt.begin);
+    a_.load(kT0, {kT0, kPayload + int32_t(offsetof(TensorBox, tensor))});
+    require({kT0, at.view}, 0);
+    require({kT0, at.dtype, 1}, int32_t(spec.dtype));
+    require({kT0, at.requires_grad, 1}, spec.requires_grad);
+    require({kT0, at.sizes + 8, 4}, int32_t(spec.sizes.size()));
+    require_elements(at.sizes, spec.sizes, doubt.begin);
+    require_elements(at.strides, spec.strides, doubt.begin);
+    a_.load(kT1, {kT0, at.storage});
+    require({kT1, at.freed, 1}, 0);
+    require({kT1, at.device_type, 1}, int32_t(spec.device.type));
+    require({kT1, at.device_index, 1}, spec.device.index);
+    const Assembler::Label leaf = a_.label();
+    a_.load(kT1, {kT0, at.autograd});
+    a_.branch(kEqual, kT1, 0, leaf);
+    require({kT1, at.grad_fn}, 0);
+    a_.load(kT2, {kT1, at.first_hook});
+    a_.branch(kNotEqual, {kT1, at.last_hook}, kT2, doubt.begin);
+    a_.bind(leaf);
+    a_.load(kT1, of_run(offsetof(GuardRun, tensors)));
+    a_.store({kT1, 8 * s.index}, kT0);
+    a_.bind(doubt.end);
+    doubts_.push_back(doubt);
+  }
+  // The tensor in kT0.
+  void require_elements(int32_t at, const std::vector<int64_t>& wanted, Assembler::Label otherwise) {
+    const TensorLayout& layout = *tensor_layout();
+    if (!wanted.empty()) a_.load(kT1, {kT0, at});
+    for (size_t d = 0; d < wanted.size(); d++) {
+      const int32_t place = int32_t(d) * layout.element_bytes + layout.hint;
+      a_.branch(kNotEqual, {kT1, place}, int32_t(wanted[d]), otherwise);
+    }
+  }
+
+  // Where a check of a tensor asks its helper, and goes on.
+  struct Doubt {
+    const GuardStep* step;
+    Assembler::Label begin, end, miss;
+  };
   const GuardProgram& p_;
   const Tab* constants_;
   EmittedGuards& out_;
   Assembler& a_;
   Assembler::Label miss_{}, unsure_, done_;
   std::vector<Assembler::Label> misses_;
+  std::vector<Doubt> doubts_;
   bool ok_ = true;
 };
 

@@ -14,6 +14,7 @@ struct GuardRun {
   const mirror::Tab* string_meta;  // null where the program does not ask
   PrototypeTables prototypes;      // likewise
   double* scalars;
+  void* tensors;  // the first of those that are loaded
   int64_t varargs;
   const mirror::TValue* first_vararg;
   const GuardProgram* program;
