@@ -72,13 +72,15 @@ struct DrawnAgain {
 }  // namespace
 
 // The node of the tape; one a run. Its results are those of the run, then its saved values.
-struct CompiledNode : GradNode {
+struct CompiledNode : GradNode, Pooled<CompiledNode> {
   std::shared_ptr<CompiledAutograd> code;
-  std::vector<Tensor> values;  // the run's inputs, then what it keeps; null: of leaves
   std::shared_ptr<LeafInputs> leaves;
-  HeldMemory memory;  // of leaves; null: all is spent
-  Generator drawn;    // before the run
-  std::vector<uint32_t> versions;
+  HeldMemory memory;               // of leaves; null: all is spent
+  std::vector<Tensor> values;      // the run's inputs but for leaves, then what it keeps
+  bool has_all = false;            // leaves are among the values
+  size_t kept = 0;                 // values that a run keeps
+  Generator drawn;                 // before the run
+  std::vector<uint32_t> versions;  // of inputs that backwards read, then of what it keeps
   std::vector<double> scalars;
   std::vector<bool> spent;  // by spendable node of the traced forward; empty: none
   size_t spent_count = 0;
@@ -91,10 +93,21 @@ struct CompiledNode : GradNode {
     fail_internal("a joint node is asked jointly");
   }
 
-  const Tensor& value(size_t i) const { return values[i] ? values[i] : leaves->value(i); }
+  // By place: the inputs of the run, then what it keeps.
+  const Tensor& value(size_t i) const {
+    if (has_all) return values[i];
+    if (i >= code->inputs_) return values[leaves->no_leaves().size() + i - code->inputs_];
+    const Tensor& leaf = leaves->value(i);
+    return leaf ? leaf : values[leaves->place_of_other(i)];
+  }
+  uint32_t version(size_t i) const {
+    if (i >= code->inputs_) return versions[code->read_.size() + i - code->inputs_];
+    const int at = code->version_at_[i];
+    return at < 0 ? value(i)->storage->version : versions[size_t(at)];
+  }
   std::vector<Tensor> all_values() const {
-    std::vector<Tensor> all = values;
-    for (size_t i = 0; i < code->inputs_; i++) all[i] = value(i);
+    std::vector<Tensor> all;
+    for (size_t i = 0; i < code->inputs_ + kept; i++) all.push_back(value(i));
     return all;
   }
 
@@ -123,13 +136,14 @@ struct CompiledNode : GradNode {
 
   // An input may take other memory (x.data = y).
   void keep(const std::vector<Tensor>& inputs, const std::vector<Value>& out, size_t results) {
-    const size_t given = inputs.size(), all = given + out.size() - results;
-    values.resize(all), versions.resize(all);
-    for (size_t i = 0; i < given; i++) versions[i] = inputs[i]->storage->version;
-    for (size_t i : leaves->no_leaves()) values[i] = plain(inputs[i]);
-    for (size_t i = given; i < all; i++) {
-      values[i] = plain(out[results + i - given].tensor());
-      versions[i] = values[i]->storage->version;
+    kept = out.size() - results;
+    const std::vector<size_t>& others = leaves->no_leaves();
+    values.reserve(others.size() + kept), versions.reserve(code->read_.size() + kept);
+    for (size_t i : others) values.push_back(code->reads_[i] ? plain(inputs[i]) : without_memory(inputs[i]));
+    for (size_t i : code->read_) versions.push_back(inputs[i]->storage->version);
+    for (size_t i = results; i < out.size(); i++) {
+      values.push_back(plain(out[i].tensor()));
+      versions.push_back(values.back()->storage->version);
     }
   }
 
@@ -137,9 +151,9 @@ struct CompiledNode : GradNode {
   bool visit(NodeVisitor& v) override {
     if (spent_count || !code->is_plain()) return false;
     v.object(code);
-    values = all_values();
+    values = all_values(), has_all = true;
     for (size_t i = 0; i < values.size(); i++) {
-      if (!stands_in && values[i]->storage->version != versions[i]) return false;
+      if (!stands_in && values[i]->storage->version != version(i)) return false;
       v.fixed(values[i]);
     }
     return true;
@@ -147,8 +161,9 @@ struct CompiledNode : GradNode {
   Ref<GradNode> copy() const override {
     auto other = make_ref<CompiledNode>();
     static_cast<GradNode&>(*other).next = next;
-    other->code = code, other->values = all_values(), other->drawn = drawn, other->scalars = scalars;
-    other->versions.assign(values.size(), 0);
+    other->code = code, other->drawn = drawn, other->scalars = scalars;
+    other->values = all_values(), other->has_all = true, other->kept = kept;
+    other->versions.assign(code->read_.size() + kept, 0);
     other->spent = spent, other->spent_count = spent_count;
     other->stands_in = true;
     return Ref<GradNode>(other.get());
@@ -179,10 +194,8 @@ struct CompiledNode : GradNode {
   // Of inputs, sizes are left, which sums of gradients ask for.
   void drop_memory() {
     memory = nullptr;
-    values.resize(code->inputs_);
-    for (Tensor& t : values) {
-      if (t) t = without_memory(t);
-    }
+    values.resize(has_all ? code->inputs_ : leaves->no_leaves().size()), kept = 0;
+    for (Tensor& t : values) t = without_memory(t);
   }
 
   // Hooks of what was spent run no more, as eager's.
@@ -196,7 +209,7 @@ struct CompiledNode : GradNode {
 
   void check_input(size_t i) const {
     const size_t at = code->traced_.run_input(i);
-    const uint32_t now = value(at)->storage->version, then = versions[at];
+    const uint32_t now = value(at)->storage->version, then = version(at);
     if (now != then) fail_modified(code->traced_.graph->inputs[i].value, "recomputation", now, then);
   }
 
@@ -210,7 +223,7 @@ struct CompiledNode : GradNode {
           if (is_read(*read)) fail(read->error);
           continue;
         }
-        const uint32_t now = value(size_t(read->place))->storage->version, then = versions[size_t(read->place)];
+        const uint32_t now = value(size_t(read->place))->storage->version, then = version(size_t(read->place));
         if (now != then && is_read(*read)) fail_modified(read->value, read->op, now, then);
       }
     }
@@ -245,8 +258,7 @@ struct CompiledNode : GradNode {
     r.points = call.points;
     r.asked = call.asked;
     r.create_graph = call.create_graph;
-    for (size_t i = 0; i < values.size() && i < code->inputs_; i++)
-      r.versions.emplace_back(versions[i], value(i)->storage->version);
+    for (size_t i = 0; i < code->inputs_; i++) r.versions.emplace_back(version(i), value(i)->storage->version);
     for (size_t i = 0; i < next.size(); i++) {
       r.wanted.push_back(call.wanted(next[i]));
       Tensor* so_far = r.wanted[i] && code->traced_.met[i] ? call.so_far(next[i]) : nullptr;
@@ -415,9 +427,19 @@ void CompiledAutograd::ready() {
   text_ = print(*traced_.graph);
   std::unique_ptr<Graph> forward = saving_graph();
   if (!traced_.saved.empty()) cut(forward);
+  find_read();
   for (const Tensor& t : traced_.saved) traced_.results.push_back(t);
   log_joint(*forward);
   forward_ = compile_graph(std::move(forward), options_);
+}
+
+void CompiledAutograd::find_read() {
+  reads_ = traced_.reads;
+  for (size_t i : traced_.partition.inputs) reads_[traced_.run_input(i)] = true;
+  for (bool reads : reads_) {
+    version_at_.push_back(reads ? int(read_.size()) : -1);
+    if (reads) read_.push_back(version_at_.size() - 1);
+  }
 }
 
 // The forward with all that backwards read as further outputs.
@@ -534,7 +556,7 @@ const ResultReach& CompiledAutograd::reach(uint32_t result) {
 std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                                          const std::vector<Donor>& donors) {
   auto node = make_ref<CompiledNode>();
-  node->leaves = leaves_.find(inputs, sources_);
+  node->leaves = leaves_.find(inputs, sources_, reads_);
   if (node->leaves->has_twice()) throw SharedSource();
   node->leaves->hold(), node->memory.reset(node->leaves.get());
   node->lead_to(inputs, sources_);  // before a write gives an input another history
@@ -542,13 +564,13 @@ std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, cons
   node->drawn = default_generator();
   std::vector<Value> out = forward_.run(inputs, scalars, donors);
   writes_.after(before, inputs, out);
-  std::vector<Value> results(out.begin(), out.end() - int64_t(traced_.kept()));
   node->code = shared_from_this();
-  node->keep(inputs, out, results.size());
+  node->keep(inputs, out, out.size() - traced_.kept());
   node->scalars = scalars;
+  out.resize(out.size() - traced_.kept());
   for (size_t k = 0; k < results_.size(); k++)
-    set_history(results[results_[k]].tensor(), Ref<GradNode>(node.get()), uint32_t(k));
-  return results;
+    set_history(out[results_[k]].tensor(), Ref<GradNode>(node.get()), uint32_t(k));
+  return out;
 }
 
 }  // namespace lutra

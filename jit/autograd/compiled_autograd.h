@@ -12,7 +12,8 @@
 // and
 //    what a backward released is refused a second time.
 // 4. Inputs that take gradients are different tensors.
-// 5. A node holds no tensor that could have it as its history: no cycles.
+// 5. A node holds no tensor that could have it as its history: no cycles. Of what no backward reads it holds sizes
+// only.
 #pragma once
 #include <map>
 #include <memory>
@@ -64,6 +65,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   const ResultReach& reach(uint32_t result);
   std::unique_ptr<Graph> saving_graph() const;
   void cut(std::unique_ptr<Graph>& forward);
+  void find_read();
   EventuallyCompiled& repeated();
 
   TracedForward traced_;
@@ -74,6 +76,9 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   std::vector<size_t> results_;     // outputs that take a gradient
   std::vector<int> input_history_;  // by input of the run: its source, -1 where it takes no gradient
   size_t inputs_ = 0;               // of a run
+  std::vector<bool> reads_;         // by input of a run: whether backwards may read its elements
+  std::vector<size_t> read_;        // those inputs
+  std::vector<int> version_at_;     // by input of a run: its number among those; -1: none
   size_t spendable_ = 0;
   std::optional<bool> plain_;
   std::unique_ptr<EventuallyCompiled> repeated_;  // makes the saved values that runs do not keep

@@ -11,7 +11,9 @@ bool is_plain_leaf(const TensorImpl& t) { return t.requires_grad && !t.view && (
 
 }  // namespace
 
-LeafInputs::LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources) : values_(inputs.size()) {
+LeafInputs::LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources,
+                       const std::vector<bool>& read)
+    : values_(inputs.size()) {
   auto edges = std::make_shared<std::vector<Edge>>(sources.size());
   leaves_.reserve(sources.size());
   std::vector<size_t> of_leaves;
@@ -23,8 +25,9 @@ LeafInputs::LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size
     }
     (*edges)[k] = gradient_edge(t);
     of_leaves.push_back(k);
-    leaves_.push_back({sources[k], t.get(), (*edges)[k].node.get(), t->laid, {}});
-    values_[sources[k]] = alias(t, t->sizes, t->strides, t->offset);
+    leaves_.push_back({sources[k], t.get(), (*edges)[k].node.get(), t->laid, read[sources[k]], {}});
+    values_[sources[k]] = without_memory(t);
+    leaves_.back().none = values_[sources[k]]->storage;
   }
   has_twice_ = meet(*edges, of_leaves);
   edges_ = std::move(edges);
@@ -46,7 +49,9 @@ bool LeafInputs::fits(const std::vector<Tensor>& inputs) const {
 void LeafInputs::hold() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (holders_++) return;
-  for (const Leaf& l : leaves_) values_[l.place]->storage = l.leaf->storage;
+  for (const Leaf& l : leaves_) {
+    if (l.read) values_[l.place]->storage = l.leaf->storage;
+  }
 }
 
 // Whoever else has an alias keeps it as it is.
@@ -55,7 +60,8 @@ void LeafInputs::let_go() {
   if (--holders_) return;
   for (Leaf& l : leaves_) {
     Tensor& t = values_[l.place];
-    if (!l.none || t->refs.load() > 1) t = without_memory(t), l.none = t->storage;
+    if (!l.read) continue;
+    if (t->refs.load() > 1) t = without_memory(t), l.none = t->storage;
     t->storage = l.none;
   }
 }
@@ -87,12 +93,12 @@ std::shared_ptr<LeafInputs> KnownLeafInputs::known(const std::vector<Tensor>& in
   return {};
 }
 
-std::shared_ptr<LeafInputs> KnownLeafInputs::find(const std::vector<Tensor>& inputs,
-                                                  const std::vector<size_t>& sources) {
+std::shared_ptr<LeafInputs> KnownLeafInputs::find(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources,
+                                                  const std::vector<bool>& read) {
   std::lock_guard<std::mutex> lock(mutex_);
   size_t slot = known_.size();
   if (auto leaves = known(inputs, slot)) return leaves;
-  auto made = std::make_shared<LeafInputs>(inputs, sources);
+  auto made = std::make_shared<LeafInputs>(inputs, sources, read);
   if (made->empty()) return made;
   if (slot == kMost) slot = oldest_++ % kMost;
   if (slot == known_.size()) known_.emplace_back();

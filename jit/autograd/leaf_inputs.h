@@ -4,9 +4,11 @@
 // module has hundreds of parameters, and mostly no call differs in one. Invariants:
 // 1. What is shared lives as long as a node of the tape holds it: it keeps no parameter of a module that is gone.
 // 2. It serves a run only if each leaf has the memory, the history and the place among the inputs that it had.
-// 3. The aliases have memory while a run holds it. What runs leave behind (a loss in a list) keeps only sizes: a leaf
+// 3. The aliases of what backwards read have memory while a run holds it, the others never. What runs leave behind (a
+// loss in a list) keeps only sizes: a leaf
 //    may take other memory at any time (x.data = y).
 #pragma once
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -17,8 +19,8 @@ namespace lutra {
 
 class LeafInputs {
  public:
-  // sources: which inputs take a gradient.
-  LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources);
+  // sources: which inputs take a gradient; read: by input, whether backwards read its elements.
+  LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources, const std::vector<bool>& read);
   bool empty() const { return leaves_.empty(); }
   bool has_twice() const { return has_twice_; }  // a leaf is two of the inputs
   bool fits(const std::vector<Tensor>& inputs) const;
@@ -28,6 +30,9 @@ class LeafInputs {
   // An alias of a leaf; null of another input.
   const Tensor& value(size_t input) const { return values_[input]; }
   const std::vector<size_t>& no_leaves() const { return no_leaves_; }  // the inputs that value does not have
+  size_t place_of_other(size_t input) const {                          // among those
+    return size_t(std::lower_bound(no_leaves_.begin(), no_leaves_.end(), input) - no_leaves_.begin());
+  }
   // By source; of those that are no leaves (others) each run has edges of its own.
   const std::shared_ptr<const std::vector<Edge>>& edges() const { return edges_; }
   const std::vector<size_t>& others() const { return others_; }
@@ -41,6 +46,7 @@ class LeafInputs {
     const TensorImpl* leaf;  // its edge holds it
     const GradNode* accumulator;
     uint32_t laid;
+    bool read;          // by backwards
     Ref<Storage> none;  // in place of its memory
   };
   std::vector<Leaf> leaves_;
@@ -66,7 +72,8 @@ Tensor without_memory(const Tensor& t);
 // Of the last runs, which may be of several modules in turn.
 class KnownLeafInputs {
  public:
-  std::shared_ptr<LeafInputs> find(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources);
+  std::shared_ptr<LeafInputs> find(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources,
+                                   const std::vector<bool>& read);
 
  private:
   static constexpr size_t kMost = 32;

@@ -24,12 +24,14 @@ struct Follower : TapeWatch {
   std::vector<const GradNode*> leaves;
   std::vector<BackwardPiece> pieces;
   std::unordered_set<const GradNode*> met;  // where gradients were added
+  std::unordered_set<const Storage*> told;  // of whose versions an error tells
 
   Follower(TracedForward& forward, const BackwardRequest& request, bool tolerant)
       : forward(forward), request(request), tolerant(tolerant) {
     pieces.emplace_back();
   }
   void tell_versions(const Tensor& value, uint32_t* now, uint32_t* expected) override {
+    told.insert(value->storage.get());
     size_t place = 0;
     for (const GraphInput& in : forward.graph->inputs) {
       if (in.constant) continue;
@@ -158,6 +160,28 @@ std::vector<Tensor> read_of_forward(const Tracer& t) {
     if (g) save(g);
   }
   return saved;
+}
+
+// By input of a run, whether what a tracer recorded reads its memory, or an error may rest on it.
+std::vector<bool> inputs_that_are_read(const Tracer& t) {
+  std::unordered_set<const Storage*> read = t.follower.told;
+  const auto note = [&](const Tensor& v) {
+    if (v) read.insert(v->storage.get());
+  };
+  for (size_t i = t.mark.nodes; i < t.graph.nodes.size(); i++) each_tensor(t.graph.nodes[i]->args, note);
+  for (const Tensor& g : t.grads) note(g);
+  for (const BackwardPiece& piece : t.follower.pieces) {
+    for (const BackwardRead& r : piece.reads) {
+      note(r.value);
+      for (const TakenBranch& b : r.branches) note(b.flag), note(b.steps);
+    }
+  }
+  std::vector<bool> by_input;
+  for (size_t i = 0; i < t.mark.inputs; i++) {
+    const GraphInput& in = t.graph.inputs[i];
+    if (!in.constant) by_input.push_back(read.count(in.value->storage.get()) > 0);
+  }
+  return by_input;
 }
 
 // From a tracer's run to pieces.
@@ -448,6 +472,7 @@ void find_saved(TracedForward& forward) {
   Tracer tracer(forward, all, true);
   tracer.run();
   forward.saved = read_of_forward(tracer);
+  forward.reads = inputs_that_are_read(tracer);
   for (const Edge& e : forward.sources) forward.met.push_back(tracer.follower.met.count(e.node.get()) > 0);
 }
 

@@ -44,6 +44,7 @@ struct TracedForward {
   std::vector<Tensor> saved;                                // values that backwards read; not inputs, not views
   std::unordered_map<const GradNode*, uint32_t> spendable;  // nodes that a release spends, numbered
   std::vector<bool> met;                                    // by source: gradients meet there, or a sum goes on
+  std::vector<bool> reads;  // by input of a run: a backward may read its elements, or asks whether they changed
 
   std::shared_ptr<Graph> primitives{};  // the forward that runs, of whose values partition tells; null: all are saved
   std::vector<Tensor> as_primitives{};  // by saved value

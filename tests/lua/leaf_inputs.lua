@@ -244,6 +244,94 @@ test("of a leaf that has left its memory behind the backward, a kept loss knows 
   end)
 end)
 
+-- What eager's backward reads is held until the backward, and nothing else is.
+local function held(make, reads)
+  local function dynamic(f) return lt.compile(f, {dynamic = true}) end
+  for _, wrap in ipairs {lt.compile, function(f) return f end, dynamic} do
+    local w = lt.ones(256, 256, {requires_grad = true})
+    local bytes, losses, wanted = 4 * w:numel(), {}, 0
+    local f = wrap(function(x) return make(w, x) end)
+    f(lt.ones(256, 256)):backward()
+    local function allocated()
+      collectgarbage() collectgarbage()
+      return lt.memory().allocated
+    end
+    local before = allocated()
+    for i = 1, 6 do
+      local x = lt.full({256, 256}, i)
+      losses[i] = f(x)
+      wanted = wanted + i
+    end
+    local units = (allocated() - before) / bytes
+    truthy(math.abs(units - (reads and 6 or 0)) < 0.5, units)
+    w.grad = nil
+    for i = 1, 6 do losses[i]:backward() end
+    before = before - bytes  -- w's gradient of the first call, which is another now
+    truthy((allocated() - before) / bytes < 1.5)
+    equal(w.grad:view(-1):narrow(0, 0, 1):item(), reads and wanted or 6)
+  end
+end
+
+test("a kept loss holds no input that no backward reads", function()
+  held(function(w, x) return (w + x):sum() end, false)
+  held(function(w, x) return (w - x:t()):sum() end, false)
+  held(function(w, x) return (w:t() - x):sum() + x:sum() end, false)
+end)
+
+test("a kept loss holds inputs that the backward reads", function()
+  held(function(w, x) return (w * x):sum() end, true)
+  held(function(w, x) return (w * x:t()):sum() end, true)
+end)
+
+test("of a leaf that no backward reads, a kept loss holds no memory that it has left", function()
+  for _, wrap in ipairs {lt.compile, function(f) return f end} do
+    local w = lt.ones(256, 256, {requires_grad = true})
+    local f = wrap(function() return (w + 1):sum() end)
+    f():backward()
+    collectgarbage() collectgarbage()
+    local before, losses = lt.memory().allocated, {}
+    for i = 1, 6 do
+      losses[i] = f()
+      w.data = lt.ones(256, 256)
+    end
+    collectgarbage() collectgarbage()
+    truthy(math.abs(lt.memory().allocated - before) < 2 * w:numel())
+    for i = 1, 6 do losses[i]:backward() end
+    equal(w.grad:view(-1):narrow(0, 0, 1):item(), 7)
+  end
+end)
+
+test("what no backward reads may be written or freed before it", function()
+  h.graphs_of(function(wrap)
+    local lines = {}
+    for _, create in ipairs {false, true} do
+      for _, event in ipairs {"write", "free", "resize", "data"} do
+        for _, inner in ipairs {false, true} do
+          local w, x = leaf(1, 2, 3), lt.tensor {4, 5, 6}
+          local v = leaf(3, 2, 1)
+          if inner then v = v * 2 end
+          local f = wrap(function(a, b) return (w * w + a + b):sum() end)
+          local loss = f(x, v)
+          if event == "write" then
+            x:add_(1)
+          elseif event == "free" then
+            x:free()
+          elseif event == "resize" then
+            x:resize_(7)
+          else
+            x.data = lt.zeros(2)
+          end
+          local ok, message = pcall(loss.backward, loss, {create_graph = create, retain_graph = true})
+          lines[#lines + 1] = tostring(ok) .. plain(message) .. h.text(w.grad)
+          ok, message = pcall(loss.backward, loss)
+          lines[#lines + 1] = tostring(ok) .. plain(message) .. h.text(w.grad)
+        end
+      end
+    end
+    return table.concat(lines, "\n")
+  end)
+end)
+
 -- Calls in turn that bring one tensor as two inputs, or two; how many graphs there are at the end.
 local function shared(make, names)
   return h.graphs_of(function(wrap)
