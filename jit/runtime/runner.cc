@@ -434,11 +434,12 @@ void Runner::prepare(const std::vector<Tensor>& like, const std::vector<double>&
 // Reading a freed or fake tensor raises here.
 void Runner::set_views(RunContext& c, const std::vector<Tensor>& inputs) const {
   c.inputs.resize(inputs.size());
-  for (size_t i = 0; i < inputs.size(); i++) {
-    const TensorImpl& t = *inputs[i].get();
+  InputView* view = c.inputs.data();
+  for (const Tensor& input : inputs) {
+    const TensorImpl& t = *input.get();
     const Storage& s = *t.storage;
     const bool plain = !s.freed && !s.fake && t.offset.hint == 0;
-    c.inputs[i] = {plain ? s.data : t.data(), t.sizes.begin(), t.strides.begin()};
+    *view++ = {plain ? s.data : t.data(), t.sizes.begin(), t.strides.begin()};
   }
 }
 

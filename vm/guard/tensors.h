@@ -22,7 +22,13 @@ class GuardTensors {
 
   void reset(size_t n) {
     forget();
-    all_.resize(n);
+    if (all_.size() != n) all_.resize(n);
+  }
+  // All elements are null from now on.
+  void forget() {
+    for (size_t i : counted_) all_[i] = Tensor();
+    counted_.clear();
+    if (!all_.empty()) std::memset(static_cast<void*>(all_.data()), 0, all_.size() * sizeof(Tensor));
   }
   // The userdata of t outlives what is done with element i, which is null.
   void borrow(size_t i, const Tensor& t) {
@@ -40,12 +46,6 @@ class GuardTensors {
   operator const std::vector<Tensor>&() const { return all_; }  // NOLINT
 
  private:
-  void forget() {
-    for (size_t i : counted_) all_[i] = Tensor();
-    counted_.clear();
-    if (!all_.empty()) std::memset(static_cast<void*>(all_.data()), 0, all_.size() * sizeof(Tensor));
-    all_.clear();
-  }
   std::vector<Tensor> all_;
   std::vector<size_t> counted_;
 };

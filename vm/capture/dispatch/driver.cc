@@ -148,7 +148,7 @@ int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
   for (int round = 0; round < 2; round++) {
     std::shared_ptr<Entry> missed;
     int failed = 0;
-    Lookup a = find_entry(L, point, {nslots, nargs, self}, &missed, &failed);
+    Lookup a = find_entry(L, state.spare, point, {nslots, nargs, self}, &missed, &failed);
     if (a.entry && a.entry->compiling) {
       compiled->fresh_capture = false;
       counters.eager_calls++, a.entry->compiling->eager_calls++;

@@ -65,9 +65,9 @@ int try_entry(lua_State* L, const Entry& e, const CallValues& call, Lookup& a) {
 
 }  // namespace
 
-Lookup find_entry(lua_State* L, ProtoPoint& point, const CallValues& call, std::shared_ptr<Entry>* missed,
-                  int* failed) {
-  Lookup a;
+Lookup find_entry(lua_State* L, GuardValues& spare, ProtoPoint& point, const CallValues& call,
+                  std::shared_ptr<Entry>* missed, int* failed) {
+  Lookup a(spare);
   const auto hit = [&](const std::shared_ptr<Entry>& e) {
     e->hits++;
     a.entry = e;

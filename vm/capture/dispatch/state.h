@@ -44,6 +44,7 @@ struct CaptureState {
   AutomaticCode automatic{};
   std::unordered_map<const void*, Heat> heat;  // by address of the prototype that a frame runs
   bool stress_hook = false;
+  GuardValues spare;  // memory for those of a call; there are no tensors
   std::shared_ptr<CompiledBackward> backward;
 };
 

@@ -279,6 +279,8 @@ void check_places(lua_State* L, const Entry& e, int constants) {
 void keep_guards(lua_State* L, Entry& e, GuardProgram program, int constants, int weak) {
   drop_implied(program);
   e.guards = std::move(program);
+  const std::vector<const Source*>& sources = e.guards.tensor_sources;
+  e.takes_constants = std::find(sources.begin(), sources.end(), nullptr) != sources.end();
   if (e.compiling) return;
   check_places(L, e, constants);
   if (e.guard_text) *e.guard_text = print(e.guards);

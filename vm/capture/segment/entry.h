@@ -60,6 +60,7 @@ struct Entry {
   int plain_checkpoints = 0;
   double capture_ms = 0;  // with compile_ms
   int64_t hits = 0;
+  bool takes_constants = false;          // of the graph: tensor inputs that no argument of the segment is
   std::unique_ptr<Compiling> compiling;  // the last member: it goes first
 };
 

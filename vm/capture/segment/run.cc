@@ -41,13 +41,12 @@ struct EntryRunner {
     if (!e.segment) return;
     const AutocastOff off;  // casts are in the graph
     const auto& sources = e.guards.tensor_sources;
-    const bool has_constants = std::find(sources.begin(), sources.end(), nullptr) != sources.end();
     std::vector<Tensor> fewer;
-    for (size_t i = 0; has_constants && i < values.tensors.size(); i++) {
+    for (size_t i = 0; e.takes_constants && i < values.tensors.size(); i++) {
       if (sources[i]) fewer.push_back(values.tensors[i]);
     }
     const std::vector<Tensor>& all = values.tensors;
-    const std::vector<Tensor>& inputs = has_constants ? fewer : all;
+    const std::vector<Tensor>& inputs = e.takes_constants ? fewer : all;
     if (e.callable) {
       call_backend(inputs);
     } else {
