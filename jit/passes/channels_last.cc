@@ -5,7 +5,8 @@
 // 1. Whatever leaves the graph, is viewed, reduced (but by channel, on devices where that order knows no layout) or
 //    written keeps the strides that it has when ops run one by one; a pool's result gets a copy of that layout, since a
 //    pool runs along the channels of its operand.
-// 2. A value is laid out anew only where a convolution or pool makes it, or a pointwise op does from such values.
+// 2. A value is laid out anew only where a convolution makes it, where a pool does whose values one reads, or where a
+//    pool or a pointwise op makes it from such values.
 #include <unordered_set>
 
 #include "jit/lower/lower.h"
@@ -46,13 +47,25 @@ Tensors fixed_values(const Graph& g) {
   return fixed;
 }
 
+// Values that convolutions read, themselves or what pools and pointwise ops make of them.
+Tensors convolved_values(const Graph& g) {
+  Tensors convolved;
+  for (size_t i = g.nodes.size(); i-- > 0;) {
+    const Node& n = *g.nodes[i];
+    bool leads = is_spatial(n) && info(n.op).has(kContraction);
+    for (const Tensor& r : n.results) leads |= is_free(n) && convolved.count(r.get());
+    if (leads) each_tensor(n.args, [&](const Tensor& t) { convolved.insert(t.get()); });
+  }
+  return convolved;
+}
+
 struct Choice {
   Tensors last;    // laid out with channels innermost
   Tensors copied;  // of those: what others see is a copy in row-major order
 };
 
 Choice choose(const Graph& g) {
-  const Tensors fixed = fixed_values(g);
+  const Tensors fixed = fixed_values(g), convolved = convolved_values(g);
   Choice choice;
   for (const auto& n : g.nodes) {
     if (!is_free(*n) || n->results.size() != 1) continue;
@@ -65,7 +78,8 @@ Choice choose(const Graph& g) {
       if (!pools || !operand) continue;
       choice.copied.insert(r.get());
     }
-    if (operand || is_spatial(*n)) choice.last.insert(r.get());
+    const bool leads = is_spatial(*n) && (info(n->op).has(kContraction) || convolved.count(r.get()));
+    if (operand || leads) choice.last.insert(r.get());
   }
   return choice;
 }
