@@ -17,20 +17,21 @@ namespace {
 // The interpreter as code: the exact one serves machines that no code generator fits, and is the witness in tests,
 // where the wide one judges tolerances.
 struct InterpretedCode : Code {
-  InterpretedCode(const loop::Kernel& k, bool wide) : kernel(k), wide(wide) {}
-  void run_block(void* block) const override { kernel.run(block, wide); }
+  InterpretedCode(const loop::Kernel& k, bool wide, int look_after) : kernel(k), wide(wide), look_after(look_after) {}
+  void run_block(void* block) const override { kernel.run(block, wide, look_after); }
   loop::DecodedKernel kernel;
   const bool wide;
+  const int look_after;
 };
 
-std::shared_ptr<Code> interpreted(const loop::Kernel& kernel, bool wide, bool listing) {
-  auto code = std::make_shared<InterpretedCode>(kernel, wide);
+std::shared_ptr<Code> interpreted(const loop::Kernel& kernel, bool wide, bool listing, int look_after) {
+  auto code = std::make_shared<InterpretedCode>(kernel, wide, look_after);
   if (listing) code->listing = print(kernel);
   return code;
 }
 
 // Scalar code, or the interpreter with a word on why, once a reason.
-std::shared_ptr<Code> compile_arm64(const loop::Kernel& kernel, bool listing) {
+std::shared_ptr<Code> compile_arm64(const loop::Kernel& kernel, bool listing, int look_after) {
   const std::string why = arm64::refusal(kernel);
   if (why.empty()) return arm64::compile(kernel, listing);
   static std::mutex mutex;
@@ -42,7 +43,7 @@ std::shared_ptr<Code> compile_arm64(const loop::Kernel& kernel, bool listing) {
                    why.c_str());
     }
   }
-  return interpreted(kernel, false, listing);
+  return interpreted(kernel, false, listing, look_after);
 }
 
 }  // namespace
@@ -51,21 +52,23 @@ std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTar
   const std::string& isa = target.isa;
   const std::string wrong = loop::verify(kernel);
   if (!wrong.empty()) fail_internal("kernel ", kernel.name, ": ", wrong, "\n", print(kernel));
-  if (isa == "interp" || isa == "wide") return interpreted(kernel, isa == "wide", listing);
+  if (isa == "interp" || isa == "wide") return interpreted(kernel, isa == "wide", listing, target.look_after);
   if (isa == "avx512") {
     if (!x64::has_avx512()) fail("isa: this machine has no avx512");
-    return x64::compile(kernel, x64::Isa::kAvx512, listing);
+    return x64::compile(kernel, x64::Isa::kAvx512, listing, target.look_after);
   }
   if (isa == "avx2") {
     if (!x64::has_avx2()) fail("isa: this machine has no avx2 with fma and f16c");
-    return x64::compile(kernel, x64::Isa::kAvx2, listing);
+    return x64::compile(kernel, x64::Isa::kAvx2, listing, target.look_after);
   }
   if (isa == "arm64") {
     if (!arm64::runs_here()) fail("isa: this machine is no AArch64");
-    return compile_arm64(kernel, listing);
+    return compile_arm64(kernel, listing, target.look_after);
   }
   fail("isa: \"", isa, "\" is not one of avx512, avx2, arm64, interp, wide");
 }
+
+LookFn* look_entry() { return x64::look_entry(); }
 
 std::string image_of(const Code& code) {
   const auto* native = dynamic_cast<const NativeCode*>(&code);

@@ -25,6 +25,9 @@ struct KernelTarget {
   std::vector<int64_t> hints;  // the integer arguments of a likely launch, where the device's code is made for sizes
   bool several = false;        // that launches of it stand side by side
   bool at_once = false;  // that it shall run before it is compiled, where the device has an interpreter of kernels
+  // Not 0: its loops look whether they shall end, where the device's code can; that much work (vector instructions,
+  // iterations of the interpreter) lies between two looks.
+  int32_t look_after = 0;
 };
 
 // Sizes of a likely result that serve code for all sizes, innermost first: no two alike, none that a rule might single

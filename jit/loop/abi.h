@@ -8,13 +8,19 @@
 
 namespace lutra {
 
+// What code that looks whether it shall end calls, by a convention of its own.
+using LookFn = void();
+
 // Head of a block; then come `params` pointers, `ints` int64 and `scalars` doubles, 8 bytes each.
 // Invariants: no code embeds an address; a block may be copied to give each thread a range of its own.
 struct BlockHead {
   int64_t begin = 0, end = 0;   // range of the parallel loop
   uint64_t seed = 0, call = 0;  // random numbers: base call index of this run
   LaunchFault* fault = nullptr;
-  void* stream = nullptr;  // device stream; null on the CPU
+  union {
+    void* stream = nullptr;  // of a GPU
+    LookFn* look;            // of a CPU: what code that looks calls (jit/codegen/kernel.h)
+  };
   int32_t device = 0;
   int32_t step = 0;  // of a GPU's run: finds a launch again in a recording
   int64_t site = 0;  // what to say when a check fails on a GPU: see ops/cuda/faults.h

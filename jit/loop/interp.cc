@@ -3,6 +3,7 @@
 
 #include "jit/loop/abi.h"
 #include "jit/loop/interp_ops.h"
+#include "jit/loop/look.h"
 
 namespace lutra::loop {
 
@@ -95,8 +96,13 @@ template <bool kWide>
 class KernelRun {
  public:
   KernelRun(const std::vector<DecodedKernel::DecodedInst>& steps, const std::vector<DecodedKernel::DecodedLoop>& loops,
-            void* block, size_t params, size_t ints, size_t values, size_t loop_ids)
-      : steps_(steps), loops_(loops), head_(*static_cast<BlockHead*>(block)), values_(values), index_(loop_ids) {
+            void* block, size_t params, size_t ints, size_t values, size_t loop_ids, int look_after)
+      : steps_(steps),
+        loops_(loops),
+        look_after_(look_after),
+        head_(*static_cast<BlockHead*>(block)),
+        values_(values),
+        index_(loop_ids) {
     char* p = static_cast<char*>(block) + sizeof(BlockHead);
     pointers_ = reinterpret_cast<char**>(p);
     ints_ = reinterpret_cast<const int64_t*>(p + 8 * params);
@@ -110,7 +116,7 @@ class KernelRun {
     }
   }
 
-  // False when a check has failed.
+  // False when a check has failed, or it shall end.
   bool body(size_t at, size_t end) {
     while (at < end) {
       const DecodedKernel::DecodedInst& s = steps_[at];
@@ -140,6 +146,7 @@ class KernelRun {
     for (int64_t i = begin; i < end; i++) {
       index_[size_t(l.id)] = i;
       if (!body(l.begin, l.end)) return false;
+      if (look_after_ && ++iterations_ % look_after_ == 0 && look_in_kernel()) return false;
     }
     for (size_t a = 0; a < l.accs.size(); a++) {
       const Accumulator& acc = l.accs[a];
@@ -249,6 +256,8 @@ class KernelRun {
 
   const std::vector<DecodedKernel::DecodedInst>& steps_;
   const std::vector<DecodedKernel::DecodedLoop>& loops_;
+  const int64_t look_after_;
+  int64_t iterations_ = 0;
   const BlockHead& head_;
   char** pointers_;
   const int64_t* ints_;
@@ -260,11 +269,11 @@ class KernelRun {
 
 }  // namespace
 
-void DecodedKernel::run(void* block, bool wide) const {
+void DecodedKernel::run(void* block, bool wide, int look_after) const {
   if (wide)
-    KernelRun<true>(steps_, loops_, block, params_, ints_, values_, loop_ids_).body(0, steps_.size());
+    KernelRun<true>(steps_, loops_, block, params_, ints_, values_, loop_ids_, look_after).body(0, steps_.size());
   else
-    KernelRun<false>(steps_, loops_, block, params_, ints_, values_, loop_ids_).body(0, steps_.size());
+    KernelRun<false>(steps_, loops_, block, params_, ints_, values_, loop_ids_, look_after).body(0, steps_.size());
 }
 
 void interpret(const Kernel& k, void* block, bool wide) { DecodedKernel(k).run(block, wide); }

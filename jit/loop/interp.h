@@ -13,7 +13,8 @@ class DecodedKernel {
  public:
   explicit DecodedKernel(const Kernel& k);
   ~DecodedKernel();
-  void run(void* block, bool wide) const;  // may run in several threads at once
+  // May run in several threads at once. look_after: iterations between two looks whether it shall end; 0: it has none.
+  void run(void* block, bool wide, int look_after = 0) const;
 
   struct DecodedInst;
   struct DecodedLoop;

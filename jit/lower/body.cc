@@ -551,7 +551,12 @@ loop::Kernel Body::finish(const std::string& name, BodyArgs& args) {
   drop_dead();
   loop::Kernel k;
   k.name = name;
-  k.body = Finisher(k, args, values_.size()).body(scopes_[0].body);
+  std::vector<BodyStmt>& all = scopes_[0].body;
+  if (std::none_of(all.begin(), all.end(), [](const BodyStmt& s) { return s.loop && s.loop->parallel; })) {
+    std::vector<bool> places(values_.size(), false);
+    args.work = Finisher::work(all, places);
+  }
+  k.body = Finisher(k, args, values_.size()).body(all);
   return k;
 }
 

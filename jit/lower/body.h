@@ -55,7 +55,7 @@ struct BodyArgs {
   std::vector<int32_t> buffers;  // one a pointer argument
   std::vector<int32_t> ints, scalars;
   std::vector<Check> checks;
-  SymInt extent = 0, work = 1;
+  SymInt extent = 0, work = 1;  // of the parallel loop, and of an iteration of it; 0, and of all
 };
 
 class Body {

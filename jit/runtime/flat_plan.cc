@@ -43,7 +43,7 @@ void set_place(LaunchStep& step, const Launch& launch) {
 }  // namespace
 
 FlatPlan::FlatPlan(const Plan& plan, const Codes& codes, std::vector<Tensor> brought, const CodeOptions& options)
-    : plan(plan), constants(std::move(brought)), backend(backend_of(plan.device)) {
+    : plan(plan), constants(std::move(brought)), backend(backend_of(plan.device)), isa(current_isa()) {
   LUTRA_CHECK(constants.size() == size_t(plan.constants), constants.size(), " constants for ", plan.constants);
   program.begin(plan.exprs, plan.positions);
   find_unbacked();
@@ -142,12 +142,11 @@ void FlatPlan::compile(const Codes& codes, const CodeOptions& options) {
     FlatPlan& flat;
     const Codes& codes;
     const CodeOptions& options;
-    std::string isa = current_isa();  // of this thread's settings
   } work{*this, codes, options};
   counters_.resize(plan.launches.size());
   const auto compile_one = [](void* arg, int i) {
     const Work& w = *static_cast<Work*>(arg);
-    w.flat.compile_launch(size_t(i), w.codes, w.options, w.isa, false);
+    w.flat.compile_launch(size_t(i), w.codes, w.options, false);
   };
   const int n = int(plan.launches.size());
   if (!in_background() || backend.preferences.leaves_processors) {
@@ -157,12 +156,11 @@ void FlatPlan::compile(const Codes& codes, const CodeOptions& options) {
   }
   // What other threads compiled meanwhile.
   for (int i = 0; i < n; i++) {
-    if (!counters_[size_t(i)]) compile_launch(size_t(i), codes, options, work.isa, true);
+    if (!counters_[size_t(i)]) compile_launch(size_t(i), codes, options, true);
   }
 }
 
-void FlatPlan::compile_launch(size_t i, const Codes& codes, const CodeOptions& options, const std::string& isa,
-                              bool waits) {
+void FlatPlan::compile_launch(size_t i, const Codes& codes, const CodeOptions& options, bool waits) {
   check_stop();
   const bool for_sizes = backend.preferences.made_for_sizes;
   if (const auto* library = std::get_if<ExternLaunch>(&plan.launches[i])) {
@@ -222,8 +220,8 @@ void FlatPlan::add_kernel(const KernelLaunch& launch) {
   block_words += align_up(size_t(s.words), 8);
   if (launch.extent) {
     s.extent = program.int_slot(launch.extent);
-    s.work = launch.work ? program.int_slot(launch.work) : -1;
   }
+  s.work = launch.work ? program.int_slot(launch.work) : -1;
   steps.push_back(s);
 }
 

@@ -28,7 +28,7 @@ struct LaunchStep {
   int32_t launch = 0, first = 0, ptrs = 0, ints = 0, nums = 0;
   int32_t block = 0;  // word of the context's blocks
   int32_t words = 0;
-  int32_t extent = -1, work = -1;  // slots, -1: no parallel loop
+  int32_t extent = -1, work = -1;  // slots; extent -1: no parallel loop
   bool random = false;
   bool writes = false;    // what existed before the run, itself or one beside it
   bool in_place = false;  // a library's scatter into an input (jit/schedule/in_place.cc): the run may be made again
@@ -67,6 +67,7 @@ struct FlatPlan {
   HostProgram program;
   std::vector<std::shared_ptr<Executable>> functions;
   const Backend& backend;
+  const std::string isa;  // that its kernels are made for
   std::vector<LaunchStep> steps;
   std::vector<int32_t> operands;  // of the steps: buffers, integer slots, number slots, in a row
   std::vector<int32_t> input_of;  // buffer -> position among run's inputs, -1
@@ -81,7 +82,7 @@ struct FlatPlan {
   void find_unbacked();
   std::vector<int32_t> levels_;
   void compile(const Codes& codes, const CodeOptions& options);
-  void compile_launch(size_t i, const Codes& codes, const CodeOptions& options, const std::string& isa, bool waits);
+  void compile_launch(size_t i, const Codes& codes, const CodeOptions& options, bool waits);
   void prepare_library(const ExternLaunch& launch) const;
   void add_kernel(const KernelLaunch& launch);
   void add_library(const ExternLaunch& launch);

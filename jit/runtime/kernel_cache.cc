@@ -20,6 +20,8 @@ namespace {
 
 // So many kernels of the CPU that nobody uses are kept, for who compiles the same again.
 constexpr size_t kIdle = 1024;
+// Some 30 us of vector instructions.
+constexpr int32_t kLookAfter = 1 << 16;
 
 struct Entry {
   std::shared_ptr<CachedKernel> kernel;
@@ -111,6 +113,16 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const Ke
   forget_idle(c);
   const bool goes = !backend.preferences.leaves_processors;
   return ask(c, c.kernels.emplace(key, Entry{std::move(made), goes}).first->second);
+}
+
+const Code& looking_code(CachedKernel& cached, const loop::Kernel& kernel, KernelTarget target) {
+  if (const Code* code = cached.looking.load(std::memory_order_acquire)) return *code;
+  target.look_after = kLookAfter;
+  std::shared_ptr<CachedKernel> made = cached_kernel(kernel, target, false);
+  const std::lock_guard lock(cache().mutex);
+  if (!cached.with_looks) cached.with_looks = std::move(made);
+  cached.looking.store(cached.with_looks->code.get(), std::memory_order_release);
+  return *cached.with_looks->code;
 }
 
 std::shared_ptr<CachedKernel> loaded_kernel(const std::string& name, const std::string& image, const Backend& backend) {

@@ -11,6 +11,9 @@ namespace lutra {
 struct CachedKernel {
   std::shared_ptr<Code> code;  // null for a library's kernels
   std::string name;
+  // The same code with looks, once it has run long; the pointer is for reading without a lock.
+  std::shared_ptr<CachedKernel> with_looks;
+  std::atomic<const Code*> looking{nullptr};
   // Counted when runtime_config().perf.
   std::atomic<uint64_t> launches{0}, nanoseconds{0}, bytes{0}, flops{0};
   void count(uint64_t ns, int64_t moved, double computed) {
@@ -22,6 +25,8 @@ struct CachedKernel {
 // gives null where the caller has something else to do.
 std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing,
                                             bool waits = true);
+// The code of cached that looks whether it shall end; the first call compiles it.
+const Code& looking_code(CachedKernel& cached, const loop::Kernel& kernel, KernelTarget target);
 // The same of code that was kept (Backend::image): nothing is compiled.
 std::shared_ptr<CachedKernel> loaded_kernel(const std::string& name, const std::string& image, const Backend& backend);
 // Where launches of a library's kernel are counted.

@@ -181,9 +181,9 @@ bool Runner::fill(const RunContext& c, const LaunchStep& step, const Generator& 
   out = {&step, reinterpret_cast<BlockHead*>(c.blocks + step.block), 1, 1};
   if (step.extent >= 0) {
     out.extent = c.values[size_t(step.extent)].i;
-    if (step.work >= 0) out.work = c.values[size_t(step.work)].i;
     if (out.extent <= 0) return false;
   }
+  if (step.work >= 0) out.work = c.values[size_t(step.work)].i;
   const int32_t* operand = flat_.operands.data() + step.first;
   auto* word = reinterpret_cast<uint64_t*>(out.head) + kHeadWords;
   for (int32_t i = 0; i < step.ptrs; i++) *word++ = reinterpret_cast<uint64_t>(c.buffers[size_t(*operand++)]);

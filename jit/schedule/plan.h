@@ -53,7 +53,7 @@ struct KernelLaunch {
   std::vector<int32_t> buffers;       // one a pointer argument
   std::vector<ExprId> ints, scalars;  // arguments
   ExprId extent = 0;                  // size of the parallel loop (0: the kernel is run once)
-  ExprId work = 0;                    // inner work of one iteration of it, in elements: for splitting among threads
+  ExprId work = 0;                    // of one iteration of it (or of all), in elements: for splitting among threads
   bool beside = false;                // runs in one fork and join with the kernel before it
   std::string op;                     // names the ops it was fused of
   std::vector<Fault> faults;          // one a check

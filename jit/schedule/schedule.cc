@@ -146,7 +146,8 @@ class Planner {
     launch.ints = args.ints;
     launch.scalars = args.scalars;
     bool parallel = !(args.extent.is_constant() && args.extent.hint == 0) || has_parallel(launch.kernel);
-    if (parallel) launch.extent = expr(args.extent), launch.work = expr(args.work);
+    if (parallel) launch.extent = expr(args.extent);
+    launch.work = expr(args.work);
     launch.op = told.empty() ? name : told;
     if (node->file) launch.file = node->file;
     launch.line = node->line;

@@ -47,7 +47,7 @@ bool has_avx2() {
   return is_x64() && f.hasAVX2() && f.hasFMA() && f.hasF16C() && f.hasBMI2();
 }
 
-std::shared_ptr<Code> compile(const loop::Kernel& kernel, Isa isa, bool listing) {
+std::shared_ptr<Code> compile(const loop::Kernel& kernel, Isa isa, bool listing, int look_after) {
   auto result = std::make_shared<NativeCode>();
   asmjit::CodeHolder code;
   check(code.init(asmjit::Environment::host()), kernel.name);
@@ -60,7 +60,7 @@ std::shared_ptr<Code> compile(const loop::Kernel& kernel, Isa isa, bool listing)
   cc.addDiagnosticOptions(asmjit::DiagnosticOptions::kValidateAssembler |
                           asmjit::DiagnosticOptions::kValidateIntermediate);
 #endif
-  KernelEmitter(cc, kernel, isa).emit();
+  KernelEmitter(cc, kernel, isa, look_after).emit();
   if (listing && isa == Isa::kAvx2) check_features(cc, kernel.name);
   const asmjit::Error finalized = cc.finalize();
   if (!errors.message.empty()) fail_internal("codegen: kernel ", kernel.name, ": ", errors.message);

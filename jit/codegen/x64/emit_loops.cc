@@ -11,9 +11,11 @@ namespace lutra::x64 {
 namespace {
 // Bodies up to these costs are unrolled, or have a tail of their own.
 constexpr int kUnroll4 = 10, kUnroll2 = 30, kOwnTail = 60;
+// Vector instructions that take as long as a gather, whose elements may miss all caches.
+constexpr int kGather = 64;
 }  // namespace
 
-KernelEmitter::KernelEmitter(x86::Compiler& cc, const Kernel& k, Isa isa)
+KernelEmitter::KernelEmitter(x86::Compiler& cc, const Kernel& k, Isa isa, int look_after)
     : cc_(cc),
       k_(k),
       info_(k, isa == Isa::kAvx512 ? 16 : 8),
@@ -22,7 +24,8 @@ KernelEmitter::KernelEmitter(x86::Compiler& cc, const Kernel& k, Isa isa)
       values_(size_t(k.values)),
       varying_(size_t(k.values), false),
       loop_regs_(size_t(k.loops)),
-      loop_live_(size_t(k.loops), false) {}
+      loop_live_(size_t(k.loops), false),
+      look_after_(look_after) {}
 
 void KernelEmitter::emit() {
   t_vectors = &v_;
@@ -33,6 +36,11 @@ void KernelEmitter::emit() {
   block_ = cc_.newUIntPtr("block");
   f->setArg(0, block_);
   const asmjit::Label exit = cc_.newLabel();
+  if (look_after_) {
+    f->frame().setFuncCalls();
+    left_ = cc_.newInt64("left");
+    cc_.mov(left_, look_after_);
+  }
   open_scope();
   parameters();
   LaneGroup group;
@@ -41,6 +49,7 @@ void KernelEmitter::emit() {
   cc_.bind(exit);
   cc_.ret();
   cold_checks(exit);
+  cold_looks(exit);
   emit_block_ends();
   cc_.endFunc();
   t_vectors = nullptr;
@@ -127,6 +136,8 @@ void KernelEmitter::serial_loop(const Loop& l, LaneGroup& group) {
   body(l.body, group);
   close_scope();
   loop_live_[size_t(l.id)] = false;
+  spend(l, group.vectors);
+  look_if_spent();
   cc_.inc(i);
   cc_.cmp(i, n);
   cc_.jl(top);
@@ -166,7 +177,9 @@ void KernelEmitter::strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, i
   body(l.body, s);
   close_scope();
   loop_live_[size_t(l.id)] = false;
+  spend(l, vectors);
   if (repeat || !masked) {
+    look_if_spent();
     cc_.add(i, step);
     cc_.cmp(i, limit);
     cc_.jl(top);
@@ -221,6 +234,37 @@ void KernelEmitter::lanes_loop(const Loop& l) {
     bool fed = false;
     for_each_inst(l.body, [&](const Inst& in) { fed |= in.op == Op::kAccum && in.arg == s.acc->id; });
     if (fed && s.count.isValid()) cc_.add(s.count, n);
+  }
+}
+
+// An iteration of l has ended: of its own instructions, as loops within count theirs.
+void KernelEmitter::spend(const Loop& l, int vectors) {
+  if (!look_after_) return;
+  int work = 1;
+  for (const Stmt& s : l.body) {
+    const Inst* in = std::get_if<Inst>(&s);
+    if (in) work += std::max(1, loop::cost(in->op, in->type));
+  }
+  if (info_.gathers(l)) work += kGather;
+  cc_.sub(left_, work * vectors);
+}
+
+void KernelEmitter::look_if_spent() {
+  if (!look_after_) return;
+  cc_.test(left_, left_);
+  look_sites_.push_back({cc_.newLabel(), cc_.newLabel()});
+  cc_.js(look_sites_.back().at);
+  cc_.bind(look_sites_.back().back);
+}
+
+void KernelEmitter::cold_looks(const asmjit::Label& exit) {
+  for (const Look& l : look_sites_) {
+    cc_.bind(l.at);
+    x86::Mem entry = head(offsetof(BlockHead, look));
+    cc_.emit(Ids::kIdCall, entry);
+    cc_.jnz(exit);
+    cc_.mov(left_, look_after_);
+    cc_.jmp(l.back);
   }
 }
 

@@ -64,6 +64,7 @@ void KernelEmitter::tile_loop(const std::vector<const Loop*>& nest) {
   open_scope();
   tile_level(t, 1);
   close_scope();
+  look_if_spent();
   cc_.add(t.block, kTileRows);
   cc_.cmp(t.block, end);
   cc_.jl(top);
@@ -84,6 +85,7 @@ void KernelEmitter::tile_level(TileNest& t, size_t depth) {
     cc_.jge(tail);
     cc_.bind(top);
     tile_strip(t, nullptr);
+    look_if_spent();
     cc_.add(i, v_.lanes);
     cc_.cmp(i, limit);
     cc_.jl(top);
@@ -103,6 +105,7 @@ void KernelEmitter::tile_level(TileNest& t, size_t depth) {
     tile_level(t, depth + 1);
     close_scope();
     loop_live_[size_t(l.id)] = false;
+    look_if_spent();
     cc_.inc(i);
     cc_.cmp(i, n);
     cc_.jl(top);
@@ -157,6 +160,7 @@ void KernelEmitter::tile_strip(TileNest& t, const x86::Gp* left) {
   loop_regs_[size_t(outer.id)] = t.block;
   tiles_.resize(tiles_before);
   cc_.bind(done);
+  spend(inner, 2 * kTileRows);
 }
 
 Value KernelEmitter::load_tile(DType t, const x86::Mem& m) {

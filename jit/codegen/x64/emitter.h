@@ -10,6 +10,8 @@
 // 4. Small integers and half floats live in 32-bit lanes: int32s in their range, floats that the type can hold. Loads
 //    and casts widen, arithmetic is brought back by wrapped() and rounded(), so fusion cannot be seen in results.
 // 5. A failing check records the fault and leaves the kernel.
+// 6. Code that looks takes the work of each iteration off a register, looks where that falls below zero, and leaves the
+//    kernel where it is told to. A look is a call that keeps all registers: the rest of the code does not know of it.
 #pragma once
 #include <functional>
 #include <optional>
@@ -43,7 +45,7 @@ struct Value : Piece {
 
 class KernelEmitter {
  public:
-  KernelEmitter(x86::Compiler& cc, const Kernel& k, Isa isa);
+  KernelEmitter(x86::Compiler& cc, const Kernel& k, Isa isa, int look_after);
   void emit();
 
  private:
@@ -127,6 +129,11 @@ class KernelEmitter {
     std::vector<Site> from{};
   };
 
+  // The end of an iteration after which the code looks whether it shall end, out of line.
+  struct Look {
+    asmjit::Label at, back;
+  };
+
   struct ColdCheck {
     asmjit::Label at;
     const Inst* inst;
@@ -147,6 +154,9 @@ class KernelEmitter {
   x86::Gp loop_begin(const Loop& l);
   x86::Gp loop_end(const Loop& l);
   void cold_checks(const asmjit::Label& exit);
+  void spend(const Loop& l, int vectors);
+  void look_if_spent();
+  void cold_looks(const asmjit::Label& exit);
   void parameters();
   int lanes_of(const Loop& l) const;
 
@@ -248,6 +258,9 @@ class KernelEmitter {
   std::vector<std::pair<const Inst*, x86::Mem>> tiles_;  // loads that read a tile here
   std::vector<AccState> accs_;
   std::vector<ColdCheck> checks_;
+  const int look_after_;  // 0: it does not look
+  x86::Gp left_;          // work until the next look
+  std::vector<Look> look_sites_;
   std::vector<BlockEnd> block_ends_;
   std::vector<std::pair<const Inst*, Value>> parameters_;
 };

@@ -74,7 +74,9 @@ class CpuBackend final : public Backend {
   std::shared_ptr<Code> compile(const loop::Kernel& kernel, const KernelTarget& target, bool listing) const override {
     return compile_kernel(kernel, target, listing);
   }
-  std::string kernel_key(const loop::Kernel&, const KernelTarget& target) const override { return target.isa; }
+  std::string kernel_key(const loop::Kernel&, const KernelTarget& target) const override {
+    return target.look_after ? str(target.isa, " looks after ", target.look_after) : target.isa;
+  }
   std::string image(const Code& code) const override { return image_of(code); }
   std::shared_ptr<Code> load(const std::string& image) const override { return load_kernel(image); }
   std::unique_ptr<Runner> make_runner(const FlatPlan& flat) const override { return make_cpu_runner(flat); }

@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "jit/background/background.h"
+#include "jit/codegen/kernel.h"
+#include "jit/loop/look.h"
 #include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/pool.h"
 
@@ -13,12 +15,21 @@ namespace {
 
 constexpr int kMaxChunks = 4096;     // of a kernel
 constexpr size_t kLocalWords = 256;  // of a block copied to a worker's stack
+// Work of a chunk, in elements, from which on its loops look whether they shall end: some milliseconds.
+constexpr int64_t kLooksFrom = 1 << 22;
 
 // How a kernel's loop is cut.
 struct Part : FilledStep {
   int chunks, first;  // first: among the chunks of the kernels beside it
+  bool looks;         // code has looks
+  const Code* code;
   int64_t align() const { return extent / chunks >= 1024 ? 64 : 1; }
 };
+
+void run_code(const Part& part, BlockHead* head) {
+  part.code->run(head);
+  if (part.looks) raise_left();
+}
 
 // A chunk runs on a copy of the block.
 void run_part(const Part& part, int chunk, LaunchFault* fault) {
@@ -32,7 +43,7 @@ void run_part(const Part& part, int chunk, LaunchFault* fault) {
   head->begin = chunk_begin(part.extent, part.chunks, chunk, part.align());
   head->end = chunk_begin(part.extent, part.chunks, chunk + 1, part.align());
   head->fault = fault;
-  if (head->begin < head->end) part.step->kernel->code->run(head);
+  if (head->begin < head->end) run_code(part, head);
 }
 
 // Fresh pages are cleared at their first touch, and each of the threads that touch a large page at once clears one of
@@ -83,7 +94,14 @@ class CpuRunner final : public Runner {
   bool make_part(const RunContext& c, const LaunchStep& step, const Generator& generator, Part& part) const {
     if (!fill(c, step, generator, part)) return false;
     part.chunks = step.extent < 0 ? 1 : std::min(chunk_count(part.extent, part.work), kMaxChunks);
+    part.looks = total_work((part.extent + part.chunks - 1) / part.chunks, part.work) >= kLooksFrom;
+    part.code = part.looks ? &looking(step) : step.kernel->code.get();
+    if (part.looks) part.head->look = look_entry();
     return true;
+  }
+  const Code& looking(const LaunchStep& step) const {
+    const auto& launch = std::get<KernelLaunch>(plan_.launches[size_t(step.launch)]);
+    return looking_code(*step.kernel, launch.kernel, {plan_.device, flat_.isa});
   }
   void launch_kernel(const RunContext& c, const LaunchStep& step, const Generator& generator) const;
   void launch_chunks(const Part& part) const;
@@ -96,7 +114,7 @@ void CpuRunner::launch_kernel(const RunContext& c, const LaunchStep& step, const
   if (part.chunks > 1) return launch_chunks(part);
   LaunchFault fault;
   part.head->fault = &fault;
-  step.kernel->code->run(part.head);
+  run_code(part, part.head);
   if (fault.set) report(part, fault);
 }
 
@@ -139,8 +157,7 @@ void CpuRunner::launch_beside(const RunContext& c, const LaunchStep& first, cons
     work += total_work(part.extent, part.work);
   }
   if (!is_worth_forking(work)) {
-    for (int i = 0; i < job.count; i++)
-      job.parts[i].head->fault = nullptr, job.parts[i].step->kernel->code->run(job.parts[i].head);
+    for (int i = 0; i < job.count; i++) job.parts[i].head->fault = nullptr, run_code(job.parts[i], job.parts[i].head);
     return;
   }
   run_chunks(
