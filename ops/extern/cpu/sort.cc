@@ -114,7 +114,10 @@ struct Row {
   int64_t capacity = 0;
 
   void load(const T* from, int64_t n, int64_t stride, bool descending, ParallelFor parallel = nullptr) {
-    if (n > capacity) items.reset(new I[size_t(n)]), spare.reset(new I[size_t(n)]), capacity = n;
+    if (n > capacity) {
+      items.reset(new I[size_t(n)]), spare.reset(new I[size_t(n)]), capacity = n;
+      if (n >= kParallelRow) touch(spare.get(), size_t(n) * sizeof(I), parallel);  // digits go anywhere
+    }
     using K = order::Key<T>;
     const auto body = [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; i++) {

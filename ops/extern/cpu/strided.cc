@@ -48,4 +48,14 @@ void copy_elements(const ExternView& from, const ExternView& to, ParallelFor par
   });
 }
 
+void touch(void* memory, size_t bytes, ParallelFor parallel) {
+  constexpr size_t kPage = 4096, kLargePage = size_t(2) << 20;
+  const auto body = [&](int64_t begin, int64_t end) {
+    const size_t last = std::min(bytes, size_t(end) * kLargePage);
+    for (size_t at = size_t(begin) * kLargePage; at < last; at += kPage) static_cast<volatile char*>(memory)[at] = 0;
+  };
+  const auto pages = int64_t((bytes + kLargePage - 1) / kLargePage);
+  parallel ? parallel(pages, 1, body) : in_stretches(pages, body, 2);
+}
+
 }  // namespace lutra

@@ -57,6 +57,10 @@ inline ExternView broadcast_view(const ExternView& v, const ExternView& shape) {
   return r;
 }
 
+// Writes into each page of memory that holds nothing yet, in order, with looks: what writes it anywhere would have the
+// system clear all of its pages between two looks.
+void touch(void* memory, size_t bytes, ParallelFor parallel);
+
 // from into to, of one shape and dtype.
 void copy_elements(const ExternView& from, const ExternView& to, ParallelFor parallel);
 

@@ -55,11 +55,12 @@ Results results_of(const Tensor& values, const Runs& runs, const std::vector<uin
   Tensor inverse = make_tensor(wanted.inverse ? sizes : Sizes{0}, DType::kInt64);
   Tensor counts = make_tensor({wanted.counts ? runs.count() : 0}, DType::kInt64);
   auto *to_inverse = inverse->data_as<int64_t>(), *to_counts = counts->data_as<int64_t>();
+  if (wanted.inverse) touch(to_inverse, inverse->storage->nbytes, nullptr);
   for (int64_t run = 0; run < runs.count(); run++) {
     const int64_t begin = runs.first[size_t(run)], end = runs.end(run);
     if (wanted.counts) to_counts[run] = end - begin;
-    look(begin);
-    for (int64_t i = begin; wanted.inverse && i < end; i++) to_inverse[order[size_t(i)]] = run;
+    look(run);
+    for (int64_t i = begin; wanted.inverse && i < end; i++) look(i), to_inverse[order[size_t(i)]] = run;
   }
   return {values, inverse, counts};
 }
