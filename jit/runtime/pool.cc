@@ -37,7 +37,7 @@ constexpr int kMostChunks = 0xffff, kMostThreads = 255;
 constexpr auto kLookFor = std::chrono::microseconds(60);
 
 // A chunk of a loop that takes long has about so much work: a thread looks between two whether it shall stop.
-constexpr int64_t kLongChunk = 1 << 21;
+constexpr int64_t kLongChunk = 1 << 19;
 // The same of a loop whose work is not known.
 constexpr int64_t kLooks = 256;
 
