@@ -1,5 +1,6 @@
 -- lutra --version: what this executable is, and what it found on this machine.
 local lt = ...
+local native = lt._native
 
 local function gpus()
   local why = lt.cuda.missing()
@@ -14,7 +15,8 @@ local function gpus()
 end
 
 return function()
-  print(string.format("  CPU    %s, %d threads", lt.config.isa, lt.get_num_threads()))
+  local tiles = native.has_tiles() and " with amx" or ""
+  print(string.format("  CPU    %s%s, %d threads", lt.config.isa, tiles, lt.get_num_threads()))
   print("  GPU    " .. gpus())
   print("  NVRTC  " .. (lt.cuda.missing().nvrtc and "none: " .. lt.cuda.missing().nvrtc or "found"))
   print("  cache  " .. (lt.config.cache == "off" and "off" or lt.config.cache_dir or "no folder: HOME is not set"))

@@ -11,7 +11,12 @@ inline bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 inline bool has_f16c() { return __builtin_cpu_supports("f16c") && __builtin_cpu_supports("avx"); }
+// AMX's tiles of bfloat16 and int8, with AVX-512 for bfloat16. The first question asks the system for the right to use
+// them, which the process then has (cpu_x64.cc).
+bool has_amx();
 inline void pause() { __builtin_ia32_pause(); }
+inline unsigned float_mode() { return __builtin_ia32_stmxcsr(); }
+inline void set_float_mode(unsigned mode) { __builtin_ia32_ldmxcsr(mode); }
 #else
 inline constexpr bool kX64 = false;
 #ifdef __aarch64__
@@ -24,6 +29,27 @@ inline void pause() {}
 constexpr bool has_avx2() { return false; }
 constexpr bool has_avx512() { return false; }
 constexpr bool has_f16c() { return false; }
+constexpr bool has_amx() { return false; }
+constexpr unsigned float_mode() { return 0; }
+inline void set_float_mode(unsigned) {}
 #endif
+
+// While one lives, denormal operands and results of this thread's floats are zeros of their sign, if it is told so: on
+// x86-64 alone.
+class FlushDenormals {
+ public:
+  explicit FlushDenormals(bool flushes) : flushes_(flushes), before_(float_mode()) {
+    if (flushes_) set_float_mode(before_ | kBoth);
+  }
+  ~FlushDenormals() {
+    if (flushes_) set_float_mode(before_ | (float_mode() & kSeen));
+  }
+  FlushDenormals(const FlushDenormals&) = delete;
+
+ private:
+  static constexpr unsigned kBoth = 0x8040, kSeen = 0x3f;
+  const bool flushes_;
+  const unsigned before_;
+};
 
 }  // namespace lutra::cpu

@@ -8,7 +8,7 @@ namespace lutra::numerics {
 
 // Grows with every change of a number below, or of the steps of a function or a product: results then have other bits
 // than before. Caches of code have it in their keys.
-inline constexpr int kVersion = 4;
+inline constexpr int kVersion = 5;
 
 // How one kind of device reduces.
 struct Reductions {
@@ -43,6 +43,9 @@ inline constexpr int64_t kUnrolledTaps = 32;
 
 // Of a CPU's products: terms that one chain of fused multiply-adds takes; the sums of chains are added in order.
 inline constexpr int64_t kProductSteps = 256;
+// Of bfloat16: terms of a block, whose even and odd ones are a chain each; and terms whose blocks are added to one sum.
+// The sums of so many are added in order.
+inline constexpr int64_t kPairBlock = 32, kPairSteps = 512;
 // Pieces of a convolution's batch, and chunks that the sums of its weights' gradient are cut into.
 inline constexpr int64_t kConvPieces = 8, kConvChunks = 8;
 

@@ -27,8 +27,8 @@ struct ExternView {
   }
 };
 
-// The instruction sets that kernels of ours exist for; a library chooses by itself.
-enum class ExternIsa : uint8_t { kBase, kAvx2, kAvx512 };
+// The instruction sets that kernels of ours exist for, each with those before it; a library chooses by itself.
+enum class ExternIsa : uint8_t { kBase, kAvx2, kAvx512, kAmx };
 
 // One call. Tensor arguments are `in`, in the order of the schema, lists spread; results are `out`, never overlapping
 // with in, but that the result of an op with an in-place form may be the first of in (the same elements). ints: int,

@@ -1,6 +1,7 @@
 // Products on random shapes, strides and dtypes: each element is a sum of chains of fused multiply-adds (gemm.cc), on
 // every instruction set and however the work is shared out.
 #include <catch2/catch.hpp>
+#include <cfloat>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -61,6 +62,30 @@ void in_pieces(int64_t n, int64_t, const std::function<void(int64_t, int64_t)>& 
   for (int64_t i = n; i-- > 0;) body(i, i + 1);
 }
 
+// The order of bfloat16: sums of numerics::kPairSteps terms, of blocks of two chains.
+double sum_of_pairs(const Matrices& a, const Matrices& b, int64_t matrix, int64_t i, int64_t j, int64_t k) {
+  const auto flushed = [](float v) { return std::fabs(v) < FLT_MIN ? std::copysign(0.0f, v) : v; };
+  const auto multiply = [&](int64_t l, float sum) {
+    const float x = l < k ? flushed(float(a.get(a.place(matrix, i, l)))) : 0;
+    const float y = l < k ? flushed(float(b.get(b.place(matrix, l, j)))) : 0;
+    const double whole = double(x) * double(y) + double(sum);
+    if (std::fabs(whole) < 0x1p-126 - 0x1p-151) return std::copysign(0.0f, std::fma(x, y, sum));
+    return std::fma(x, y, sum);
+  };
+  float all = 0;
+  for (int64_t at = 0; at < k; at += numerics::kPairSteps) {
+    float sum = 0;
+    for (int64_t l = at; l < std::min(k, at + numerics::kPairSteps); l += numerics::kPairBlock) {
+      float even = 0, odd = 0;
+      for (int64_t p = 0; p < numerics::kPairBlock; p += 2)
+        even = multiply(l + p, even), odd = multiply(l + p + 1, odd);
+      sum = flushed(sum + flushed(even + odd));
+    }
+    all = at ? flushed(all + sum) : sum;
+  }
+  return double(all);
+}
+
 template <class T>
 double sum_of_chains(const Matrices& a, const Matrices& b, int64_t matrix, int64_t i, int64_t j, int64_t k) {
   T sum = 0;
@@ -109,11 +134,16 @@ TEST_CASE("extern: products are sums of chains of fused multiply-adds", "[extern
     for (int64_t at = 0; at < batch * m * n; at++) {
       const int64_t i = at / n % m, j = at % n, matrix = at / n / m;
       const bool wide = dtype == DType::kFloat64;
-      want.push_back(wide ? sum_of_chains<double>(a, b, matrix, i, j, k) : sum_of_chains<float>(a, b, matrix, i, j, k));
+      if (dtype == DType::kBFloat16)
+        want.push_back(sum_of_pairs(a, b, matrix, i, j, k));
+      else
+        want.push_back(wide ? sum_of_chains<double>(a, b, matrix, i, j, k)
+                            : sum_of_chains<float>(a, b, matrix, i, j, k));
     }
     Matrices rounded = c;
     rounded.view.data = rounded.memory.data();
-    for (ExternIsa isa : {ExternIsa::kBase, ExternIsa::kAvx2, ExternIsa::kAvx512}) {
+    for (ExternIsa isa : {ExternIsa::kBase, ExternIsa::kAvx2, ExternIsa::kAvx512, ExternIsa::kAmx}) {
+      if (isa == ExternIsa::kAmx && !cpu::has_amx()) continue;
       if (isa == ExternIsa::kAvx512 && !cpu::has_avx512()) continue;
       if (isa == ExternIsa::kAvx2 && !cpu::has_avx2()) continue;
       c.fill([] { return 7; });
@@ -136,12 +166,70 @@ TEST_CASE("extern: products are sums of chains of fused multiply-adds", "[extern
   }
 }
 
+// Any bits, numbers of all sizes, and numbers whose products lie around the least normal one.
+TEST_CASE("extern: products of any bits of bfloat16 are the same on every instruction set", "[extern]") {
+  if (!cpu::has_avx2())
+    WARN("this machine has neither AVX2 nor more: there is one instruction set");
+  else if (!cpu::has_avx512())
+    WARN("this machine has no AVX-512: AVX2 alone is compared with the base");
+  else if (!cpu::has_amx())
+    WARN("this machine has no AMX: AVX-512 and AVX2 are compared with the base");
+  std::mt19937 random(9);
+  int64_t zeros = 0, negative_zeros = 0, infinite = 0, unordered = 0;
+  for (int round = 0; round < 400; round++) {
+    const int64_t m = 1 + int64_t(random() % 40), n = 1 + int64_t(random() % 40), k = 1 + int64_t(random() % 90);
+    INFO(round << ": " << m << " x " << k << " x " << n);
+    Matrices a(DType::kBFloat16, {m, k}, {round & 1, !(round & 1)}, 1),
+        b(DType::kBFloat16, {k, n}, {round / 2 & 1, !(round / 2 & 1)}, 1), c(DType::kBFloat16, {m, n}, {0, 1}, 1);
+    const auto bits = [&]() -> uint16_t {
+      const auto x = uint16_t(random()), rest = uint16_t(x & 0x807f);
+      switch (round % 5) {
+        case 0: return x;
+        case 1: return uint16_t(rest | (60 + random() % 8) << 7);  // around 2^-63
+        case 2: return random() % 2 ? uint16_t(rest | 63 << 7) : uint16_t(random() % 4 ? x & 0x8000 : rest);
+        case 3: return random() % 60 ? uint16_t(rest | (189 + random() % 3) << 7) : uint16_t(rest | 0x7f80);
+        default: return uint16_t((x & 0x8040) | (63 + random() % 2) << 7);  // sums that come to nothing
+      }
+    };
+    for (Matrices* x : {&a, &b}) {
+      auto* to = static_cast<uint16_t*>(x->view.data);
+      for (int64_t i = 0; i < x->view.sizes[0] * x->view.sizes[1]; i++) to[i] = bits();
+    }
+    std::vector<double> want;
+    for (int64_t at = 0; at < m * n; at++) want.push_back(sum_of_pairs(a, b, 0, at / n, at % n, k));
+    for (ExternIsa isa : {ExternIsa::kBase, ExternIsa::kAvx2, ExternIsa::kAvx512, ExternIsa::kAmx}) {
+      if (isa == ExternIsa::kAmx && !cpu::has_amx()) continue;
+      if (isa == ExternIsa::kAvx512 && !cpu::has_avx512()) continue;
+      if (isa == ExternIsa::kAvx2 && !cpu::has_avx2()) continue;
+      const ExternView in[] = {a.view, b.view};
+      ExternCall call;
+      call.op = OpId::mm, call.in = in, call.out = {&c.view, 1}, call.isa = isa;
+      run_gemm(call);
+      int64_t wrong = 0;
+      for (int64_t at = 0; at < m * n; at++) {
+        const double got = c.get(at);
+        const double expected = bfloat16_to_float(float_to_bfloat16(float(want[size_t(at)])));
+        const bool nan = std::isnan(got) && std::isnan(expected);  // all of them are equal
+        wrong += !nan && std::memcmp(&got, &expected, sizeof got) != 0;
+        zeros += got == 0 && !std::signbit(got), negative_zeros += got == 0 && std::signbit(got);
+        infinite += std::isinf(got), unordered += std::isnan(got);
+      }
+      INFO("instruction set " << int(isa));
+      CHECK(wrong == 0);
+    }
+  }
+  CHECK(zeros > 1000);
+  CHECK(negative_zeros > 0);
+  CHECK(infinite > 1000);
+  CHECK(unordered > 1000);
+}
+
 TEST_CASE("extern: blocks of steps that are added in several rounds make the same product", "[extern]") {
   std::mt19937 random(5);
   std::normal_distribution<double> normal;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     INFO(info(dtype).name);
-    Matrices a(dtype, {450, 6000}, {1, 0}, 1), b(dtype, {6000, 500}, {0, 1}, 1), alone(dtype, {450, 500}, {0, 1}, 1);
+    Matrices a(dtype, {450, 12000}, {1, 0}, 1), b(dtype, {12000, 500}, {0, 1}, 1), alone(dtype, {450, 500}, {0, 1}, 1);
     Matrices shared = alone;
     shared.view.data = shared.memory.data();
     a.fill([&] { return normal(random); });
@@ -150,7 +238,7 @@ TEST_CASE("extern: blocks of steps that are added in several rounds make the sam
     ExternCall call;
     call.op = OpId::mm;
     call.in = in;
-    call.isa = cpu::has_avx2() ? ExternIsa::kAvx2 : ExternIsa::kBase;
+    call.isa = cpu::has_amx() ? ExternIsa::kAmx : cpu::has_avx2() ? ExternIsa::kAvx2 : ExternIsa::kBase;
     call.out = {&alone.view, 1};
     run_gemm(call);
     static int64_t rounds = 0;
@@ -179,7 +267,8 @@ TEST_CASE("extern: what fills up vectors of a product is not what lay in memory"
   std::mt19937 random(5);
   std::normal_distribution<double> normal;
   for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
-    for (ExternIsa isa : {ExternIsa::kBase, ExternIsa::kAvx2, ExternIsa::kAvx512}) {
+    for (ExternIsa isa : {ExternIsa::kBase, ExternIsa::kAvx2, ExternIsa::kAvx512, ExternIsa::kAmx}) {
+      if (isa == ExternIsa::kAmx && !cpu::has_amx()) continue;
       if (isa == ExternIsa::kAvx512 && !cpu::has_avx512()) continue;
       if (isa == ExternIsa::kAvx2 && !cpu::has_avx2()) continue;
       const auto multiply = [&](int64_t rows, int64_t cols, std::vector<int> order, double factor) {

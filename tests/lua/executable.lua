@@ -26,7 +26,7 @@ end)
 test("--version and --help", function()
   local out, _, code = run("--version")
   truthy(out:find("^Lutra %d+%.%d+%.%d+ %(LuaJIT 2%.1[^\n]*\n"
-    .. "  CPU    %w+, %d+ threads?\n  GPU    .+\n  NVRTC  .+\n  cache  .+\n$"), out)
+    .. "  CPU    %w+[ %a]*, %d+ threads?\n  GPU    .+\n  NVRTC  .+\n  cache  .+\n$"), out)
   equal(code, 0)
   out, _, code = run("-v")
   truthy(out:find("^Lutra %d+%.%d+%.%d+ %(LuaJIT 2%.1[^\n]*\n$"), out) equal(code, 0)

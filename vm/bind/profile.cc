@@ -4,6 +4,7 @@
 #include <cstring>
 #include <lua.hpp>
 
+#include "jit/runtime/config.h"
 #include "jit/runtime/limits.h"
 #include "ops/cuda/faults.h"
 #include "vm/bind/functions.h"
@@ -90,11 +91,17 @@ int cpu(lua_State* L) {
   return 1;
 }
 
+int has_tiles(lua_State* L) {
+  lua_pushboolean(L, current_extern_isa() == ExternIsa::kAmx);
+  return 1;
+}
+
 const Special kSpecials[] = {
     {"_native.profile_start", kHostEffect, nullptr, profile_start},
     {"_native.profile_stop", kHostEffect, nullptr, profile_stop},
     {"_native.measure", kHostEffect, nullptr, measure},
     {"_native.cpu_name", kHostEffect, nullptr, cpu},
+    {"_native.has_tiles", kHostEffect, nullptr, has_tiles},
 };
 
 }  // namespace

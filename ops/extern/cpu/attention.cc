@@ -22,7 +22,7 @@ namespace {
 
 const AttentionKernels& kernels_for(ExternIsa isa) {
   if constexpr (cpu::kX64) {
-    if (isa == ExternIsa::kAvx512) return kAttentionAvx512;
+    if (isa >= ExternIsa::kAvx512) return kAttentionAvx512;
     if (isa == ExternIsa::kAvx2) return kAttentionAvx2;
   }
   return kAttentionBase;

@@ -4,6 +4,8 @@
 #pragma once
 #include <cstdint>
 
+#include "ops/core/numerics.h"
+
 namespace lutra {
 
 // A stretch of a reduction: `length` elements from `a` on in the image, times as many rows from `b` on in the weights.
@@ -121,6 +123,8 @@ struct ConvMicro {
   int depth_rows[3];
   DepthFn depth[3][kMostRows + 1];
   DepthOuterFn depth_outer[kMostRows + 1];
+  // Terms of a sum of `product`, which makes one of the next ones and adds it.
+  int64_t product_steps;
 };
 
 // The table for T of an instruction set.
@@ -132,16 +136,23 @@ const ConvMicro<float>& conv_micro<float>(ExternIsa isa);
 template <>
 const ConvMicro<double>& conv_micro<double>(ExternIsa isa);
 
+// The same, with products of bfloat16 that stand as float32. An element of such a product is a sum of blocks of
+// numerics::kPairBlock terms. A block is the sum of two chains of fused multiply-adds that start with zero: one of the
+// terms at even places, one of those at odd ones, to which zeros are added where the block is not full. Operands and
+// results of each step that are denormal are zeros of their sign. On x86-64 the caller sees to that
+// (cpu::FlushDenormals). So do tiles of AMX multiply.
+const ConvMicro<float>& bfloat16_micro(ExternIsa isa);
+
 namespace conv_avx512 {
-extern const ConvMicro<float> kF32;
+extern const ConvMicro<float> kF32, kBFloat16;
 extern const ConvMicro<double> kF64;
 }  // namespace conv_avx512
 namespace conv_avx2 {
-extern const ConvMicro<float> kF32;
+extern const ConvMicro<float> kF32, kBFloat16;
 extern const ConvMicro<double> kF64;
 }  // namespace conv_avx2
 namespace conv_plain {
-extern const ConvMicro<float> kF32;
+extern const ConvMicro<float> kF32, kBFloat16;
 extern const ConvMicro<double> kF64;
 }  // namespace conv_plain
 

@@ -60,9 +60,13 @@ struct Vector<double> {
 
 #include "ops/extern/cpu/conv_micro.inc"
 
+constexpr ConvMicro<float>::ProductFn kPairs[2][ConvMicro<float>::kMostRows + 1] = {
+    {LUTRA_CONV_ROW6(product_pairs, Vector<float>, 1)}, {LUTRA_CONV_ROW6(product_pairs, Vector<float>, 2)}};
+
 }  // namespace
 
 const ConvMicro<float> kF32 = table16<float>();
+const ConvMicro<float> kBFloat16 = with_pairs(table16<float>(), kPairs);
 const ConvMicro<double> kF64 = table16<double>();
 
 }  // namespace lutra::conv_avx2

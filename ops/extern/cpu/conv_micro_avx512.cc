@@ -82,12 +82,17 @@ constexpr ConvMicro<T> table() {
           transpose<T>,
           {14, 14, 6},
           {{LUTRA_CONV_ROW14(depth, T, 1)}, {LUTRA_CONV_ROW14(depth, T, 2)}, {LUTRA_CONV_ROW6(depth, T, 4)}},
-          {LUTRA_CONV_OUTER14(depth_outer, T)}};
+          {LUTRA_CONV_OUTER14(depth_outer, T)},
+          numerics::kProductSteps};
 }
+
+constexpr ConvMicro<float>::ProductFn kPairs[2][ConvMicro<float>::kMostRows + 1] = {
+    {LUTRA_CONV_ROW14(product_pairs, Vector<float>, 1)}, {LUTRA_CONV_ROW14(product_pairs, Vector<float>, 2)}};
 
 }  // namespace
 
 const ConvMicro<float> kF32 = table<float>();
+const ConvMicro<float> kBFloat16 = with_pairs(table<float>(), kPairs);
 const ConvMicro<double> kF64 = table<double>();
 
 }  // namespace lutra::conv_avx512

@@ -2,14 +2,18 @@
 //
 // Invariants:
 // 1. An element is a sum of blocks of numerics::kProductSteps terms, from the first to the last; a block is one chain
-//    of fused multiply-adds in order. Half types are widened, and the sum is rounded once. So bits depend on dtype and
-//    elements alone: neither on layouts, nor on pieces, threads or the instruction set.
+//    of fused multiply-adds in order. Half types are widened, and the sum is rounded once. Bfloat16 has blocks of
+//    numerics::kPairSteps terms, each as bfloat16_micro says, and denormal sums of them are zeros of their sign. So
+//    bits depend on dtype and elements alone: neither on layouts, nor on pieces, threads or the instruction set.
 // 2. Operands are read where they lie if tiles can; otherwise they are packed, block by block.
 // 3. k = 0 gives zeros; an empty result does nothing.
 #include <atomic>
+#include <cfloat>
 #include <memory>
 
+#include "ops/core/cpu.h"
 #include "ops/extern/cpu/gemm_piece.h"
+#include "ops/extern/cpu/tiles_amx.h"
 
 namespace lutra {
 namespace {
@@ -22,6 +26,9 @@ double cost(const Matrix& a, const Matrix& b, const Matrix& c, int width) {
   return m * k * lanes / 2 + ((b.rows_lie() ? 0 : n * k) + (c.rows_lie() ? 0 : m * n)) / 3;
 }
 
+// Tiles multiply so many times as fast as registers.
+constexpr double kTilesGain = 8;
+
 // A grid of rows x cols pieces over each result of a batch. Blocks of steps are pieces of their own where `blocks` > 1.
 struct Grid {
   int64_t rows = 1, cols = 1, blocks = 1;
@@ -32,8 +39,8 @@ struct Grid {
 // Pieces with the same columns pack them each for itself, and so do pieces with the same rows: what costs less is
 // halved.
 template <class T>
-Grid halve(const Matrix& a, const Matrix& b, const Matrix& c, int64_t blocks, int64_t most) {
-  constexpr double kPiece = 2.5e6;
+Grid halve(const Matrix& a, const Matrix& b, const Matrix& c, int64_t blocks, int64_t most, bool tiles) {
+  const double kPiece = tiles ? 2.5e6 * kTilesGain : 2.5e6;
   constexpr int64_t kLeastRows = 56, kLeastCols = 64;
   // About how many cycles an element takes to be copied along memory, to be transposed, and to be read once more.
   constexpr double kCopy = 0.1, kTranspose = 0.35, kRead = 0.08;
@@ -63,22 +70,44 @@ Grid halve(const Matrix& a, const Matrix& b, const Matrix& c, int64_t blocks, in
 // A result that has too few pieces for the threads is cut along its steps, too, if it may be. Its pieces are larger
 // then, and pack less.
 template <class T>
-Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int64_t batch, int threads, bool cuts_steps) {
-  const int64_t most = threads > 2 ? 4 * threads : threads, blocks = (a.cols + kSteps - 1) / kSteps;
-  const Grid g = halve<T>(a, b, c, 1, most);
+Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int64_t batch, int threads, int64_t blocks,
+               bool tiles) {
+  const int64_t most = threads > 2 ? 4 * threads : threads;
+  const Grid g = halve<T>(a, b, c, 1, most, tiles);
   const bool enough = batch * g.pieces() >= (threads > 2 ? 2 * threads : threads);
-  return enough || blocks <= 1 || !cuts_steps ? g : halve<T>(a, b, c, blocks, most);
+  return enough || blocks <= 1 ? g : halve<T>(a, b, c, blocks, most, tiles);
 }
 
 // How many of n pieces, each with as many flops, are worth a thread's while.
 int64_t grain_of(int64_t n, double flops) { return std::clamp<int64_t>(int64_t(2e6 / std::max(flops, 1.0)), 1, n); }
 double flops_of(const Matrix& c, int64_t steps) { return 2.0 * double(c.rows) * double(c.cols) * double(steps); }
 
+// Tiles of this thread while one lives.
+struct Tiles {
+  explicit Tiles(bool used) : used(used) {
+    if constexpr (cpu::kX64) {
+      if (used) amx::begin();
+    }
+  }
+  ~Tiles() {
+    if constexpr (cpu::kX64) {
+      if (used) amx::end();
+    }
+  }
+  Tiles(const Tiles&) = delete;
+  const bool used;
+};
+
 // The operands of a call, swapped and transposed where that is faster: the transposed product has the same terms.
 template <class T>
 class Product {
  public:
-  explicit Product(const ExternCall& call) : call_(call), micro_(conv_micro<T>(call.isa)) {
+  explicit Product(const ExternCall& call)
+      : call_(call),
+        micro_(micro_of(call)),
+        pairs_(is_bfloat16(call.out[0].dtype)),
+        tiles_(pairs_ && call.isa == ExternIsa::kAmx),
+        steps_(micro_.product_steps) {
     const ExternView& out = call.out[0];
     batch_ = out.dim == 3 ? out.sizes[0] : 1;
     Matrix a = matrix_of(call.in[0], 0), b = matrix_of(call.in[1], 0), c = matrix_of(out, 0);
@@ -86,14 +115,14 @@ class Product {
     const bool dots = takes_dots<T>(a, b, c);
     const bool swapped_dots = !dots && takes_dots<T>(b.transposed(), a.transposed(), c.transposed());
     dots_ = dots || swapped_dots;
-    swapped_ = swapped_dots || (!dots && cost(b.transposed(), a.transposed(), c.transposed(), micro_.width) <
-                                             cost(a, b, c, micro_.width));
+    swapped_ = swapped_dots || (!dots && packing(b.transposed(), a.transposed(), c.transposed()) < packing(a, b, c));
   }
 
   void run() const {
     const Operands all = operands(0);
     if (batch_ == 0 || all.c.rows == 0 || all.c.cols == 0) return;
-    const Grid grid = partition<T>(all.a, all.b, all.c, batch_, call_.threads, call_.parallel && !dots_);
+    const int64_t blocks = call_.parallel && !dots_ ? (all.a.cols + steps_ - 1) / steps_ : 1;
+    const Grid grid = partition<T>(all.a, all.b, all.c, batch_, call_.threads, blocks, tiles_);
     if (grid.blocks > 1)
       run_blocks_apart(grid);
     else
@@ -101,6 +130,19 @@ class Product {
   }
 
  private:
+  static const ConvMicro<T>& micro_of(const ExternCall& call) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (is_bfloat16(call.out[0].dtype)) return bfloat16_micro(call.isa);
+    }
+    return conv_micro<T>(call.isa);
+  }
+  double packing(const Matrix& a, const Matrix& b, const Matrix& c) const {
+    if constexpr (cpu::kX64) {
+      if (tiles_) return tile_cost(a, b, c);
+    }
+    return cost(a, b, c, micro_.width);
+  }
+
   struct Operands {
     Matrix a, b, c;
   };
@@ -116,12 +158,16 @@ class Product {
     bool empty() const { return rows == 0 || cols == 0; }
   };
   Part part(const Grid& grid, const Matrix& c, int64_t i) const {
-    const int64_t wide = 2 * micro_.width, r = i / grid.cols, q = i % grid.cols;
-    const int64_t row = cut(c.rows, 14, grid.rows, r), col = cut(c.cols, wide, grid.cols, q);
-    return {row, cut(c.rows, 14, grid.rows, r + 1) - row, col, cut(c.cols, wide, grid.cols, q + 1) - col};
+    const int64_t wide = 2 * micro_.width, high = tiles_ ? amx::kPair : 14, r = i / grid.cols, q = i % grid.cols;
+    const int64_t row = cut(c.rows, high, grid.rows, r), col = cut(c.cols, wide, grid.cols, q);
+    return {row, cut(c.rows, high, grid.rows, r + 1) - row, col, cut(c.cols, wide, grid.cols, q + 1) - col};
   }
   void run_piece(const Operands& o, const Part& p, int64_t begin, int64_t steps, const Matrix& c) const {
     const Matrix a = o.a.part(p.row, begin, p.rows, steps), b = o.b.part(begin, p.col, steps, p.cols);
+    const cpu::FlushDenormals mode(pairs_ && call_.isa != ExternIsa::kBase);
+    if constexpr (cpu::kX64) {
+      if (tiles_) return run_tile_piece(a, b, c);
+    }
     if (dots_)
       run_dots<T>(micro_, a, b, c);
     else
@@ -132,6 +178,7 @@ class Product {
     const Matrix whole = operands(0).c;
     const int64_t pieces = grid.rows * grid.cols, steps = operands(0).a.cols;
     const auto body = [&](int64_t begin, int64_t end) {
+      const Tiles tiles(tiles_);
       for (int64_t i = begin; i < end; i++) {
         const Operands o = operands(i / pieces);
         const Part p = part(grid, whole, i % pieces);
@@ -163,14 +210,15 @@ class Product {
     for (int64_t first = 0; first < grid.blocks; first += at_once) {
       const int64_t n = std::min(at_once, grid.blocks - first), kept = first > 0 ? 1 : 0;
       for (int64_t i = 0; i < all; i++) left[size_t(i)] = n;
-      call_.parallel(all * n, grain_of(all * n, flops_of(whole, kSteps) / double(parts)),
+      call_.parallel(all * n, grain_of(all * n, flops_of(whole, steps_) / double(parts)),
                      [&](int64_t begin, int64_t end) {
+                       const Tiles tiles(tiles_);
                        for (int64_t i = begin; i < end; i++) {
-                         const int64_t batch_index = i / n / parts, k = (first + i % n) * kSteps;
+                         const int64_t batch_index = i / n / parts, k = (first + i % n) * steps_;
                          const Operands o = operands(batch_index);
                          const Part p = part(grid, whole, i / n % parts);
                          if (p.empty()) continue;
-                         run_piece(o, p, k, std::min(kSteps, o.a.cols - k), sums_of(kept + i % n, batch_index, p));
+                         run_piece(o, p, k, std::min(steps_, o.a.cols - k), sums_of(kept + i % n, batch_index, p));
                          if (left[size_t(i / n)].fetch_sub(1, std::memory_order_acq_rel) > 1) continue;
                          const Matrix sum = sums_of(0, batch_index, p);
                          for (int64_t at = 1; at < kept + n; at++) add(sums_of(at, batch_index, p), sum);
@@ -181,17 +229,21 @@ class Product {
     }
   }
 
-  static void add(const Matrix& from, const Matrix& to) {
+  void add(const Matrix& from, const Matrix& to) const {
     for (int64_t r = 0; r < to.rows; r++) {
       const T* x = from.at<T>(r, 0);
       T* y = to.at<T>(r, 0);
       for (int64_t i = 0; i < to.cols; i++) y[i] += x[i];
+      for (int64_t i = 0; pairs_ && i < to.cols; i++)
+        y[i] = std::fabs(y[i]) < T(FLT_MIN) ? std::copysign(T(0), y[i]) : y[i];
     }
   }
 
   const ExternCall& call_;
   const ConvMicro<T>& micro_;
   int64_t batch_;
+  const bool pairs_, tiles_;
+  const int64_t steps_;  // of a block
   bool dots_, swapped_;
 };
 

@@ -179,7 +179,7 @@ class Piece {
         c_(c),
         most_rows_(is_aliased(a) ? kAliasedRows : ConvMicro<T>::kMostRows),
         direct_a_(reads_rows<T>(a) || (a.holds<T>() && a.rows_lie() && c.cols <= 2 * micro.width)),
-        packed_steps_(direct_a_ ? kPackedSteps : kSteps),
+        packed_steps_(direct_a_ ? kPackedSteps : micro.product_steps),
         direct_b_(b.holds<T>() && b.rows_lie() && c.rows <= kFewRows),
         near_b_(!direct_b_ && b.holds<T>() && b.rows_lie() && c.rows <= kNearRows &&
                 b.row_stride * int64_t(sizeof(T)) <= kNearBytes),
@@ -308,16 +308,16 @@ class Piece {
 
   // f(first step, steps, how the block of steps starts) of those in [begin, end), once even where there is none: zeros.
   template <class F>
-  static void for_steps(int64_t begin, int64_t end, const F& f) {
+  void for_steps(int64_t begin, int64_t end, const F& f) const {
     int64_t k = begin;
-    do f(k, std::min(kSteps, end - k), k > 0 ? ProductStart::kAdd : ProductStart::kZero);
-    while ((k += kSteps) < end);
+    do f(k, std::min(micro_.product_steps, end - k), k > 0 ? ProductStart::kAdd : ProductStart::kZero);
+    while ((k += micro_.product_steps) < end);
   }
 
   // `a` stays in the second cache: a panel goes through all steps before the next one does, and stays in the first.
   template <class F>
   void by_panel(const Matrix& a, const Matrix& b, const Matrix& c, const F& target) const {
-    T* packed = scratch<T>(Scratch::kMatmulB, kSteps * 2 * micro_.width, "matmul");
+    T* packed = scratch<T>(Scratch::kMatmulB, micro_.product_steps * 2 * micro_.width, "matmul");
     for_panels(c.cols, [&](const Panel& p) {
       if (reads_in_place(p)) return;
       for_steps(0, a.cols, [&](int64_t k, int64_t steps, ProductStart start) {
@@ -374,7 +374,7 @@ class Piece {
   // A block of rows of `a` as tiles read it. What lies along its columns is packed tile by tile.
   Rows<T> rows_of(const Matrix& a) const {
     if (direct_a_) return {a.at<T>(0, 0), a.row_stride, 1};
-    const int64_t step = kSteps + kGap;
+    const int64_t step = micro_.product_steps + kGap;
     T* to = scratch<T>(Scratch::kMatmulA, kRows * step, "matmul");
     if (a.rows_lie() || !a.cols_lie()) {
       copy_in(micro_, a, to, step);
@@ -438,5 +438,10 @@ void run_dots(const ConvMicro<T>& micro, const Matrix& a, const Matrix& b, const
     }
   }
 }
+
+// A piece of a product of bfloat16 by AMX, where cpu::has_amx, between amx::begin and amx::end; and about how many
+// cycles it takes to bring the operands and the result into the order that tiles want.
+void run_tile_piece(const Matrix& a, const Matrix& b, const Matrix& c);
+double tile_cost(const Matrix& a, const Matrix& b, const Matrix& c);
 
 }  // namespace lutra::gemm

@@ -8,7 +8,7 @@ namespace lutra {
 
 void widen_row(DType type, const uint16_t* from, int64_t stride, float* to, int64_t n) {
   int64_t i = 0;
-  if (type == DType::kBFloat16) {
+  if (is_bfloat16(type)) {
     if constexpr (cpu::kX64) {
       if (stride == 1 && cpu::has_avx2()) return widen_bfloat16(from, to, n);
     }
@@ -23,7 +23,7 @@ void widen_row(DType type, const uint16_t* from, int64_t stride, float* to, int6
 
 void narrow_row(DType type, const float* from, uint16_t* to, int64_t stride, int64_t n) {
   int64_t i = 0;
-  if (type == DType::kBFloat16) {
+  if (is_bfloat16(type)) {
     if constexpr (cpu::kX64) {
       if (stride == 1 && cpu::has_avx2()) return narrow_bfloat16(from, to, n);
     }

@@ -6,6 +6,8 @@
 
 namespace lutra {
 
+constexpr bool is_bfloat16(DType type) { return type == DType::kBFloat16; }
+
 // n elements of the half type, `stride` apart.
 void widen_row(DType type, const uint16_t* from, int64_t stride, float* to, int64_t n);
 void narrow_row(DType type, const float* from, uint16_t* to, int64_t stride, int64_t n);

@@ -25,7 +25,7 @@ constexpr int64_t kWideRows = 256;
 
 const WeightKernels& kernels_for(ExternIsa isa) {
   if constexpr (cpu::kX64) {
-    if (isa == ExternIsa::kAvx512) return kWeightAvx512;
+    if (isa >= ExternIsa::kAvx512) return kWeightAvx512;
     if (isa == ExternIsa::kAvx2) return kWeightAvx2;
   }
   return kWeightBase;

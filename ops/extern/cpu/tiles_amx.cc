@@ -1,0 +1,197 @@
+// See tiles_amx.h.
+#include "ops/extern/cpu/tiles_amx.h"
+
+#include <immintrin.h>
+
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512bf16")
+
+namespace lutra::amx {
+namespace {
+
+inline __mmask32 first32(int64_t n) { return n >= 32 ? ~0u : (1u << n) - 1; }
+inline __mmask16 first16(int64_t n) { return n >= 16 ? __mmask16(0xffff) : __mmask16((1u << n) - 1); }
+
+// 16 x 16 elements of 32 bits.
+inline void transpose(__m512i* v) {
+  __m512i w[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    w[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]), w[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    v[i] = _mm512_unpacklo_epi64(w[i], w[i + 2]), v[i + 1] = _mm512_unpackhi_epi64(w[i], w[i + 2]);
+    v[i + 2] = _mm512_unpacklo_epi64(w[i + 1], w[i + 3]), v[i + 3] = _mm512_unpackhi_epi64(w[i + 1], w[i + 3]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) {
+    w[i] = _mm512_shuffle_i32x4(v[i], v[i + 4], 0x88), w[i + 4] = _mm512_shuffle_i32x4(v[i], v[i + 4], 0xdd);
+    w[i + 8] = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0x88);
+    w[i + 12] = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) {
+    v[i] = _mm512_shuffle_i32x4(w[i], w[i + 8], 0x88), v[i + 8] = _mm512_shuffle_i32x4(w[i], w[i + 8], 0xdd);
+    v[i + 4] = _mm512_shuffle_i32x4(w[i + 4], w[i + 12], 0x88);
+    v[i + 12] = _mm512_shuffle_i32x4(w[i + 4], w[i + 12], 0xdd);
+  }
+}
+
+inline void store_tile(uint16_t* to, const __m512i* v) {
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i++) _mm512_store_si512(to + i * kBlock, v[i]);
+}
+
+// A tile whose lines lie one after the other in memory: its 16 registers are lines.
+inline void load_lines(const uint16_t* from, int64_t line, int64_t lines, int64_t steps, __m512i* v) {
+  if (lines >= kLines && steps >= kBlock) {
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++) v[i] = _mm512_loadu_si512(from + i * line);
+    return;
+  }
+  const __mmask32 mask = first32(steps);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i++) {
+    v[i] = i < lines ? _mm512_maskz_loadu_epi16(mask, from + i * line) : _mm512_setzero_si512();
+  }
+}
+
+// A tile whose steps lie one after the other: its registers are pairs of steps.
+inline void load_pairs(const uint16_t* from, int64_t step, int64_t lines, int64_t steps, __m512i* v) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
+                                         5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __mmask16 mask = first16(lines);
+  const bool whole = lines >= kLines && steps >= kBlock;
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i++) {
+    const uint16_t* at = from + 2 * i * step;
+    __m256i even = _mm256_setzero_si256(), odd = even;
+    if (whole) {
+      even = _mm256_loadu_epi16(at);
+      odd = _mm256_loadu_epi16(at + step);
+    } else {
+      if (2 * i < steps) even = _mm256_maskz_loadu_epi16(mask, at);
+      if (2 * i + 1 < steps) odd = _mm256_maskz_loadu_epi16(mask, at + step);
+    }
+    v[i] = _mm512_permutexvar_epi16(order, _mm512_inserti64x4(_mm512_castsi256_si512(even), odd, 1));
+  }
+}
+
+inline void pack_tile(Layout layout, const uint16_t* from, int64_t line, int64_t step, int64_t lines, int64_t steps,
+                      uint16_t* to) {
+  __m512i v[16];
+  alignas(64) uint16_t apart[kTile];
+  const bool by_pairs = line == 1 && step != 1;
+  if (by_pairs) {
+    load_pairs(from, step, lines, steps, v);
+  } else if (step == 1) {
+    load_lines(from, line, lines, steps, v);
+  } else {
+    for (int64_t i = 0; i < kTile; i++) {
+      const int64_t l = i / kBlock, s = i % kBlock;
+      apart[i] = l < lines && s < steps ? from[l * line + s * step] : uint16_t(0);
+    }
+    load_lines(apart, kBlock, kLines, kBlock, v);
+  }
+  if (by_pairs != (layout == Layout::kPairs)) transpose(v);
+  store_tile(to, v);
+}
+
+template <int R, int N>
+void multiply_tiles(const Multiply& m) {
+  static_assert(R >= 1 && R <= 2 && N >= 1 && N <= 2);
+  asm volatile("tilezero %%tmm0" ::: "memory");
+  if constexpr (N > 1) asm volatile("tilezero %tmm1");
+  if constexpr (R > 1) asm volatile("tilezero %tmm2");
+  if constexpr (R > 1 && N > 1) asm volatile("tilezero %tmm3");
+  const uint16_t *a = m.a, *b = m.b;
+  const int64_t a_row = m.a_line * 2, b_row = 64;
+  for (int64_t i = m.blocks; i > 0; i--, a += m.a_block, b += kTile) {
+    asm volatile("tileloadd (%0,%1,1), %%tmm6" ::"r"(b), "r"(b_row));
+    asm volatile("tileloadd (%0,%1,1), %%tmm4" ::"r"(a), "r"(a_row));
+    asm volatile("tdpbf16ps %tmm6, %tmm4, %tmm0");
+    if constexpr (N > 1) {
+      asm volatile("tileloadd (%0,%1,1), %%tmm7" ::"r"(b + m.b_panel), "r"(b_row));
+      asm volatile("tdpbf16ps %tmm7, %tmm4, %tmm1");
+    }
+    if constexpr (R > 1) {
+      asm volatile("tileloadd (%0,%1,1), %%tmm5" ::"r"(a + m.a_panel), "r"(a_row));
+      asm volatile("tdpbf16ps %tmm6, %tmm5, %tmm2");
+      if constexpr (N > 1) asm volatile("tdpbf16ps %tmm7, %tmm5, %tmm3");
+    }
+  }
+  const int64_t row = m.row * 4;
+  asm volatile("tilestored %%tmm0, (%0,%1,1)" ::"r"(m.sums), "r"(row) : "memory");
+  if constexpr (N > 1) asm volatile("tilestored %%tmm1, (%0,%1,1)" ::"r"(m.sums + 16), "r"(row) : "memory");
+  float* lower = m.sums + 16 * m.row;
+  if constexpr (R > 1) asm volatile("tilestored %%tmm2, (%0,%1,1)" ::"r"(lower), "r"(row) : "memory");
+  if constexpr (R > 1 && N > 1) asm volatile("tilestored %%tmm3, (%0,%1,1)" ::"r"(lower + 16), "r"(row) : "memory");
+}
+
+inline __m512i rounded(__m512 low, __m512 high) { return __m512i(_mm512_cvtne2ps_pbh(high, low)); }
+
+}  // namespace
+
+void begin() {
+  struct alignas(64) {
+    uint8_t palette = 1, start = 0, reserved[14] = {};
+    uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
+    uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
+  } tiles;
+  asm volatile("ldtilecfg %0" ::"m"(tiles));
+}
+
+void end() { asm volatile("tilerelease" ::: "memory"); }
+
+void pack(Layout layout, const uint16_t* from, int64_t line, int64_t step, int64_t lines, int64_t steps, uint16_t* to,
+          int64_t panel) {
+  for (int64_t k = 0; k < steps; k += kBlock) {
+    for (int64_t l = 0; l < lines; l += kLines) {
+      pack_tile(layout, from + l * line + k * step, line, step, lines - l, steps - k,
+                to + l / kLines * panel + k * kLines);
+    }
+  }
+}
+
+void multiply(int rows, int columns, const Multiply& m) {
+  if (rows > 1)
+    return columns > 1 ? multiply_tiles<2, 2>(m) : multiply_tiles<2, 1>(m);
+  else
+    return columns > 1 ? multiply_tiles<1, 2>(m) : multiply_tiles<1, 1>(m);
+}
+
+void add(const float* from, int64_t from_row, float* to, int64_t to_row, int64_t rows, int64_t columns) {
+  const __mmask16 low = first16(columns), high = first16(columns > 16 ? columns - 16 : 0);
+  for (int64_t r = 0; r < rows; r++, from += from_row, to += to_row) {
+    const __m512 a = _mm512_add_ps(_mm512_maskz_loadu_ps(low, to), _mm512_maskz_loadu_ps(low, from));
+    _mm512_mask_storeu_ps(to, low, a);
+    if (!high) continue;
+    const __m512 b = _mm512_add_ps(_mm512_maskz_loadu_ps(high, to + 16), _mm512_maskz_loadu_ps(high, from + 16));
+    _mm512_mask_storeu_ps(to + 16, high, b);
+  }
+}
+
+void store_rows(const float* from, int64_t from_row, uint16_t* to, int64_t to_row, int64_t rows, int64_t columns) {
+  const __mmask16 low = first16(columns), high = first16(columns > 16 ? columns - 16 : 0);
+  const __mmask32 mask = first32(columns);
+  for (int64_t r = 0; r < rows; r++, from += from_row, to += to_row) {
+    const __m512i v = rounded(_mm512_maskz_loadu_ps(low, from), _mm512_maskz_loadu_ps(high, from + 16));
+    _mm512_mask_storeu_epi16(to, mask, v);
+  }
+}
+
+void store_columns(const float* from, int64_t from_row, uint16_t* to, int64_t to_column, int64_t rows,
+                   int64_t columns) {
+  const __mmask16 low = first16(rows), high = first16(rows > 16 ? rows - 16 : 0);
+  const __mmask32 mask = first32(rows);
+  const __m512i lanes = _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  const __m512i places = _mm512_mullo_epi32(lanes, _mm512_set1_epi32(int(from_row)));
+  const __m512 zero = _mm512_setzero_ps();
+  for (int64_t c = 0; c < columns; c++, to += to_column) {
+    const __m512 a = _mm512_mask_i32gather_ps(zero, low, places, from + c, 4);
+    const __m512 b = _mm512_mask_i32gather_ps(zero, high, places, from + c + 16 * from_row, 4);
+    _mm512_mask_storeu_epi16(to, mask, rounded(a, b));
+  }
+}
+
+}  // namespace lutra::amx
