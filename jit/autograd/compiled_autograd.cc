@@ -298,8 +298,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     for (size_t i = 0; i < traced.saved.size(); i++) {
       const int at = traced.kept_place(i);
       Tensor& t = all[at < 0 ? other++ : first + size_t(at)];
-      const size_t result = code->results_.size() + i;
-      if (t && traced.results[result]->requires_grad) t = with_history(t, {Ref<GradNode>(this), uint32_t(result)});
+      if (t && traced.saved[i]->requires_grad) t = with_history(t, {Ref<GradNode>(this), traced.saved_result[i]});
     }
   }
 
@@ -335,8 +334,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     }
   };
 
-  // False where what comes back from a visit lies otherwise than what was compiled for: the pieces before it are to be
-  // run once more.
+  // False where what comes back from a visit lies otherwise than what was compiled for.
   bool run_pieces(const CompiledAutograd::Backward& b, JointCall& call, BackwardRequest& r,
                   std::vector<Tensor>& visited, std::vector<Tensor>& all, Progress& done) {
     for (size_t& p = done.pieces; p < b.traced.pieces.size(); p++) {
@@ -363,13 +361,34 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     return true;
   }
 
+  // The values of a run that goes on in another trace. Gives how many pieces need not run again: they have run at their
+  // time, and have a history that is not to be there twice.
+  static size_t carry(const TracedBackward& from, const TracedBackward& to, const std::vector<Tensor>& visited,
+                      std::vector<Tensor>& all) {
+    const std::vector<Tensor> before = std::move(all);
+    all.assign(before.begin(), before.begin() + to.first);
+    all.resize(size_t(to.places));
+    for (size_t p = 0; p < visited.size(); p++) {
+      const BackwardPiece &then = from.pieces[p], &now = to.pieces[p];
+      for (size_t i = 0; i < now.gives.size(); i++) {
+        const auto at = std::find(then.given_values.begin(), then.given_values.end(), now.given_values[i]);
+        if (at == then.given_values.end()) return p;
+        all[size_t(now.gives[i])] = before[size_t(then.gives[size_t(at - then.given_values.begin())])];
+      }
+      all[size_t(now.taken)] = visited[p];
+    }
+    return visited.size();
+  }
+
   std::vector<Tensor> apply_joint(JointCall& call) override {
     BackwardRequest r = request(call);
+    std::shared_ptr<const CompiledAutograd::Backward> before, found;
     std::vector<Tensor> visited, all;
-    for (;;) {
-      const auto found = stands_in ? code->traced_backward(r) : code->backward_for(r);
-      all = table(r, found->traced.places);
-      Progress done{*this, found->traced, !call.retain_graph};
+    for (;; before = found) {
+      found = stands_in ? code->traced_backward(r) : code->backward_for(r);
+      if (!before) all = table(r, found->traced.places);
+      const size_t carried = before ? carry(before->traced, found->traced, visited, all) : 0;
+      Progress done{*this, found->traced, !call.retain_graph, carried};
       const bool complete = run_pieces(*found, call, r, visited, all, done);
       done.releases = false;
       if (!complete) continue;
@@ -428,7 +447,7 @@ void CompiledAutograd::ready() {
   std::unique_ptr<Graph> forward = saving_graph();
   if (!traced_.saved.empty()) cut(forward);
   find_read();
-  for (const Tensor& t : traced_.saved) traced_.results.push_back(t);
+  number_saved();
   log_joint(*forward);
   forward_ = compile_graph(std::move(forward), options_);
 }
@@ -439,6 +458,17 @@ void CompiledAutograd::find_read() {
   for (bool reads : reads_) {
     version_at_.push_back(reads ? int(read_.size()) : -1);
     if (reads) read_.push_back(version_at_.size() - 1);
+  }
+}
+
+// One that is a result takes its gradients together with those of the result, as they come.
+void CompiledAutograd::number_saved() {
+  std::unordered_map<const TensorImpl*, uint32_t> known;
+  for (uint32_t k = 0; k < results_.size(); k++) known[traced_.results[k].get()] = k;
+  for (const Tensor& t : traced_.saved) {
+    const auto at = known.find(t.get());
+    traced_.saved_result.push_back(at == known.end() ? uint32_t(traced_.results.size()) : at->second);
+    traced_.results.push_back(t);
   }
 }
 

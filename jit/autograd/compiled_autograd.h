@@ -66,6 +66,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   std::unique_ptr<Graph> saving_graph() const;
   void cut(std::unique_ptr<Graph>& forward);
   void find_read();
+  void number_saved();
   EventuallyCompiled& repeated();
 
   TracedForward traced_;

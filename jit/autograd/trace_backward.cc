@@ -191,6 +191,7 @@ struct Assembler {
   size_t real_inputs = 0;
   std::unordered_map<const TensorImpl*, int> place{};
   std::unordered_map<const TensorImpl*, size_t> made_in{};  // piece
+  std::unordered_map<const TensorImpl*, size_t> made_by{};  // node
   std::vector<std::vector<Tensor>> takes{}, gives{};        // by piece
 
   std::unordered_map<const Storage*, int> kept{};             // places of what versions are checked of
@@ -215,11 +216,12 @@ struct Assembler {
     for (const Tensor& v : t.so_far) {
       if (v) new_place(v);
     }
+    out.first = out.places;
     for (const Cut& c : t.cuts) new_place(c.taken);
     for (size_t p = 0; p <= t.cuts.size(); p++) {
       for (size_t i = begin(p); i < end(p); i++) {
         if (t.graph.nodes[i]->inplace) continue;
-        for (const Tensor& v : t.graph.nodes[i]->results) made_in[v.get()] = p;
+        for (const Tensor& v : t.graph.nodes[i]->results) made_in[v.get()] = p, made_by[v.get()] = i - t.mark.nodes;
       }
     }
   }
@@ -255,6 +257,9 @@ struct Assembler {
   int give(const Tensor& v, size_t piece) {
     gives[piece].push_back(v);
     out.pieces[piece].gives.push_back(new_place(v));
+    const auto by = made_by.find(v.get());
+    out.pieces[piece].given_values.push_back(by == made_by.end() ? GivenValue{v.get(), 0, 0}
+                                                                 : GivenValue{nullptr, by->second, v->result});
     return out.pieces[piece].gives.back();
   }
 

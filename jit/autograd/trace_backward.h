@@ -42,6 +42,7 @@ struct TracedForward {
   std::vector<Tensor> inputs;                               // those, by source
   std::vector<Tensor> results;                              // outputs with history, then the saved values
   std::vector<Tensor> saved;                                // values that backwards read; not inputs, not views
+  std::vector<uint32_t> saved_result;                       // by saved value: the result that takes its gradient
   std::unordered_map<const GradNode*, uint32_t> spendable;  // nodes that a release spends, numbered
   std::vector<bool> met;                                    // by source: gradients meet there, or a sum goes on
   std::vector<bool> reads;  // by input of a run: a backward may read its elements, or asks whether they changed
@@ -104,10 +105,20 @@ struct BranchReads {
 // A branch reads what was written since. False where none is recorded: it is an error at once.
 bool read_by_branch(const Tensor& written, const char* op, const std::string& error);
 
+// What a piece gives, in all traces of one forward: a view of a value of the forward, or the result of a node, by its
+// number behind the forward.
+struct GivenValue {
+  const TensorImpl* of_forward;
+  size_t node;
+  int result;
+  bool operator==(const GivenValue&) const = default;
+};
+
 struct BackwardPiece {
   std::unique_ptr<Graph> graph;   // null where it gives nothing
   std::vector<int> takes, gives;  // places
-  std::vector<bool> uses;         // by input of a run: whether its elements are read
+  std::vector<GivenValue> given_values;
+  std::vector<bool> uses;  // by input of a run: whether its elements are read
   std::vector<BackwardRead> reads;
   std::vector<uint32_t> spends;
   bool draws = false;          // it repeats random nodes of the forward
@@ -120,6 +131,7 @@ struct TracedBackward {
   std::vector<int> gradients;  // by source: places, -1 where there is none
   std::vector<size_t> order;   // sources as eager reaches them
   int places = 0;
+  int first = 0;            // place that no run begins with
   std::string error;        // raised after the last piece
   bool unfinished = false;  // by the node that it spends last
 };

@@ -1,0 +1,115 @@
+-- Gradients of gradients (create_graph) whose backward stands outside of compiled functions: bits of eager's, in
+-- what hooks see and in .grad.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal = h.test, h.equal
+
+local function bits(v) return ("%d %s"):format(v:numel(), table.concat(v:detach():reshape(-1):totable(), " ")) end
+
+-- make(wrap, see) gives a function of the number of the call.
+local function compare(make)
+  local function told(wrap)
+    local all = {}
+    local run = make(wrap, function(v) all[#all + 1] = bits(v) end)
+    for i = 1, 3 do run(i) end
+    return all
+  end
+  local want = told(function(f) return f end)
+  lt.reset()
+  local got = told(lt.compile)
+  equal(#got, #want)
+  for i = 1, #want do equal(got[i], want[i], "value " .. i) end
+end
+
+local function numbers(seed, ...)
+  lt.manual_seed(seed)
+  return lt.randn(...)
+end
+
+test("a saved value that is a result takes gradients as they come", function()
+  for _, late in ipairs {false, true} do
+    compare(function(wrap, see)
+      local w = numbers(1, 8, 8):requires_grad_()
+      local f = wrap(function(x) return x:matmul(w):tanh() end)
+      return function(i)
+        w.grad = nil
+        local y = f(numbers(i, 8, 8))
+        local z = y:mul(3.7):sin()
+        local g = lt.grad((y * z):sum() + y:exp():sum(), w, {create_graph = true})
+        local loss = g:square():sum()
+        if late then loss = loss + (y * 0.3):sum() end
+        loss:backward()
+        see(w.grad)
+      end
+    end)
+  end
+end)
+
+test("a result that several functions read, with a hook", function()
+  compare(function(wrap, see)
+    local w = numbers(1, 8, 8):requires_grad_()
+    local f = wrap(function(x) return x:matmul(w):sigmoid() end)
+    local sine = wrap(function(y) return (y * 3):sin() end)
+    local squared = wrap(function(y, z) return (y * y - z):square() end)
+    return function(i)
+      w.grad = nil
+      local y = f(numbers(i, 8, 8))
+      y:register_hook(see)
+      local z = sine(y)
+      local g = lt.grad((squared(y, z) * y):sum(), w, {create_graph = true})
+      g:square():sum():backward()
+      see(w.grad)
+    end
+  end)
+end)
+
+-- What the hook gives lies otherwise than what was compiled for: the backward goes on as another one.
+local function turned(g) return g:t():contiguous():t() end
+
+test("a hook whose gradient lies otherwise", function()
+  for _, twice in ipairs {false, true} do
+    compare(function(wrap, see)
+      local w = numbers(1, 8, 8):requires_grad_()
+      local f = wrap(function(x)
+        local a = x:matmul(w):tanh()
+        a:register_hook(turned)
+        local b = a:matmul(w):sin()
+        b:register_hook(twice and turned or see)
+        local c = b:matmul(w):square()
+        c:register_hook(see)
+        return c, (c * 0.5):sin()
+      end)
+      return function(i)
+        w.grad = nil
+        local y, z = f(numbers(i, 8, 8))
+        local g = lt.grad((y * z):sum(), w, {create_graph = true})
+        see(g)
+        g:square():sum():backward()
+        see(w.grad)
+      end
+    end)
+  end
+end)
+
+test("a hook whose gradient lies otherwise writes to what was read before it", function()
+  for _, create_graph in ipairs {false, true} do
+    compare(function(wrap, see)
+      local w, x = numbers(1, 8, 8):requires_grad_(), numbers(2, 8, 8)
+      local f = wrap(function(x)
+        local a = w:tanh()
+        a:register_hook(function(g)
+          lt.no_grad(x.add_, x, 1)
+          return turned(g)
+        end)
+        return (a * x):sin()
+      end)
+      return function()
+        local g = lt.grad(f(x):sum(), w, {create_graph = create_graph})
+        see(g)
+        see(x)
+      end
+    end)
+  end
+end)
+
+h.finish()
