@@ -173,4 +173,59 @@ test("inputs of a backend's function that collects live until it is done", funct
   end
 end)
 
+-- Runs f 12 times under a busy collector. A finalizer computes; what it did is as if nothing had been captured.
+local function with_finalizers(f)
+  local runs, count, wrong, live = 0, lt.zeros(1), 0, true
+  local function leave()
+    getmetatable(newproxy(true)).__gc = function()
+      if not live then return end
+      runs = runs + 1
+      count:add_(1)
+      local ok, sum = pcall(function() return (lt.ones(2) * runs):sum():item() end)
+      if not ok or sum ~= 2 * runs then wrong = wrong + 1 end
+      leave()
+    end
+  end
+  local pause, pace = collectgarbage("setpause", 0), collectgarbage("setstepmul", 100000)
+  leave()
+  collectgarbage()
+  for i = 1, 12 do f(i) end
+  live = false
+  collectgarbage("setpause", pause)
+  collectgarbage("setstepmul", pace)
+  truthy(runs > 0)
+  h.equal(count:item(), runs)
+  h.equal(wrong, 0)
+end
+
+test("finalizers that run while a function is captured are no part of it", function()
+  lt.reset()
+  local f = lt.compile(function(x, k)
+    local t = {}
+    for i = 1, 3 do t[i] = x * i end
+    return t[1] + t[2] * k
+  end)
+  local a = lt.randn(4)
+  with_finalizers(function(i) f(a, i) end)
+end)
+
+test("finalizers that run while a backward is captured are no part of it", function()
+  lt.reset()
+  lt.config.compiled_autograd = true
+  local a, b = lt.randn({4}, {requires_grad = true}), lt.randn({4}, {requires_grad = true})
+  with_finalizers(function(i)
+    a.grad, b.grad = nil, nil
+    local s = a:sin()
+    s:register_hook(function(g)
+      local t = {}
+      for k = 1, 3 do t[k] = g * k end
+      return t[1] * i + t[2] + b
+    end)
+    local loss = (s * b + a):sum()
+    loss:backward()
+  end)
+  lt.config.compiled_autograd = false
+  h.equal(lt.counters().compiled_autograd.graphs, 1)
+end)
+
 h.finish()

@@ -7,6 +7,8 @@
 #include "ops/core/error.h"
 #include "ops/grad/saved_tensor.h"
 #include "vm/bind/lua_node.h"
+#include "vm/host/collector.h"
+#include "vm/host/runtime.h"
 
 namespace lutra {
 namespace {
@@ -403,6 +405,7 @@ RecordedPart Recorder::run() {
   }
   GraphRecorder recorder(graph());
   {
+    const CollectorPause no_finalizers(current_lua());
     const ModeScope mode(&recorder);
     rehearsed.run_above(part_.stop);
   }

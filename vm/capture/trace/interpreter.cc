@@ -55,6 +55,7 @@ Trace::Trace(lua_State* state_L, TraceState& s, TraceDecisions& d, const TraceOp
   graph->env->assume_sizes(kSymbolicSizes);
   graph->env->on_pin = [this](int32_t expr) { stop_at_pin(expr); };
   sym_scope_ = std::make_unique<SymScope>(graph->env.get());
+  no_finalizers_.emplace(L);
   mode_scope_ = std::make_unique<ModeScope>(&recorder);
   sizes_scope_ = std::make_unique<TraceSizes>(*this);
 }
@@ -62,6 +63,7 @@ Trace::Trace(lua_State* state_L, TraceState& s, TraceDecisions& d, const TraceOp
 void Trace::close() {
   while (!regions.empty()) regions.pop_back();
   sizes_scope_.reset(), mode_scope_.reset(), sym_scope_.reset();
+  no_finalizers_.reset();
   if (graph) graph->env->on_pin = nullptr;
 }
 

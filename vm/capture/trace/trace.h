@@ -20,6 +20,7 @@
 #include "vm/capture/trace/code.h"
 #include "vm/capture/trace/tracker.h"
 #include "vm/guard/program.h"
+#include "vm/host/collector.h"
 
 struct lua_State;
 
@@ -322,6 +323,7 @@ class Trace {
   std::unique_ptr<SymScope> sym_scope_;
   GuardPlace here_;  // of the instruction that runs
   std::unique_ptr<ModeScope> mode_scope_;
+  std::optional<CollectorPause> no_finalizers_;
   std::unique_ptr<TraceSizes> sizes_scope_;
   // The sizes of a tensor that becomes input `input`: symbols where they are dynamic.
   Sizes symbolic_sizes(const Tensor& real, const Source* source, int input);
