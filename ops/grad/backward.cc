@@ -149,10 +149,18 @@ void Engine::take_targets(const GradNode* node, const std::vector<Tensor>& grads
   }
 }
 
+// A clone of it would have its strides: those of dimensions of one element may be others.
+bool lies_as_clone(const Tensor& g) {
+  const Sizes strides = info(OpId::clone).meta(OpId::clone, {g, std::string("preserve_format")})[0].strides;
+  return std::equal(strides.begin(), strides.end(), g->strides.begin(), g->strides.end(),
+                    [](const SymInt& a, const SymInt& b) { return a.expr == b.expr && a.hint == b.hint; });
+}
+
 // A gradient that becomes .grad belongs to that leaf alone and lies as the leaf does.
 Tensor Engine::owned(const Tensor& leaf, Tensor g) {
   bool alone = g->refs.load() == 1 && g->storage->refs.load() == 1;
-  if (g->is_fake()) alone = given_.insert(g->storage.get()).second;
+  // Eager clones a view, as that holds its base.
+  if (g->is_fake()) alone = given_.insert(g->storage.get()).second && (!g->base || lies_as_clone(g));
   bool laid = g->is_contiguous() || (!leaf->is_contiguous() && is_dense(g->sizes, g->strides));
   if (alone && laid) return g;
   return op1(OpId::clone, {g, std::string(laid ? "preserve_format" : "contiguous_format")});
@@ -285,10 +293,20 @@ void Engine::run_leaf() {
 void Engine::run_above(uint64_t stop) {
   while (!nodes_.empty() && nodes_.begin()->first > stop) run_node();
   if (!nodes_.empty() || stop > 0) return;
-  while (leaves_done_ < leaves_.size()) {
-    if (rehearsal_ && rehearsal_->stops_at(*leaves_[leaves_done_].node)) return;
-    run_leaf();
+  const size_t end = rehearsal_ ? first_to_wait() : leaves_.size();
+  while (leaves_done_ < end) run_leaf();
+}
+
+// The leaf that a rehearsal ends before. What it and those behind it wait for becomes no other leaf's gradient.
+size_t Engine::first_to_wait() {
+  size_t first = leaves_done_;
+  while (first < leaves_.size() && !rehearsal_->stops_at(*leaves_[first].node)) first++;
+  for (size_t i = first; i < leaves_.size(); i++) {
+    for (const Tensor& g : leaves_[i].grads) {
+      if (g) keep_apart(g);
+    }
   }
+  return first;
 }
 
 // Who is to run parts of it; null: nobody.

@@ -102,6 +102,7 @@ class Engine {
   BackwardParts* parts() const;
   void run_node();
   void run_leaf();
+  size_t first_to_wait();
 
   bool retain_, create_, collecting_ = false;
   Rehearsal* rehearsal_ = nullptr;

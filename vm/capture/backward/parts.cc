@@ -8,6 +8,7 @@
 #include <lua.hpp>
 
 #include "jit/repro/repro.h"
+#include "ops/core/late_error.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -15,6 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr size_t kMostFacts = size_t{1} << 22;  // words
+constexpr int kMostFailures = 3;
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -60,7 +62,8 @@ std::vector<Tensor> inputs_of(const RecordedPart& recorded, const BackwardPart& 
 }
 std::vector<double> scalars_of(const RecordedPart& recorded, const BackwardPart& part) {
   std::vector<double> scalars;
-  for (uint32_t i : recorded.scalars) scalars.push_back(part.numbers[i]);
+  for (int32_t i : recorded.scalars)
+    scalars.push_back(i < 0 ? double(part.sizes[size_t(~i)]) : part.numbers[size_t(i)]);
   return scalars;
 }
 
@@ -249,7 +252,7 @@ BackwardEntry* CompiledBackward::compile(Engine& engine, KnownPart& known, Backw
   part.drop_calls_values();
   if (known.entries.size() >= size_t(runtime_.config.recompile_limit)) {
     if (missed) throw CallRefused{missed->key, "recompile_limit is reached"};
-    known.refused = "recompile_limit is reached";
+    known.refused = "recompile_limit is reached", known.for_good = true;
     return nullptr;
   }
   try {
@@ -257,6 +260,8 @@ BackwardEntry* CompiledBackward::compile(Engine& engine, KnownPart& known, Backw
   } catch (const Error& e) {
     if (e.kind != ErrorKind::kUser && e.kind != ErrorKind::kInternal) throw;
     known.refused = e.what();
+    const bool may_pass = e.kind == ErrorKind::kUser && !dynamic_cast<const NeedsData*>(&e);  // eager's own, say
+    known.for_good = !may_pass || ++known.failures >= kMostFailures;
     if (e.kind != ErrorKind::kInternal) return nullptr;
     fprintf(stderr, "lutra: internal error in the backward at %s, which runs eagerly from now on: %s\n",
             user_line().c_str(), e.what());
@@ -275,11 +280,14 @@ BackwardEntry* CompiledBackward::compile(Engine& engine, KnownPart& known, Backw
   return e;
 }
 
-void CompiledBackward::run_entry(Engine& engine, BackwardPart& part, BackwardEntry& e) {
+bool CompiledBackward::run_entry(Engine& engine, BackwardPart& part, BackwardEntry& e) {
   std::vector<Value> values;
-  if (e.segment) {
+  try {
     const DrawnThen drawn(e.recorded, part);
-    values = e.segment->run(inputs_of(e.recorded, part), scalars_of(e.recorded, part), {});
+    if (e.segment) values = e.segment->run(inputs_of(e.recorded, part), scalars_of(e.recorded, part), {});
+  } catch (const Error& error) {
+    if (error.kind == ErrorKind::kInterrupt || dynamic_cast<const LateError*>(&error)) throw;
+    return false;
   }
   const auto found = [&](const PartResult& r) {
     return r.from < 0 ? part.tensors[size_t(~r.from)] : values[size_t(r.from)].tensor();
@@ -308,6 +316,7 @@ void CompiledBackward::run_entry(Engine& engine, BackwardPart& part, BackwardEnt
   engine.go_on_with(std::move(nodes), std::move(leaves));
   e.hits++;
   runtime_.counters.backward_calls++;
+  return true;
 }
 
 bool CompiledBackward::run(Engine& engine, uint64_t& stop) {
@@ -334,7 +343,7 @@ bool CompiledBackward::run_part(Engine& engine, uint64_t& stop) {
   if (!part.refused.empty()) return refuse(part.refused.c_str()), false;
   bool fresh = false;
   KnownPart& known = find(part, fresh);
-  if (!known.refused.empty()) return refuse(known.refused.c_str()), false;
+  if (known.for_good) return refuse(known.refused.c_str()), false;
   if (fresh && !engine.seen_before && runtime_.config.stress != "backward") return refuse("the first run"), false;
   const PartCall* missed = nullptr;
   BackwardEntry* entry = match(known, part, missed);
@@ -347,7 +356,7 @@ bool CompiledBackward::run_part(Engine& engine, uint64_t& stop) {
   known.numbers.assign(part.numbers.begin(), part.numbers.begin() + int64_t(part.own_numbers));
   if (!entry) return refuse(known.refused.c_str()), false;
   if (reads_grads(part)) return refuse("a call reads a .grad"), false;
-  run_entry(engine, part, *entry);
+  if (!run_entry(engine, part, *entry)) return refuse("an op failed"), false;
   if (!part.stop && !part.why.empty()) refuse(part.why.c_str());  // what is left of the leaves
   return true;
 }

@@ -42,7 +42,9 @@ struct KnownPart {
   std::vector<double> numbers;
   PartSymbols changed;
   std::vector<std::shared_ptr<BackwardEntry>> entries;
-  std::string refused;  // not empty: it runs eagerly
+  std::string refused;    // why it could not be compiled
+  int failures = 0;       // how often
+  bool for_good = false;  // it runs eagerly
 };
 
 class CompiledBackward final : public BackwardParts {
@@ -63,7 +65,8 @@ class CompiledBackward final : public BackwardParts {
   BackwardEntry* match(KnownPart& known, BackwardPart& part, const PartCall*& missed);
   BackwardEntry* compile(Engine& engine, KnownPart& known, BackwardPart& part, const PartCall* missed);
   std::shared_ptr<BackwardEntry> make(Engine& engine, KnownPart& known, BackwardPart& part);
-  void run_entry(Engine& engine, BackwardPart& part, BackwardEntry& entry);
+  // False: an op failed, and nothing has changed.
+  bool run_entry(Engine& engine, BackwardPart& part, BackwardEntry& entry);
 
   Runtime& runtime_;
   CallCaptures calls_;

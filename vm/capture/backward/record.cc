@@ -33,9 +33,15 @@ class Symbols {
     }
   }
   bool is_new(size_t at) const { return is_symbol(at) && !find(pair(at)); }
-  SymInt size(size_t at) {
+  // scalars: of the graph, where one may be added which says a size that no tensor says.
+  SymInt size(size_t at, std::vector<int32_t>* scalars) {
     if (!is_symbol(at)) return part_.sizes[at];
-    const SymInt n = expression(pair(at));
+    SymInt n = expression(pair(at));
+    if (n.is_constant() && scalars) {
+      scalars->push_back(~int32_t(at));
+      n = of_number(graph_.add_scalar("size", double(part_.sizes[at])));
+      known_.push_back({pair(at), n});
+    }
     n.is_constant() ? constants.push_back(uint32_t(at)) : used.push_back({uint32_t(at), n.expr});
     return n;
   }
@@ -69,6 +75,13 @@ class Symbols {
       }
     }
     return p.first;  // it stays what it is
+  }
+
+  SymInt of_number(const Scalar& number) {
+    SymEnv& env = *graph_.env;
+    const int32_t n = env.ask_integer(number.expr);
+    env.ask(SymCmp::kLe, env.constant(int64_t{2}), n);
+    return SymInt::of_expr(env, n);
   }
 
   Graph& graph_;
@@ -111,7 +124,9 @@ class Recorder final : public Rehearsal {
     return *out_.graph;
   }
   Tensor input(size_t i);
-  SymInt size(size_t at) { return symbols_.size(at); }
+  SymInt size(size_t at) { return symbols_.size(at, nullptr); }
+  // A number of a node: an index, a start.
+  SymInt own_size(size_t at) { return symbols_.size(at, &out_.scalars); }
   Scalar number(size_t at);
   void choose_symbols();
   void give(PartResult::Kind kind, uint32_t place, uint32_t result, const Tensor& g);
@@ -142,7 +157,7 @@ struct StandIn final : NodeVisitor {
   StandIn(Recorder& recorder, PartPlace at) : recorder(recorder), at(at) {}
   void fact(uint64_t) override {}
   void object(const std::shared_ptr<const void>&) override {}
-  void size(SymInt& n) override { n = recorder.size(at.sizes++); }
+  void size(SymInt& n) override { n = recorder.own_size(at.sizes++); }
   void number(Scalar& n) override { n = recorder.number(at.numbers++); }
   void fixed(Tensor& t) override { t = recorder.input(at.tensors++); }
   void saved(SavedTensor& s, const char*) override {
@@ -154,8 +169,8 @@ struct StandIn final : NodeVisitor {
     }
     at.tensors++;
     Sizes sizes = s.kept()->sizes, strides = s.kept()->strides;
-    for (SymInt& n : sizes) size(n);
-    for (SymInt& n : strides) size(n);
+    for (SymInt& n : sizes) n = recorder.size(at.sizes++);
+    for (SymInt& n : strides) n = recorder.size(at.sizes++);
     s.lay(sizes, strides);
   }
   // The first node that asks has what the call of the checkpoint is given, too.
@@ -192,7 +207,7 @@ Tensor Recorder::input(size_t i) {
 
 Scalar Recorder::number(size_t at) {
   if (at >= wanted_.numbers.size() || !wanted_.numbers[at]) return part_.numbers[at];
-  out_.scalars.push_back(uint32_t(at));
+  out_.scalars.push_back(int32_t(at));
   return graph().add_scalar("number", part_.numbers[at]);
 }
 
@@ -241,7 +256,7 @@ CallReplay Recorder::replayed(const PartCall& call, const std::vector<GivenTenso
   for (int k : captured->given) inputs.push_back(k >= 0 ? given[size_t(k)].fake : input(next++));
   std::vector<Scalar> numbers;
   for (size_t at = first_number; at < part_.numbers.size(); at++) {
-    out_.scalars.push_back(uint32_t(at));
+    out_.scalars.push_back(int32_t(at));
     numbers.push_back(graph().add_scalar("number", part_.numbers[at]));
   }
   out_.calls.emplace_back(uint32_t(&call - part_.calls.data()), captured);

@@ -24,7 +24,8 @@ struct PartResult {
 
 struct RecordedPart {
   std::unique_ptr<Graph> graph;
-  std::vector<uint32_t> inputs, scalars;              // which tensors, which numbers of the part
+  std::vector<uint32_t> inputs;                       // which tensors of the part
+  std::vector<int32_t> scalars;                       // which numbers of it; ~n: size n
   std::vector<std::pair<uint32_t, int32_t>> symbols;  // sizes of the part that are symbols, as expressions
   std::vector<uint32_t> constants;                    // those that were to be symbols, but are not
   std::vector<PartResult> results;

@@ -64,6 +64,7 @@ struct Walk final : NodeVisitor {
     for (const SymInt& n : t->strides) fact(uint64_t(n.hint));
     part.tensor_sizes.push_back(BackwardPart::kFixed);
     part.tensors.push_back(t);
+    if (t->storage->freed) throw NotReady();  // the node itself knows whether it reads it
   }
   void saved(SavedTensor& s, const char* op) override {
     fact(s.keeps_elements());
