@@ -228,4 +228,46 @@ test("finalizers that run while a backward is captured are no part of it", funct
   h.equal(lt.counters().compiled_autograd.graphs, 1)
 end)
 
+-- Both bring functions, numbers and tensors that the guards of known graphs do not know.
+local function step_with_hooks(i)
+  local functions = {lt.sin, lt.cos, function(g) return g + i end, function(g) return g * 2 end}
+  local f, factor = functions[i % 4 + 1], lt.ones(4) * i
+  local a, b = lt.randn({4}, {requires_grad = true}), lt.randn({4}, {requires_grad = true})
+  local s = a:sin()
+  s:register_hook(function(g) return f(g) * (i % 3 + 1) + factor end)
+  local loss = (s * b + a):sum()
+  loss:backward()
+  local rows = f(b) * (i % 3 + 1) + factor
+  h.equal(a.grad:sub(a:cos() * rows + 1):abs():lt(1e-5):all():item(), true)
+end
+
+for name, resets in pairs {["runs backwards"] = false, ["resets all"] = true} do
+  test("a finalizer that " .. name .. " while guards of a backward are asked", function()
+    lt.reset()
+    lt.config.compiled_autograd = true
+    local runs, live, problem = 0, true, nil
+    local function leave()
+      getmetatable(newproxy(true)).__gc = function()
+        if not live then return end
+        live, runs = false, runs + 1
+        local ok, text = pcall(lt.enable_grad, function() step_with_hooks(math.floor(runs / 3)) end)
+        if not ok then problem = text end
+        if resets and runs % 7 == 0 then lt.reset() end
+        live = true
+        leave()
+      end
+    end
+    local pause, pace = collectgarbage("setpause", 0), collectgarbage("setstepmul", 100000)
+    leave()
+    collectgarbage()
+    for i = 1, 150 do step_with_hooks(i) end
+    live = false
+    collectgarbage("setpause", pause)
+    collectgarbage("setstepmul", pace)
+    lt.config.compiled_autograd = false
+    h.equal(problem, nil)
+    truthy(runs > 0)
+  end)
+end
+
 h.finish()

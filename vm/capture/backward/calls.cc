@@ -413,7 +413,8 @@ void with_values(lua_State* L, const GuardProgram& p, int failed, const SegmentC
 
 // Another closure of a prototype, another number or string: the next capture takes any. tables: of the entry, on the
 // stack.
-void learn(lua_State* L, const Entry& e, int failed, const SegmentCall& at, int tables, CallLessons& lessons) {
+void learn(lua_State* L, const Entry& e, int failed, const SegmentCall& at, int tables,
+           const std::function<CallLessons&()>& lessons) {
   constexpr size_t kKnown = 8;
   const GuardStep& s = e.guards.steps[size_t(failed)];
   const bool compares =
@@ -423,11 +424,12 @@ void learn(lua_State* L, const Entry& e, int failed, const SegmentCall& at, int 
   with_values(L, e.guards, failed, at, tables, [&](const GuardValues& values) {
     const int now = values.base + s.a;
     if (closure && lua_isfunction(L, now) && prototype_number(L, now) == s.prototype)
-      lessons.loose_functions.insert(s.source->text);
+      lessons().loose_functions.insert(s.source->text);
     if (!compares || (lua_type(L, now) != LUA_TNUMBER && lua_type(L, now) != LUA_TSTRING)) return;
     lua_pushvalue(L, now);
-    auto& known = lessons.values[s.source->text];
-    if (known.size() < kKnown) known.insert(lua_tostring(L, -1));
+    const std::string value = lua_tostring(L, -1);
+    auto& known = lessons().values[s.source->text];
+    if (known.size() < kKnown) known.insert(value);
     lua_pop(L, 1);
   });
 }
@@ -454,7 +456,7 @@ bool CallCaptures::holds(const CapturedCall& captured, const PartCall& call, Bac
     if (miss == NativeGuards::kUnsure)
       miss = run_guards(L, e.guards, at.nslots, at.nargs, at.self, base + 1, base + 2, &values);
     hold = miss == -1;
-    if (miss >= 0) learn(L, e, miss, at, base + 1, lessons_[call.key]);
+    if (miss >= 0) learn(L, e, miss, at, base + 1, [&]() -> CallLessons& { return lessons_[call.key]; });
     for (size_t i = 0; hold && i < values.tensors.size(); i++) {
       if (captured.given[i] < 0) part.tensors.push_back(values.tensors[i]);
     }

@@ -9,6 +9,7 @@
 
 #include "jit/repro/repro.h"
 #include "ops/core/late_error.h"
+#include "vm/host/collector.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -191,33 +192,36 @@ void CompiledBackward::clear() {
 // A program whose tape is never the same: what was seen once goes first.
 void CompiledBackward::make_room(size_t facts) {
   if (facts_ + facts <= kMostFacts) return;
-  std::erase_if(known_, [](const auto& known) { return known.second.entries.empty(); });
+  std::erase_if(known_, [](const auto& known) { return known.second->entries.empty(); });
   facts_ = 0;
-  for (const auto& [hash, known] : known_) facts_ += known.facts.size();
+  for (const auto& [hash, known] : known_) facts_ += known->facts.size();
   if (facts_ > kMostFacts / 2) clear();
 }
 
-KnownPart& CompiledBackward::find(const BackwardPart& part, bool& fresh) {
+std::shared_ptr<KnownPart> CompiledBackward::find(const BackwardPart& part, bool& fresh) {
   const uint64_t hash = hash_of(part.facts);
   const auto [begin, end] = known_.equal_range(hash);
   fresh = false;
   for (auto it = begin; it != end; ++it) {
-    if (it->second.facts == part.facts) return it->second;
+    if (it->second->facts == part.facts) return it->second;
   }
   make_room(part.facts.size());
   facts_ += part.facts.size();
   fresh = true;
-  KnownPart& known = known_.emplace(hash, KnownPart())->second;
-  known.facts = part.facts, known.objects = part.objects;
-  known.sizes = part.sizes, known.numbers = part.numbers;
+  auto known = std::make_shared<KnownPart>();
+  known->facts = part.facts, known->objects = part.objects;
+  known->sizes = part.sizes, known->numbers = part.numbers;
+  known_.emplace(hash, known);
   return known;
 }
 
-BackwardEntry* CompiledBackward::match(KnownPart& known, BackwardPart& part, const PartCall*& missed) {
-  for (auto& e : known.entries) {
+std::shared_ptr<BackwardEntry> CompiledBackward::match(const KnownPart& known, BackwardPart& part,
+                                                       const PartCall*& missed) {
+  const auto entries = known.entries;
+  for (const auto& e : entries) {
     const PartCall* by_call = nullptr;
-    if (holds(*e, part, calls_, by_call)) return e.get();
-    if (e == known.entries.front()) missed = by_call;
+    if (holds(*e, part, calls_, by_call)) return e;
+    if (e == entries.front()) missed = by_call;
   }
   return nullptr;
 }
@@ -248,27 +252,29 @@ std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart&
   return e;
 }
 
-BackwardEntry* CompiledBackward::compile(Engine& engine, KnownPart& known, BackwardPart& part, const PartCall* missed) {
+std::shared_ptr<BackwardEntry> CompiledBackward::compile(Engine& engine, KnownPart& known, BackwardPart& part,
+                                                         const PartCall* missed) {
   part.drop_calls_values();
   if (known.entries.size() >= size_t(runtime_.config.recompile_limit)) {
     if (missed) throw CallRefused{missed->key, "recompile_limit is reached"};
     known.refused = "recompile_limit is reached", known.for_good = true;
     return nullptr;
   }
+  std::shared_ptr<BackwardEntry> e;
   try {
-    known.entries.insert(known.entries.begin(), make(engine, known, part));
-  } catch (const Error& e) {
-    if (e.kind != ErrorKind::kUser && e.kind != ErrorKind::kInternal) throw;
-    known.refused = e.what();
-    const bool may_pass = e.kind == ErrorKind::kUser && !dynamic_cast<const NeedsData*>(&e);  // eager's own, say
+    e = make(engine, known, part);
+  } catch (const Error& error) {
+    if (error.kind != ErrorKind::kUser && error.kind != ErrorKind::kInternal) throw;
+    known.refused = error.what();
+    const bool may_pass = error.kind == ErrorKind::kUser && !dynamic_cast<const NeedsData*>(&error);  // eager's own
     known.for_good = !may_pass || ++known.failures >= kMostFailures;
-    if (e.kind != ErrorKind::kInternal) return nullptr;
+    if (error.kind != ErrorKind::kInternal) return nullptr;
     fprintf(stderr, "lutra: internal error in the backward at %s, which runs eagerly from now on: %s\n",
-            user_line().c_str(), e.what());
+            user_line().c_str(), error.what());
     return nullptr;
   }
-  BackwardEntry* e = known.entries.front().get();
-  log_.push_back(known.entries.front());
+  known.entries.insert(known.entries.begin(), e);
+  log_.push_back(e);
   Counters& c = runtime_.counters;
   c.backward_graphs++, c.backward_ops += int64_t(e->ops);
   if (e->segment) c.kernels += int64_t(e->segment->forward().kernels);
@@ -342,19 +348,21 @@ bool CompiledBackward::run_part(Engine& engine, uint64_t& stop) {
   }
   if (!part.refused.empty()) return refuse(part.refused.c_str()), false;
   bool fresh = false;
-  KnownPart& known = find(part, fresh);
-  if (known.for_good) return refuse(known.refused.c_str()), false;
+  const std::shared_ptr<KnownPart> known = find(part, fresh);
+  if (known->for_good) return refuse(known->refused.c_str()), false;
   if (fresh && !engine.seen_before && runtime_.config.stress != "backward") return refuse("the first run"), false;
   const PartCall* missed = nullptr;
-  BackwardEntry* entry = match(known, part, missed);
+  std::shared_ptr<BackwardEntry> entry = match(*known, part, missed);
   if (!entry) {
+    const CollectorPause no_finalizers(current_lua());
+    if (!is_walked_last(part)) return run_part(engine, stop);  // a finalizer's backward was
     part.drop_calls_values();
-    note_changes(known, part);
-    entry = compile(engine, known, part, missed);
+    note_changes(*known, part);
+    entry = compile(engine, *known, part, missed);
   }
-  known.sizes = part.sizes;
-  known.numbers.assign(part.numbers.begin(), part.numbers.begin() + int64_t(part.own_numbers));
-  if (!entry) return refuse(known.refused.c_str()), false;
+  known->sizes = part.sizes;
+  known->numbers.assign(part.numbers.begin(), part.numbers.begin() + int64_t(part.own_numbers));
+  if (!entry) return refuse(known->refused.c_str()), false;
   if (reads_grads(part)) return refuse("a call reads a .grad"), false;
   if (!run_entry(engine, part, *entry)) return refuse("an op failed"), false;
   if (!part.stop && !part.why.empty()) refuse(part.why.c_str());  // what is left of the leaves

@@ -58,20 +58,21 @@ class CompiledBackward final : public BackwardParts {
   const std::vector<std::shared_ptr<BackwardEntry>>& log() const { return log_; }
 
  private:
-  KnownPart& find(const BackwardPart& part, bool& fresh);
+  std::shared_ptr<KnownPart> find(const BackwardPart& part, bool& fresh);
   void make_room(size_t facts);
   bool run_part(Engine& engine, uint64_t& stop);
   // missed: of an entry that does not hold, made last, the call whose guards say so; null: something else does.
-  BackwardEntry* match(KnownPart& known, BackwardPart& part, const PartCall*& missed);
-  BackwardEntry* compile(Engine& engine, KnownPart& known, BackwardPart& part, const PartCall* missed);
+  std::shared_ptr<BackwardEntry> match(const KnownPart& known, BackwardPart& part, const PartCall*& missed);
+  std::shared_ptr<BackwardEntry> compile(Engine& engine, KnownPart& known, BackwardPart& part, const PartCall* missed);
   std::shared_ptr<BackwardEntry> make(Engine& engine, KnownPart& known, BackwardPart& part);
   // False: an op failed, and nothing has changed.
   bool run_entry(Engine& engine, BackwardPart& part, BackwardEntry& entry);
 
   Runtime& runtime_;
   CallCaptures calls_;
-  std::unordered_multimap<uint64_t, KnownPart> known_;  // by hash of the facts
-  size_t facts_ = 0;                                    // words of all known
+  // By hash of the facts. Where guards are asked, a finalizer may run: it may reset all, or run a backward of its own.
+  std::unordered_multimap<uint64_t, std::shared_ptr<KnownPart>> known_;
+  size_t facts_ = 0;  // words of all known
   std::vector<std::shared_ptr<BackwardEntry>> log_;
 };
 

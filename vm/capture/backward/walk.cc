@@ -15,6 +15,7 @@ namespace lutra {
 namespace {
 
 std::atomic<uint64_t> walks{0};
+thread_local uint64_t last_walk = 0;
 
 struct NotReady {};  // what a node saved cannot be read yet, or no more
 
@@ -23,7 +24,7 @@ using Checkpoints = std::set<const Checkpoint*>;
 struct Walk final : NodeVisitor {
   Engine& engine;
   CallBook& book;
-  const uint64_t id = ++walks;
+  const uint64_t id = last_walk = ++walks;
   BackwardPart part{};
   std::vector<GradNode*> leaves{};
   std::priority_queue<std::pair<uint64_t, GradNode*>> open{};
@@ -359,6 +360,8 @@ struct Walk final : NodeVisitor {
 
 }  // namespace
 
+bool is_walked_last(const BackwardPart& part) { return part.walk == last_walk; }
+
 BackwardPart walk_backward(Engine& engine, CallBook& book) {
   Checkpoints needed_later;
   std::string repeated;
@@ -377,6 +380,7 @@ BackwardPart walk_backward(Engine& engine, CallBook& book) {
     }
     part.repeated = std::move(repeated);
     part.own_tensors = part.tensors.size(), part.own_numbers = part.numbers.size();
+    part.walk = walk.id;
     return std::move(part);
   }
 }

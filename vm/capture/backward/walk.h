@@ -62,6 +62,7 @@ struct BackwardPart {
   size_t own_tensors = 0, own_numbers = 0;  // behind them come those that calls read
   size_t under_way = 0;                     // tensors that are gradients under way
   size_t run = 0;                           // nodes
+  uint64_t walk = 0;                        // its number
   uint64_t stop = 0;                        // the number of the node that it ends before; 0: of none
   std::string why;                          // it ends there
   std::string refused;                      // not empty: why it must run eagerly
@@ -74,5 +75,7 @@ struct BackwardPart {
 };
 
 BackwardPart walk_backward(Engine& engine, CallBook& book);
+// The places that nodes have are those of the part.
+bool is_walked_last(const BackwardPart& part);
 
 }  // namespace lutra
