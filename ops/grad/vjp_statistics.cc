@@ -113,7 +113,7 @@ LUTRA_VJP(logsumexp, "0:a0 0:r0") {
 LUTRA_VJP(vector_norm, "0:a0 0:r0") {
   Tensor x = ctx.arg(0), g = with_dims(ctx, ctx.grads[0], 2, 3), r = with_dims(ctx, ctx.results[0], 2, 3);
   g = to_dtype(g, x->dtype), r = to_dtype(r, x->dtype);
-  const double p = ctx.args[1].as<Scalar>().to_double();
+  const double p = pin(ctx.args[1].as<Scalar>()).to_double();
   if (p == 0) return ctx.give(0, zeros_like(x));
   if (p == 1) return ctx.give(0, mul(g, sign(x)));
   if (p == 2) return ctx.give(0, mul(x, where(is_zero(r), Scalar(0.0), div(g, r))));
