@@ -145,7 +145,8 @@ void Engine::run_hooks(const GradNode& node, std::vector<Tensor>& grads) {
 
 void Engine::take_targets(const GradNode* node, const std::vector<Tensor>& grads) {
   for (const Target& t : targets_) {
-    if (t.edge.node.get() == node && t.edge.result < grads.size()) results[t.index] = grads[t.edge.result];
+    if (t.edge.node.get() != node || t.edge.result >= grads.size()) continue;
+    if (grads[t.edge.result]) results[t.index] = grads[t.edge.result];  // those of a joint node come one by one
   }
 }
 
