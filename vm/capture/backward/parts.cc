@@ -349,10 +349,10 @@ bool CompiledBackward::run_part(Engine& engine, uint64_t& stop) {
   if (!part.refused.empty()) return refuse(part.refused.c_str()), false;
   bool fresh = false;
   const std::shared_ptr<KnownPart> known = find(part, fresh);
-  if (known->for_good) return refuse(known->refused.c_str()), false;
   if (fresh && !engine.seen_before && runtime_.config.stress != "backward") return refuse("the first run"), false;
   const PartCall* missed = nullptr;
   std::shared_ptr<BackwardEntry> entry = match(*known, part, missed);
+  if (!entry && known->for_good) return refuse(known->refused.c_str()), false;
   if (!entry) {
     const CollectorPause no_finalizers(current_lua());
     if (!is_walked_last(part)) return run_part(engine, stop);  // a finalizer's backward was
