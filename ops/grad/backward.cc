@@ -116,8 +116,9 @@ bool Engine::is_wanted(const Edge& edge) const {
 }
 
 // What a hook makes of a gradient.
-Tensor Engine::hooked(const GradHook& hook, const Tensor& gradient) const {
+Tensor Engine::hooked(const GradHook& hook, const Tensor& gradient) {
   const Tensor given = rehearsal_ ? rehearsal_->run_hook(hook, gradient) : hook.run(gradient);
+  seen_by_lua(gradient), seen_by_lua(given);
   if (!given) return gradient;
   if (!same_sizes(given->sizes, gradient->sizes)) {
     fail("register_hook: a hook of a gradient of shape ", to_string(gradient->sizes), " gave one of shape ",
@@ -139,7 +140,7 @@ void Engine::run_hooks(const GradNode& node, std::vector<Tensor>& grads) {
     if (!meta || r.result >= grads.size() || !grads[r.result]) continue;
     Tensor& grad = rehearsal_ ? rehearsal_->retained_gradient(node, i) : meta->grad;
     grad = grad ? add(grad, grads[r.result]) : grads[r.result];
-    if (rehearsal_) keep_apart(grad);
+    seen_by_lua(grad);
   }
 }
 
@@ -252,6 +253,7 @@ void Engine::apply(Pending& p) {
       p.grads.resize(std::max<size_t>(p.grads.size(), 2));  // a rule may ask for any of its results
       out = runner->apply(p.grads, create_);
     }
+    if (p.node->calls_lua()) seen_by_lua(p.grads), seen_by_lua(out);
     p.grads.clear();
     if (rehearsal_) ran.push_back(p.node.get());
     if (!retain_) p.node->release();

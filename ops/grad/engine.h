@@ -65,6 +65,13 @@ class Engine {
   Engine rehearsed(Rehearsal& rehearsal, const std::function<Tensor(const Tensor&)>& fake) const;
   // No gradient may share the memory of a FakeTensor.
   void keep_apart(const Tensor& fake) { given_.insert(fake->storage.get()); }
+  // Lua code may keep it.
+  void seen_by_lua(const Tensor& g) {
+    if (g && g->is_fake()) keep_apart(g);
+  }
+  void seen_by_lua(const std::vector<Tensor>& all) {
+    for (const Tensor& g : all) seen_by_lua(g);
+  }
   // Runs nodes numbered above stop, and where none is left, leaves: of a rehearsal up to one that it stops at.
   void run_above(uint64_t stop);
   bool is_wanted(const Edge& edge) const;
@@ -87,7 +94,7 @@ class Engine {
   void send(const Edge& edge, const Tensor& g, Sum sum = {});
   bool add_part(GradNode& node, const Tensor& g);
   void mark_needed();
-  Tensor hooked(const GradHook& hook, const Tensor& gradient) const;
+  Tensor hooked(const GradHook& hook, const Tensor& gradient);
   void run_hooks(const GradNode& node, std::vector<Tensor>& grads);
   void take_targets(const GradNode* node, const std::vector<Tensor>& grads);
   bool is_joint_needed(GradNode& node, const std::set<uint32_t>& results);

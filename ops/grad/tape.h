@@ -102,6 +102,7 @@ struct GradNode : RefCounted {
   virtual void met(const std::vector<const GradNode*>&) {}
   // False: its gradients come from code of its own, Lua code, say.
   virtual bool visit(NodeVisitor&) { return false; }
+  virtual bool calls_lua() const { return false; }
   virtual Ref<GradNode> copy() const { return {}; }  // that a visitor may change
   // A copy of it has run in its place.
   virtual void ran_as(GradNode& /*copy*/) {}

@@ -117,4 +117,46 @@ same("strides of gradients that come through views", 4, 12, function(see)
   end
 end)
 
+test("entries go on to serve when no more are made", function()
+  lt.reset()
+  lt.config.compiled_autograd = true
+  local net = lt.nn.Linear(8, 4)
+  local function step(n)
+    net:zero_grad()
+    local x = lt.ones(n, 8)
+    for _ = 1, n do x = x * 1 end
+    net(x):pow(2.0 + n):mean():backward()
+  end
+  local limit = lt.config.recompile_limit
+  lt.config.recompile_limit = 2
+  local function calls(f)
+    local before = lt.counters().compiled_autograd.calls
+    f()
+    return lt.counters().compiled_autograd.calls - before
+  end
+  for _, n in ipairs {5, 5, 1, 0, 1, 0} do step(n) end
+  equal(calls(function()
+    for _ = 1, 3 do step(5) end
+  end), 3)
+  lt.config.recompile_limit = limit
+  lt.config.compiled_autograd = false
+end)
+
+test("the p of a norm changes", function()
+  compare(function(see)
+    local x = lt.tensor({1, 2, 3}):float():requires_grad_()
+    for _, p in ipairs {2, 3, 4, 5, 1, 0, 2} do
+      for _, f in ipairs {
+        function() return x:norm(p) end, function() return x:dist(lt.ones(3), p) end,
+        function() return lt.cdist(x:view(1, 3), lt.ones(2, 3), p):sum() end,
+        function() return lt.linalg.vector_norm(x, p) end,
+      } do
+        x.grad = nil
+        f():backward()
+        see(x.grad)
+      end
+    end
+  end)
+end)
+
 h.finish()

@@ -455,4 +455,113 @@ test("a user's backend has the hooks that run within its graph", function()
   equal(breaks(), 0)
 end)
 
+-- What is kept of a gradient is not the memory of a leaf's .grad, which the program writes afterwards.
+local function apart(name, make)
+  test("in the frame: " .. name, function()
+    local function told(wrap)
+      lt.manual_seed(1)
+      local a, b, kept = lt.randn({4}, {requires_grad = true}), lt.randn({4}, {requires_grad = true}), {}
+      local f, all = wrap(make(a, b, kept)), {}
+      for i = 1, 4 do
+        a.grad, b.grad = nil, nil
+        local p = f(lt.ones(4) * i)
+        a.grad:mul_(3)
+        if b.grad then b.grad:mul_(5) end
+        all[i] = text(a.grad) .. text(b.grad) .. text(p) .. text(p and p.grad) .. text(kept[1]) .. text(kept[2])
+      end
+      return table.concat(all, ", ")
+    end
+    local want = told(function(f) return f end)
+    lt.reset()
+    equal(told(lt.compile), want)
+  end)
+end
+
+apart("a gradient that is kept", function(a, b)
+  return function()
+    local p = a + b
+    p:retain_grad()
+    p:sin():sum():backward()
+    return p
+  end
+end)
+
+apart("a hook keeps its gradient", function(a, b, kept)
+  return function()
+    local p = a + b
+    p:register_hook(function(g) kept[1] = g end)
+    p:sin():sum():backward()
+    return p
+  end
+end)
+
+apart("a hook's gradient is returned", function(a)
+  return function()
+    local seen
+    local p = a + 0
+    p:register_hook(function(g) seen = g end)
+    p:sin():sum():backward()
+    return seen
+  end
+end)
+
+apart("a hook gives a tensor of the frame", function(a)
+  return function(x)
+    local y, p = x * 2, a * 1
+    p:register_hook(function() return y end)
+    p:sin():sum():backward()
+    return y
+  end
+end)
+
+apart("the backward of a function keeps its gradient", function(a, _, kept)
+  local Same = lt.autograd.Function:extend "Same"
+  function Same.forward(_, x) return x * 1 end
+  function Same.backward(_, g)
+    kept[1] = g
+    return g
+  end
+  return function() Same.apply(a):sin():sum():backward() end
+end)
+
+apart("the backward of a function gives what it saved", function(a)
+  local Saved = lt.autograd.Function:extend "Saved"
+  function Saved.forward(ctx, x, y)
+    ctx:save_for_backward(y)
+    return x * 1
+  end
+  function Saved.backward(ctx) return ctx.saved_tensors[1] end
+  return function(x)
+    local y = x * 2
+    Saved.apply(a, y):sin():sum():backward()
+    return y
+  end
+end)
+
+apart("a hook of a module keeps its gradients", function(a, b, kept)
+  local net = lt.nn.Sequential(lt.nn.Tanh(), lt.nn.Sigmoid())
+  net[1]:register_full_backward_hook(function(_, inputs, outputs) kept[1], kept[2] = inputs[1], outputs[1] end)
+  return function() net(a + b):sin():sum():backward() end
+end)
+
+test("lt.grad of a result while another one is looked at", function()
+  local function doubles(t) t:register_hook(function(g) return g * 2 end) end
+  for _, look in ipairs {function(t) t:retain_grad() end, doubles} do
+    local function told(wrap)
+      lt.manual_seed(1)
+      local x, y = lt.randn({2}, {requires_grad = true}), lt.randn({2}, {requires_grad = true})
+      local e, a, b = wrap(function(x, y)
+        local a = x + y
+        return a:exp(), a, a * 2
+      end)(x, y)
+      look(a)
+      local ge, gy = lt.grad(e:sum() + b:sin():sum(), {e, y})
+      return table.concat(ge:totable(), " ") .. ", " .. table.concat(gy:totable(), " ")
+    end
+    local want = told(function(f) return f end)
+    lt.reset()
+    equal(told(lt.compile), want)
+  end
+end)
+
 h.finish()

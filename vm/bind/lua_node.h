@@ -19,6 +19,7 @@ class LuaNode final : public GradNode {
   const char* name() const override { return title_.c_str(); }
   std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) override;
   void release() override;
+  bool calls_lua() const override { return true; }
 
   // Null once it was released.
   const std::shared_ptr<const LuaCallee>& callee() const { return callee_; }

@@ -29,6 +29,7 @@ struct FunctionNode : GradNode {
   FunctionNode(Trace& t, std::string title, Var* function, Var* context, size_t results)
       : trace(t), title(std::move(title)), function(function), context(context), results(results) {}
   const char* name() const override { return title.c_str(); }
+  bool calls_lua() const override { return true; }
 
   std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) override {
     if (refuses || trace.ended) fail_second_backward();  // ended: only where a node on the way refuses
