@@ -12,7 +12,7 @@ struct EnumSize<DeviceType> : std::integral_constant<uint64_t, kMostDeviceTypes>
 template <>
 struct EnumSize<OpId> : std::integral_constant<uint64_t, uint64_t(OpId::kCount)> {};
 template <>
-struct EnumSize<SymOp> : std::integral_constant<uint64_t, uint64_t(SymOp::kToNum) + 1> {};
+struct EnumSize<SymOp> : std::integral_constant<uint64_t, uint64_t(kLastSymOp) + 1> {};
 template <>
 struct EnumSize<SymCmp> : std::integral_constant<uint64_t, uint64_t(SymCmp::kExact) + 1> {};
 template <>

@@ -120,7 +120,7 @@ int32_t TextReader::expr() {
   if (at < text.size() && isalpha(static_cast<unsigned char>(text[at])) && !peek("inf") && !peek("nan")) {
     std::string w = word();
     expect("(");
-    for (int i = 0; i <= int(SymOp::kToNum); i++) {
+    for (int i = 0; i <= int(kLastSymOp); i++) {
       SymOp op = SymOp(i);
       if (w != name(op)) continue;
       if (arity(op) == 0) return leaf(op, false);

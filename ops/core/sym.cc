@@ -100,6 +100,43 @@ bool compare(SymCmp cmp, const SymExpr& a, const SymExpr& b) {
   return numbers ? compare_number(cmp, as_number(a), as_number(b)) : compare_int(cmp, a.i, b.i);
 }
 
+// As LuaJIT takes 32 bits of a number: those that lie where a sum with 3 * 2^51 has its whole part.
+uint32_t bits_of(double d) { return uint32_t(std::bit_cast<uint64_t>(d + 0x1.8p52)); }
+
+uint32_t eval_bits(SymOp op, uint32_t a, uint32_t b) {
+  switch (op) {
+    case SymOp::kBitAnd: return a & b;
+    case SymOp::kBitOr: return a | b;
+    case SymOp::kBitXor: return a ^ b;
+    case SymOp::kBitLeft: return a << (b & 31);
+    case SymOp::kBitRight: return a >> (b & 31);
+    case SymOp::kBitSigned: return uint32_t(int32_t(a) >> (b & 31));
+    case SymOp::kBitRotate: return std::rotl(a, int(b & 31));
+    default: fail_internal("sym: ", name(op), " is no number operation");
+  }
+}
+
+// Functions of Lua's libraries math and bit.
+double eval_function(SymOp op, double a, double b) {
+  double whole = 0;
+  switch (op) {
+    case SymOp::kNTan: return std::tan(a);
+    case SymOp::kNAsin: return std::asin(a);
+    case SymOp::kNAcos: return std::acos(a);
+    case SymOp::kNAtan: return std::atan(a);
+    case SymOp::kNSinh: return std::sinh(a);
+    case SymOp::kNCosh: return std::cosh(a);
+    case SymOp::kNTanh: return std::tanh(a);
+    case SymOp::kNLog2: return std::log2(a);
+    case SymOp::kNLog10: return std::log10(a);
+    case SymOp::kNWhole: return std::trunc(a);
+    case SymOp::kNRest: return std::modf(a, &whole);
+    case SymOp::kNAtan2: return std::atan2(a, b);
+    case SymOp::kNFmod: return std::fmod(a, b);
+    default: return int32_t(eval_bits(op, bits_of(a), bits_of(b)));
+  }
+}
+
 }  // namespace
 
 int64_t eval_int(SymOp op, int64_t a, int64_t b) {
@@ -137,7 +174,7 @@ double eval_number(SymOp op, double a, double b) {
     case SymOp::kNMin: return a < b ? a : b;
     case SymOp::kNMax: return a > b ? a : b;
     case SymOp::kToNum: return a;
-    default: fail_internal("sym: ", name(op), " is no number operation");
+    default: return eval_function(op, a, b);
   }
 }
 

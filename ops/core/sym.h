@@ -22,7 +22,8 @@
 namespace lutra {
 
 // X(enumerator, text, is_number, operands): the host operations. Number ops are LuaJIT's double arithmetic (pow is
-// libm's). kToInt is of a whole number within +-2^53: whoever makes one asks kWhole before.
+// libm's). kToInt is of a whole number within +-2^53: whoever makes one asks kWhole before. kNWhole and kNRest are what
+// math.modf gives. Bits are LuaJIT's, of 32, in numbers; kBitSigned is its arshift, kBitRotate its rol.
 // clang-format off
 #define LUTRA_SYM_OPS(X)          \
   X(kConstInt, "int", 0, 0)       \
@@ -55,7 +56,27 @@ namespace lutra {
   X(kNAbs, "nabs", 1, 1)          \
   X(kNMin, "nmin", 1, 2)          \
   X(kNMax, "nmax", 1, 2)          \
-  X(kToNum, "tonum", 1, 1)
+  X(kToNum, "tonum", 1, 1)        \
+  X(kNTan, "ntan", 1, 1)          \
+  X(kNAsin, "nasin", 1, 1)        \
+  X(kNAcos, "nacos", 1, 1)        \
+  X(kNAtan, "natan", 1, 1)        \
+  X(kNSinh, "nsinh", 1, 1)        \
+  X(kNCosh, "ncosh", 1, 1)        \
+  X(kNTanh, "ntanh", 1, 1)        \
+  X(kNLog2, "nlog2", 1, 1)        \
+  X(kNLog10, "nlog10", 1, 1)      \
+  X(kNWhole, "nwhole", 1, 1)      \
+  X(kNRest, "nfraction", 1, 1)    \
+  X(kNAtan2, "natan2", 1, 2)      \
+  X(kNFmod, "nfmod", 1, 2)        \
+  X(kBitAnd, "nband", 1, 2)       \
+  X(kBitOr, "nbor", 1, 2)         \
+  X(kBitXor, "nbxor", 1, 2)       \
+  X(kBitLeft, "nlshift", 1, 2)    \
+  X(kBitRight, "nrshift", 1, 2)   \
+  X(kBitSigned, "narshift", 1, 2) \
+  X(kBitRotate, "nrol", 1, 2)
 // clang-format on
 
 enum class SymOp : uint8_t {
@@ -63,6 +84,7 @@ enum class SymOp : uint8_t {
   LUTRA_SYM_OPS(X)
 #undef X
 };
+constexpr SymOp kLastSymOp = SymOp::kBitRotate;
 const char* name(SymOp op);
 bool is_number(SymOp op);
 int arity(SymOp op);  // operands that are expressions: 0 for leaves and constants

@@ -9,6 +9,7 @@
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/regions.h"
+#include "vm/capture/trace/texts.h"
 #include "vm/capture/trace/trace.h"
 #include "vm/guard/random.h"
 
@@ -24,14 +25,62 @@ struct MathRow {
   SymOp op;
 };
 const MathRow kMathRows[] = {
-    {"math.sqrt", SymOp::kNSqrt}, {"math.exp", SymOp::kNExp}, {"math.log", SymOp::kNLog},
-    {"math.sin", SymOp::kNSin},   {"math.cos", SymOp::kNCos}, {"math.floor", SymOp::kNFloor},
-    {"math.ceil", SymOp::kNCeil}, {"math.abs", SymOp::kNAbs},
+    {"math.sqrt", SymOp::kNSqrt},   {"math.exp", SymOp::kNExp},   {"math.log", SymOp::kNLog},
+    {"math.sin", SymOp::kNSin},     {"math.cos", SymOp::kNCos},   {"math.floor", SymOp::kNFloor},
+    {"math.ceil", SymOp::kNCeil},   {"math.abs", SymOp::kNAbs},   {"math.tan", SymOp::kNTan},
+    {"math.asin", SymOp::kNAsin},   {"math.acos", SymOp::kNAcos}, {"math.atan", SymOp::kNAtan},
+    {"math.sinh", SymOp::kNSinh},   {"math.cosh", SymOp::kNCosh}, {"math.tanh", SymOp::kNTanh},
+    {"math.log10", SymOp::kNLog10},
 };
 
 bool are_numbers(Trace& t, const Vars& args, size_t count) {
   if (args.size() != count) return false;
   return std::all_of(args.begin(), args.end(), [&](Var* v) { return t.force(v)->kind == VarKind::kNumber; });
+}
+
+// Numbers of which one may change, none of them of the graph's elements.
+bool are_symbols(Trace& t, const Vars& args) {
+  if (args.empty() || !are_numbers(t, args, args.size())) return false;
+  return std::any_of(args.begin(), args.end(), may_change) &&
+         std::none_of(args.begin(), args.end(), [](const Var* v) { return v->tensor; });
+}
+
+// Expressions over what a call is given.
+struct Numbers {
+  Trace& t;
+  SymEnv& env = *t.graph->env;
+  int32_t of(Var* v) { return number_expr(env, t.symbolic(v)); }
+  int32_t make(SymOp op, int32_t a, int32_t b = 0) { return env.make(op, a, b); }
+  Vars result(int32_t id) {
+    Scalar r(env[id].d);
+    if (env[id].op != SymOp::kConstNum) r.expr = id;
+    return {t.scalar(r)};
+  }
+};
+
+// Functions of two numbers and more: the op joins them from the left.
+struct JoinRow {
+  const char* name;
+  SymOp op;
+  size_t least, most;  // arguments
+};
+const JoinRow kJoinRows[] = {
+    {"math.atan2", SymOp::kNAtan2, 2, 2},   {"math.fmod", SymOp::kNFmod, 2, 2},
+    {"bit.band", SymOp::kBitAnd, 2, 64},    {"bit.bor", SymOp::kBitOr, 2, 64},
+    {"bit.bxor", SymOp::kBitXor, 2, 64},    {"bit.lshift", SymOp::kBitLeft, 2, 2},
+    {"bit.rshift", SymOp::kBitRight, 2, 2}, {"bit.arshift", SymOp::kBitSigned, 2, 2},
+    {"bit.rol", SymOp::kBitRotate, 2, 2},   {"bit.ror", SymOp::kBitRotate, 2, 2},
+};
+
+// Of one number; bit.band and others give its bits.
+int32_t bits_of_one(Numbers& n, std::string_view name, int32_t a) {
+  SymEnv& env = n.env;
+  if (name == "bit.bnot") return n.make(SymOp::kBitXor, a, env.number(-1));
+  if (name != "bit.bswap") return n.make(SymOp::kBitOr, a, env.number(0));
+  const auto half = [&](double by, double mask) {
+    return n.make(SymOp::kBitAnd, n.make(SymOp::kBitRotate, a, env.number(by)), env.number(mask));
+  };
+  return n.make(SymOp::kBitOr, half(8, 0x00ff00ff), half(24, 0xff00ff00));
 }
 
 }  // namespace
@@ -50,14 +99,55 @@ Vars run_pow(Trace& t, Var* self, const Vars& args) {
 
 // Of whole numbers that are not negative it is the remainder that % gives.
 Vars run_fmod(Trace& t, Var* self, const Vars& args) {
-  if (!are_numbers(t, args, 2) || args[0]->tensor || args[1]->tensor || args[1]->num.expr)
-    return as_it_is(t, self, args);
+  if (!are_numbers(t, args, 2) || args[0]->tensor || args[1]->tensor) return as_it_is(t, self, args);
+  if (may_change(args[1])) return run_joined(t, self, args);
   const double by = t.constant(args[1]);
   const Scalar v = args[0]->guarded && !args[0]->num.expr ? Scalar() : t.symbolic(args[0]);
   SymEnv& env = *t.graph->env;
   const bool plain = v.expr && v.kind == Scalar::kInt && by >= 1 && by == std::floor(by) && by < 0x1p52 &&
                      env.ask(SymCmp::kLe, env.constant(0), v.expr);
-  return plain ? Vars{arithmetic(t, bc::Op::MODVV, args[0], args[1])} : as_it_is(t, self, args);
+  return plain ? Vars{arithmetic(t, bc::Op::MODVV, args[0], args[1])} : run_joined(t, self, args);
+}
+
+Vars run_log(Trace& t, Var* self, const Vars& args) {
+  if (args.size() != 2) return run_host(t, self, args);
+  if (!are_symbols(t, args)) return as_it_is(t, self, args);
+  Numbers n{t};
+  const int32_t x = n.make(SymOp::kNLog2, n.of(args[0])), base = n.make(SymOp::kNLog2, n.of(args[1]));
+  return n.result(n.make(SymOp::kNMul, x, n.make(SymOp::kNDiv, n.env.number(1), base)));  // as LuaJIT rounds
+}
+
+Vars run_modf(Trace& t, Var* self, const Vars& args) {
+  if (args.size() != 1 || !are_symbols(t, args)) return as_it_is(t, self, args);
+  Numbers n{t};
+  const int32_t x = n.of(args[0]);
+  return {n.result(n.make(SymOp::kNWhole, x))[0], n.result(n.make(SymOp::kNRest, x))[0]};
+}
+
+Vars run_joined(Trace& t, Var* self, const Vars& args) {
+  if (!are_symbols(t, args)) return as_it_is(t, self, args);
+  const std::string_view name = self->builtin->name;
+  for (const JoinRow& row : kJoinRows) {
+    if (name != row.name || args.size() < row.least || args.size() > row.most) continue;
+    Numbers n{t};
+    int32_t joined = n.of(args[0]);
+    for (size_t i = 1; i < args.size(); i++) {
+      int32_t next = n.of(args[i]);
+      if (name == "bit.ror") next = n.make(SymOp::kNSub, n.env.number(0), bits_of_one(n, "bit.tobit", next));
+      joined = n.make(row.op, joined, next);
+    }
+    return n.result(joined);
+  }
+  return as_it_is(t, self, args);
+}
+
+Vars run_bits(Trace& t, Var* self, const Vars& args) {
+  if (args.size() != 1 || !are_symbols(t, args)) return run_joined(t, self, args);
+  const std::string_view name = self->builtin->name;
+  const bool joins = std::any_of(std::begin(kJoinRows), std::end(kJoinRows),
+                                 [&](const JoinRow& row) { return name == row.name && row.most == 2; });
+  Numbers n{t};
+  return joins ? as_it_is(t, self, args) : n.result(bits_of_one(n, name, n.of(args[0])));
 }
 
 Vars run_host(Trace& t, Var* self, const Vars& args) {
