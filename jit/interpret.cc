@@ -1,7 +1,8 @@
 // A graph, real inputs and scalars in; its outputs by call_op, node by node: the eager witness of compiled code.
 //
 // Invariants: symbols are evaluated from the inputs, never taken from hints; a random node takes the call index of its
-// ordinal, whatever other nodes were dropped; the generator moves by the graph's count, and not at all on an error.
+// ordinal, whatever other nodes were dropped; the generator moves by the graph's count, and not at all on an error; on
+// an error inputs are as they were.
 #include <algorithm>
 #include <unordered_map>
 
@@ -113,6 +114,44 @@ struct Interpreter {
   }
 };
 
+bool fails(const Node& n) {
+  if (info(n.op).is_composite()) return true;  // one of its parts may
+  if (!n.inplace) return may_fail(n);
+  const bool on_integers = !is_float(n.args[0].tensor()->dtype);
+  return info(n.op).has(kFails) || (info(n.op).has(kFailsOnIntegers) && on_integers);
+}
+
+// Memory of inputs that nodes write before others may fail: it is put back where one does.
+struct WrittenInputs {
+  struct Copy {
+    Ref<Storage> storage, before;
+    uint32_t version;
+  };
+  std::vector<const Storage*> inputs;
+  std::vector<Copy> copies;
+  size_t last = 0;  // node that may fail
+
+  WrittenInputs(const Graph& graph, const Interpreter& in) {
+    for (const GraphInput& i : graph.inputs) inputs.push_back(in.values.at(i.value.get())->storage.get());
+    for (size_t i = 0; i < graph.nodes.size(); i++) {
+      if (fails(*graph.nodes[i])) last = i;
+    }
+  }
+  void keep(const Ref<Storage>& s) {
+    const bool known = std::any_of(copies.begin(), copies.end(), [&](const Copy& c) { return c.storage == s; });
+    if (known || !std::count(inputs.begin(), inputs.end(), s.get()) || !s->data) return;
+    Ref<Storage> before = allocate(s->nbytes, s->device);
+    copy_bytes(before->data, s->device, s->data, s->device, s->nbytes);
+    copies.push_back({s, std::move(before), s->version});
+  }
+  void put_back() const {
+    for (const Copy& c : copies) {
+      copy_bytes(c.storage->data, c.storage->device, c.before->data, c.storage->device, c.storage->nbytes);
+      c.storage->version = c.version;
+    }
+  }
+};
+
 // Puts the generator back unless told that all went well.
 struct GeneratorScope {
   Generator& generator = default_generator();
@@ -128,9 +167,17 @@ std::vector<Value> interpret(const Graph& graph, const std::vector<Tensor>& inpu
   in.evaluate(inputs, scalars);
   GeneratorScope scope;
   const AutocastOff off;
-  for (const auto& n : graph.nodes) {
-    if (n->rng >= 0) scope.generator.next_call = scope.base + uint64_t(n->rng);
-    in.run(*n);
+  WrittenInputs written(graph, in);
+  try {
+    for (size_t i = 0; i < graph.nodes.size(); i++) {
+      const Node& n = *graph.nodes[i];
+      if (n.rng >= 0) scope.generator.next_call = scope.base + uint64_t(n.rng);
+      if (n.inplace && i < written.last) written.keep(in.tensor(n.args[0].tensor())->storage);
+      in.run(n);
+    }
+  } catch (...) {
+    written.put_back();
+    throw;
   }
   scope.after = scope.base + uint64_t(graph.rng_calls);
   std::vector<Value> outputs;
