@@ -1,8 +1,8 @@
 -- The ways to run a program: each gives what was seen, in order.
 local lt = require "lutra"
 
-local M = {all = {"eager", "compiled", "dynamic", "patched", "auto", "capture", "break", "backward", "outside"},
-  lines = false}
+local M = {all = {"eager", "compiled", "dynamic", "patched", "auto", "capture", "break", "backward", "outside",
+  "captured", "passes"}, lines = false}
 
 local function same(f) return f end
 local modes = {
@@ -25,6 +25,9 @@ local modes = {
     stop = function() lt.config.stress = nil end},
   whole = {frame = function(f) return lt.compile(f, {fullgraph = true}) end},
   ["whole dynamic"] = {frame = function(f) return lt.compile(f, {fullgraph = true, dynamic = true}) end},
+  -- Graphs as they were captured, op by op; and as the passes have left them.
+  captured = {frame = function(f) return lt.compile(f, {backend = "eager"}) end},
+  passes = {frame = function(f) return lt.compile(f, {backend = "aot_eager"}) end},
   plain = {frame = same, start = function() lt.checkpoint = function(f, ...) return f(...) end end},
 }
 
