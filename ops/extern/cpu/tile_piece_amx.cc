@@ -83,21 +83,26 @@ class TilePiece {
       m.sums = kept ? sums + j : part_, m.row = kept ? sums_row_ : amx::kPair;
       amx::multiply(rows > amx::kLines ? 2 : 1, n > amx::kLines ? 2 : 1, m);
       if (kept) continue;
-      if (!first) amx::add(part_, amx::kPair, sums + j, sums_row_, rows, n);
-      if (!last) continue;
       const Matrix to = c_.part(row, col + j, rows, n);
-      first ? store(part_, amx::kPair, to) : store(sums + j, sums_row_, to);
+      if (last && to.rows_lie() && !to.holds<float>()) {
+        auto* place = to.at<uint16_t>(0, 0);
+        if (first)
+          amx::store_rows(part_, amx::kPair, nullptr, place, to.row_stride, rows, n);
+        else
+          amx::store_rows(sums + j, sums_row_, part_, place, to.row_stride, rows, n);
+        continue;
+      }
+      if (!first) amx::add(part_, amx::kPair, sums + j, sums_row_, rows, n);
+      if (last) first ? store(part_, amx::kPair, to) : store(sums + j, sums_row_, to);
     }
   }
 
   static void store(const float* from, int64_t from_row, const Matrix& c) {
-    if (c.holds<float>() || !(c.rows_lie() || c.cols_lie())) {
-      for (int64_t r = 0; r < c.rows; r++) write_line(from + r * from_row, c, r, 0, c.col_stride, c.cols);
-    } else if (c.rows_lie()) {
-      amx::store_rows(from, from_row, c.at<uint16_t>(0, 0), c.row_stride, c.rows, c.cols);
-    } else {
+    if (c.cols_lie() && !c.holds<float>()) {
       amx::store_columns(from, from_row, c.at<uint16_t>(0, 0), c.col_stride, c.rows, c.cols);
+      return;
     }
+    for (int64_t r = 0; r < c.rows; r++) write_line(from + r * from_row, c, r, 0, c.col_stride, c.cols);
   }
 
   const Matrix a_, b_, c_;

@@ -171,12 +171,17 @@ void add(const float* from, int64_t from_row, float* to, int64_t to_row, int64_t
   }
 }
 
-void store_rows(const float* from, int64_t from_row, uint16_t* to, int64_t to_row, int64_t rows, int64_t columns) {
+void store_rows(const float* from, int64_t from_row, const float* more, uint16_t* to, int64_t to_row, int64_t rows,
+                int64_t columns) {
   const __mmask16 low = first16(columns), high = first16(columns > 16 ? columns - 16 : 0);
   const __mmask32 mask = first32(columns);
   for (int64_t r = 0; r < rows; r++, from += from_row, to += to_row) {
-    const __m512i v = rounded(_mm512_maskz_loadu_ps(low, from), _mm512_maskz_loadu_ps(high, from + 16));
-    _mm512_mask_storeu_epi16(to, mask, v);
+    __m512 a = _mm512_maskz_loadu_ps(low, from), b = _mm512_maskz_loadu_ps(high, from + 16);
+    if (more) {
+      a = _mm512_add_ps(a, _mm512_maskz_loadu_ps(low, more + r * kPair));
+      b = _mm512_add_ps(b, _mm512_maskz_loadu_ps(high, more + r * kPair + 16));
+    }
+    _mm512_mask_storeu_epi16(to, mask, rounded(a, b));
   }
 }
 

@@ -35,8 +35,10 @@ void multiply(int rows, int columns, const Multiply& m);
 
 // rows x columns elements, of at most kPair columns. to += from: denormal sums are what the processor's mode says.
 void add(const float* from, int64_t from_row, float* to, int64_t to_row, int64_t rows, int64_t columns);
-// Rounded, to elements in rows, or in columns of at most kPair rows that are `to_column` apart.
-void store_rows(const float* from, int64_t from_row, uint16_t* to, int64_t to_row, int64_t rows, int64_t columns);
+// Rounded, to elements in rows, or in columns of at most kPair rows that are `to_column` apart. `more` is added before,
+// its rows kPair apart, unless it is null.
+void store_rows(const float* from, int64_t from_row, const float* more, uint16_t* to, int64_t to_row, int64_t rows,
+                int64_t columns);
 void store_columns(const float* from, int64_t from_row, uint16_t* to, int64_t to_column, int64_t rows, int64_t columns);
 
 }  // namespace lutra::amx
