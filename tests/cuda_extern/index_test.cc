@@ -195,6 +195,18 @@ TEST_CASE("cuda extern: sort and topk") {
   }
 }
 
+TEST_CASE("cuda extern: the first of long rows are found in tiles") {
+  HostMachine m;
+  // The last tile of a row has fewer keys than are wanted; equal elements; few rows and many.
+  for (const auto& [rows, n, k] : {std::tuple{2, 4100, 70}, {1, 4353, 5}, {30, 4600, 3}}) {
+    const Operand x = random_operand(DType::kInt8, {rows, n}, -20, 20);
+    const Operand y = make_operand(DType::kInt8, {rows, k}), i = make_operand(DType::kInt64, {rows, k});
+    CHECK(difference(m, {OpId::topk, {x}, {y, i}, {k, 1, 1, 1}, {}, {}}) == 0);
+  }
+  CHECK(m.launches["rank_tiles"] > 4);
+  CHECK(m.launches["top_of_tiles"] == 1);
+}
+
 TEST_CASE("cuda extern: many rows are sorted in tiles") {
   HostMachine m;
   const Operand x = random_operand(DType::kInt8, {400, 300}, -20, 20), y = make_operand(DType::kInt8, {400, 300});

@@ -1,6 +1,6 @@
 // sort and topk: rows of elements become keys; a short row is sorted in shared memory, a long one by its digits, the
-// lowest first; few keys are counted instead. Equal elements keep their order and NaNs are the largest: there is one
-// right answer.
+// lowest first; few keys are counted instead, also those of tiles whose first ones are wanted. Equal elements keep
+// their order and NaNs are the largest: there is one right answer.
 #include "ops/extern/cuda/sort.h"
 
 #include <algorithm>
@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kTile = 2048;         // keys of a row that a block sorts
 constexpr int64_t kTopTile = 1024;      // of which the first are found; a quarter of them at most
+constexpr int64_t kLeastTile = 256;     // the same where keys are counted
 constexpr int64_t kCompared = 1 << 25;  // comparisons up to which keys are only counted
 
 // VARIANT: log2 of the tile. A block of half as many threads as a tile has keys sorts one tile (or several small ones:
@@ -97,6 +98,38 @@ KERNEL BOUNDS(256) rank_keys(const u64* keys, u64* out, u32* positions, i64 n) {
     for (int m = 1; m < 32; m *= 2) before[k] += __shfl_xor_sync(0xffffffffu, before[k], m);
     const i64 to = blockIdx.x / blocks * n + before[k];
     if (lane == k && first + k < n) out[to] = mine[k], positions[to] = first + k;
+  }
+}
+// The first k of each tile of a row, as top_of_tiles has them, found in the same way. A tile has 2048 keys at most.
+KERNEL BOUNDS(256) rank_tiles(const u64* keys, const u32* from, u64* out, u32* positions, i64 n, int tile, int tiles,
+                              int k) {
+  sync_dependencies();
+  __shared__ u64 key[2048];
+  const int blocks = (tile + 31) / 32, lane = threadIdx.x % 32;
+  const i64 which = blockIdx.x / blocks, begin = which % tiles * tile, row = which / tiles * n + begin;
+  const int count = (int)(n - begin < tile ? n - begin : tile);
+  for (int i = threadIdx.x; i < count; i += 256) key[i] = keys[row + i];
+  __syncthreads();
+  const int first = (int)(blockIdx.x % blocks) * 32 + threadIdx.x / 32 * 4;
+  u64 mine[4];
+  int before[4];
+#pragma unroll
+  for (int q = 0; q < 4; q++) mine[q] = first + q < count ? key[first + q] : 0, before[q] = 0;
+#pragma unroll 4
+  for (int j = lane; j < count; j += 32) {
+    const u64 other = key[j];
+#pragma unroll
+    for (int q = 0; q < 4; q++) before[q] += other < mine[q] || (other == mine[q] && j < first + q);
+  }
+#pragma unroll
+  for (int q = 0; q < 4; q++) {
+    for (int m = 1; m < 32; m *= 2) before[q] += __shfl_xor_sync(0xffffffffu, before[q], m);
+    // What fills a tile of fewer than k keys up comes behind them.
+    const bool in = first + q < count;
+    const int place = in ? before[q] : first + q;
+    if (lane != q || first + q >= tile || place >= k) continue;
+    out[which * k + place] = in ? mine[q] : ~0ull;
+    positions[which * k + place] = !in ? 0xffffffffu : from ? from[row + first + q] : (u32)(begin + first + q);
   }
 }
 )cuda"};
@@ -228,11 +261,19 @@ bool is_compared(int64_t rows, int64_t n) { return n <= 2 * kTile && rows * n * 
 const uint32_t* top_of_rows(Launcher& l, const uint64_t* keys, int64_t rows, int64_t n, int64_t k) {
   const uint32_t* positions = nullptr;
   for (bool last = false; !last;) {
-    const int64_t tile = n <= kTile ? kTile : kTopTile, tiles = (n + tile - 1) / tile;
+    int64_t tile = n <= kTile ? n : std::max(int64_t(std::bit_ceil(uint64_t(4 * k))), kLeastTile);
+    const bool counted = rows * n * tile <= kCompared;
+    if (!counted) tile = n <= kTile ? kTile : kTopTile;
+    const int64_t tiles = (n + tile - 1) / tile;
     auto* top = l.scratch<uint64_t>(rows * tiles * k);
     auto* at = l.scratch<uint32_t>(rows * tiles * k);
-    l.run({kTileSource, "top_of_tiles", {}, std::countr_zero(uint64_t(tile))}, {rows * tiles}, unsigned(tile / 2), keys,
-          positions, top, at, n, int(tiles), int(k));
+    if (counted) {
+      l.run({kRankSource, "rank_tiles", {}}, {rows * tiles * ((tile + 31) / 32)}, 256, keys, positions, top, at, n,
+            int(tile), int(tiles), int(k));
+    } else {
+      l.run({kTileSource, "top_of_tiles", {}, std::countr_zero(uint64_t(tile))}, {rows * tiles}, unsigned(tile / 2),
+            keys, positions, top, at, n, int(tiles), int(k));
+    }
     keys = top, positions = at;
     last = tiles == 1, n = tiles * k;
   }
