@@ -1,5 +1,6 @@
-// Products of up to 32 rows of half floats with a weight of int8 or int4, on tensor cores: the weight is read once, and
-// two of its elements at a time become half floats by bits of a number that has them as its last ones.
+// Products of up to 32 rows of half floats with a weight of int4, or of int8 and more than one row, on tensor cores:
+// the weight is read once, and two of its elements at a time become half floats by bits of a number that has them as
+// its last ones.
 //
 // Invariants:
 // 1. A block makes 16 or 32 columns of the result. Its warps take blocks of k in turn, their sums are added in order: a

@@ -365,7 +365,8 @@ void run_weight_mm(const ExternCall& call) {
   const ExternView x = f.x.sizes[0] > 64 ? f.x : along(l, f.x);
   FewRows p{x.sizes[0], f.out.sizes[1], x.sizes[1], x.strides[0], w.strides[0], f.out.strides[0], f.out.strides[1]};
   p.group_bits = f.group_bits;
-  const bool on_cores = few_bits_takes(l, x.dtype, w.dtype, p);
+  // With one row of int8 a warp has little to do but to read: half a kilobyte in a row, a tile of tensor cores only 64.
+  const bool on_cores = (p.rows > 1 || f.is_int4) && few_bits_takes(l, x.dtype, w.dtype, p);
   if (p.rows > (on_cores ? 64 : 2 * kMostRows)) return multiply_widened(l, f, w, scales);
   (on_cores ? few_bits : launch)(l, x.data, x.dtype, w.data, w.dtype, scales.data, scales.dtype, f.out.data, p);
 }
