@@ -142,19 +142,20 @@ local function choose(logits, temperature, top_k)
   return indices:gather(1, (values / temperature):softmax(-1):multinomial(1))
 end
 
--- Ids with `count` tokens written behind them; seconds of the prompt and of each token. step(ids, caches, at) gives the
--- next token.
+-- Ids with `count` tokens written behind them; seconds of the prompt and of a token. step(ids, caches, at) gives the
+-- next token. A GPU makes tokens while the host calls the next steps: nothing waits for one but the first and the last.
 local function generate(net, step, ids, count, length)
-  local caches, out, times = net:cache(ids:size(0), length), {ids}, {}
-  local at, device = lt.arange(ids:size(1), {device = ids.device}), tostring(ids.device)
+  local caches, out = net:cache(ids:size(0), length), {ids}
+  local at, on_gpu = lt.arange(ids:size(1), {device = ids.device}), tostring(ids.device):match("^cuda")
+  local start, prompt, each = lt.perf_counter()
   for i = 1, count do
-    local start = lt.perf_counter()
     ids = step(ids, caches, at)
-    if device:match("^cuda") then lt.cuda.synchronize() end
-    times[i] = lt.perf_counter() - start
+    if on_gpu and (i == 1 or i == count) then lt.cuda.synchronize() end
+    if i == 1 then prompt = lt.perf_counter() - start end
     out[#out + 1], at = ids, at:narrow(0, at:size(0) - 1, 1) + 1
   end
-  return lt.cat(out, 1), times
+  each = (lt.perf_counter() - start - prompt) / math.max(count - 1, 1)
+  return lt.cat(out, 1), prompt, each
 end
 
 local function stepper(net, temperature, top_k, compile)
@@ -198,9 +199,8 @@ local function write(_, options)
   end
   local function run() return generate(net, step, ids, options.tokens, options.length) end
   lt.no_grad(run) -- compiles
-  local tokens, times = lt.no_grad(run)
-  local prompt_ms = table.remove(times, 1) * 1e3
-  local ms = zoo.median(times) * 1e3
+  local tokens, prompt, each = lt.no_grad(run)
+  local prompt_ms, ms = prompt * 1e3, each * 1e3
   print(table.concat(tokens[0]:totable(), " "))
   print(string.format([[
 
