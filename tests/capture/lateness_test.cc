@@ -37,6 +37,7 @@ const char* const kInputs = R"lua(
   env.path = os.tmpname() .. ".npy"
   env.large, env.ints, env.doubles = lt.rand(1e7), lt.randint(0, 1e9, {1e7}), lt.rand(1e7, {dtype = "float64"})
   env.wide = lt.rand(2, 1e7)
+  env.row, env.column = lt.rand(1, 2e7) + 0.5, lt.rand(4e6, 5) + 0.5
   env.rows, env.bytes = lt.rand(4, 4e6), lt.randint(0, 200, {4e7}):to "uint8"
   env.batch, env.filter = lt.rand(16, 32, 128, 128), lt.rand(32, 32, 3, 3)
   env.list = {} for i = 1, 1e6 do env.list[i] = i end
@@ -44,6 +45,34 @@ const char* const kInputs = R"lua(
   local skipped = {backward = true, grad = true, register_hook = true, free = true, cuda = true, pin_memory = true}
   for _, d in ipairs(names.list) do
     if not skipped[d.name] then lines[#lines + 1] = examples.example(d) end
+  end
+  -- What is reduced, or needs a whole row: of one row, of few columns, with other ops around, and backward.
+  local reducing = {"sum(D)", "mean(D)", "prod(D)", "max(D)", "min(D)", "amax(D)", "amin(D)", "argmax(D)", "argmin(D)",
+    "gt(2):any(D)", "gt(0):all(D)", "std(D)", "var(D)", "var_mean(D)", "aminmax {dim = D}", "norm(2, D)", "norm(1, D)",
+    "logsumexp(D)", "softmax(D)", "log_softmax(D)", "softmin(D)", "nansum(D)", "nanmean(D)", "count_nonzero(D)",
+    "cumsum(D)", "cumprod(D)", "cummax(D)", "logcumsumexp(D)", "median(D)", "nanmedian(D)", "mode(D)", "sort(D)",
+    "argsort(D)", "topk(3, D)", "kthvalue(3, D)", "quantile(0.5, D)", "flip(D)", "roll(3, D)", "diff(1, D)",
+    "renorm(2, D, 1)", "unique_consecutive()", "half():softmax(D)", "double():softmax(D)", "bfloat16():sum(D)",
+    "long():sum(D)", "to('uint8'):amax(D)"}
+  for _, op in ipairs(reducing) do
+    lines[#lines + 1] = "row:" .. op:gsub("D", "1")
+    lines[#lines + 1] = "column:" .. op:gsub("D", "0")
+  end
+  for _, op in ipairs {"sum", "mean", "prod", "std", "logsumexp", "softmax", "log_softmax", "norm", "amax", "cumsum"} do
+    local call = op == "norm" and "norm(2, %d)" or op .. "(%d)"
+    for _, of in ipairs {{"row", 1}, {"column", 0}} do
+      local forward = ("(%s:detach():requires_grad_() * 2):sin():"):format(of[1]) .. call:format(of[2])
+      lines[#lines + 1] = forward
+      lines[#lines + 1] = ("%s:exp():sum():backward()"):format(forward)
+    end
+  end
+  for _, line in ipairs {"layer_norm(row, {2e7})", "rms_norm(row, {2e7})", "normalize(row)", "glu(row)",
+      "group_norm(row:view(1, 2, -1), 1)", "instance_norm(row:view(1, 2, -1))", "batch_norm(column, nil, nil, nil, "
+      .. "nil, true)", "cross_entropy(row, lt.zeros(1, {dtype = 'int64'}))", "cosine_similarity(row, row)",
+      "pairwise_distance(row, row)", "mse_loss(row, row)", "kl_div(row, row)", "gumbel_softmax(row)",
+      "adaptive_avg_pool1d(row:view(1, 1, -1), 1)", "avg_pool1d(row:view(1, 1, -1), 1000000)",
+      "max_pool1d(row:view(1, 1, -1), 1000000)", "linear(row, lt.ones(1, 2e7))"} do
+    lines[#lines + 1] = "lt.nn.functional." .. line
   end
   local given = {}
   for name, value in pairs(env) do given[name] = value end
