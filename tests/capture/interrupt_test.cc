@@ -89,10 +89,15 @@ TEST_CASE("ops of many elements look within", "[capture][interrupt]") {
       {"b:unique_consecutive()", "assert(lt.ones(3):unique_consecutive():numel() == 1)", 300},
       {"x:repeat_interleave(b)", "assert(lt.ones(2):repeat_interleave(2):numel() == 4)", 300},
       {"lt.conv1d(x:view(1, 4, -1), lt.ones(4, 4, 9))", "lt.conv1d(lt.ones(1, 4, 20), lt.ones(4, 4, 9))", 20},
+      {"x:view(1, -1):softmax(1)", "assert(lt.ones(1, 1):softmax(1):item() == 1)", 100},
+      {"x:view(1, -1):argmax(1)", "assert(lt.tensor({1, 2}):argmax(0):item() == 1)", 20},
+      {"f(x:view(1, -1))", "x:uniform_() f(x:view(1, -1)) assert(math.abs(x:sum():item() - 1) < 1e-4)", 100},
       {"x:lgamma_()", "x:uniform_() x:sin_()", 6},
       {"lt.save('lutra-interrupt-test.npy', x)", "assert(not io.open 'lutra-interrupt-test.npy')", 5},
   };
-  LutraState s("lt = require 'lutra' x = lt.rand(1e7) i = lt.arange(2e7) % 1e7 b = lt.arange(1e7) % 3");
+  LutraState s(
+      "lt = require 'lutra' x = lt.rand(1e7) i = lt.arange(2e7) % 1e7 b = lt.arange(1e7) % 3 "
+      "f = lt.compile(function(x) x:copy_(x:softmax(1)) end)");
   for (const Row& row : rows) {
     INFO(row.program);
     // Another thread's looks would not be counted.
