@@ -1,7 +1,6 @@
 // unique and unique_consecutive: elements, or slices along a dim, in; the different ones, for each where it went, and
 // how often each occurs, out.
 #include <algorithm>
-#include <numeric>
 
 #include "ops/core/interrupt.h"
 #include "ops/defs/call.h"
@@ -66,8 +65,9 @@ Results results_of(const Tensor& values, const Runs& runs, const std::vector<uin
 }
 
 std::vector<uint32_t> in_place_order(int64_t n) {
-  std::vector<uint32_t> order(size_t(n), 0);
-  std::iota(order.begin(), order.end(), 0u);
+  std::vector<uint32_t> order;
+  order.reserve(size_t(n));
+  for (int64_t i = 0; i < n; i++) look(i), order.push_back(uint32_t(i));
   return order;
 }
 
@@ -104,13 +104,13 @@ Results unique_slices(const Tensor& t, int64_t dim, bool sort, Wanted wanted) {
   const int64_t n = v.sizes[dim], width = n ? v.numel() / n : 0;
   Results results;
   with_element_type(v.dtype, [&]<class T>() {
-    std::vector<T> rows(size_t(n * width));
+    std::vector<T> rows;
+    rows.reserve(size_t(n * width));
     for (int64_t i = 0; i < n; i++) {
       ExternView slice = v;
       slice.sizes[dim] = 1;
       const T* from = static_cast<const T*>(v.data) + i * v.strides[dim];
-      int64_t k = i * width;
-      each_element(slice, [&](int64_t at) { rows[size_t(k++)] = from[at]; });
+      each_element(slice, [&](int64_t at) { rows.push_back(from[at]); });
     }
     std::vector<uint32_t> order = in_place_order(n);
     const auto compare = [&](uint32_t a, uint32_t b) {
