@@ -19,7 +19,13 @@ constexpr char kProbe[] =
     "  for i = 1, 2 do s = s .. i * 0.37 end\n"
     "  return s, a, t\n"
     "end\n"
-    "local function call(f) local r = f(11, 'arg') return r end\n"
+    "local function call(f)\n"
+    "  local late\n"
+    "  local function other() return late end\n"
+    "  local r = f(11, 'arg')\n"
+    "  late = r\n"
+    "  return r, other\n"
+    "end\n"
     "return probe, call";
 
 double field_number(lua_State* L, int table, const char* name) {
@@ -159,6 +165,9 @@ int check_frame(lua_State* L) {
     const uint64_t root = *reinterpret_cast<const uint64_t*>(th->glref + 40);
     const uint8_t white = *reinterpret_cast<const uint8_t*>(th->glref + 32);
     const uint8_t marked = static_cast<const Header*>(lua_topointer(L, -1))->marked;
+    const Upval* open = open_variables(L);
+    ok = ok && open && !open->closed && !open->immutable && slot_of(L, open) == 1;
+    for (const Upval* v = open; ok && v; v = next_open(v)) ok = v->gct == 5 && !v->closed && v->v <= open->v;
     ok = ok && reinterpret_cast<const void*>(root) == lua_topointer(L, -1) && (marked & 3) == (white & 3);
   } else {
     ok = false;

@@ -1,6 +1,7 @@
 // Raw reads of LuaJIT's structs: stack slots, table nodes, threads, the caller of a C function.
 #include "vm/mirror/mirror.h"
 
+#include <cstring>
 #include <lua.hpp>
 #include <utility>
 
@@ -103,6 +104,19 @@ void move_caller(lua_State* L, const Func* f, const uint32_t* pc) {
   TValue* caller = previous_frame(frame);
   ((frame->u64 & 3) == 0 ? frame : frame - 2)->u64 = reinterpret_cast<uint64_t>(pc);
   caller[-1] = make_gc(kFunc, f);
+}
+
+void return_to(lua_State* L, ptrdiff_t frame, const Func* f, const uint32_t* pc, int n) {
+  Thread* t = thread(L);
+  TValue* own = t->stack + frame;
+  TValue* place = own + 1 + ((pc[-1] >> 8) & 0xff) + 2;
+  const TValue running = t->base[-2];
+  std::memmove(place, t->top - n, size_t(n) * sizeof(TValue));
+  own[-1] = make_gc(kFunc, f);
+  place[-2] = running;
+  place[-1].u64 = std::bit_cast<uint64_t>(pc);
+  t->base = place;
+  t->top = place + n;
 }
 
 bool caller_function(lua_State* L, Caller* out) {

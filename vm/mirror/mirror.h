@@ -142,7 +142,8 @@ struct Thread {
   uint64_t glref, gclist;
   TValue *base, *top;
   TValue *maxstack, *stack;
-  uint64_t openupval, env;
+  const Upval* openupval;
+  uint64_t env;
   char* cframe;
   uint32_t stacksize;
 };
@@ -216,6 +217,15 @@ inline int slot_of(lua_State* L, const Upval* variable) {
   const bool own = !variable->closed && variable->v >= first && variable->v < base(L) - 2;
   return own ? int(variable->v - first) : -1;
 }
+
+// The open variables of the frames, the innermost frame's first; null behind the last.
+inline const Upval* open_variables(lua_State* L) { return thread(L)->openupval; }
+inline const Upval* next_open(const Upval* v) { return static_cast<const Upval*>(gc_pointer({v->nextgc})); }
+
+// The running C function gives its top n values to the frame whose link is `frame` from the stack's bottom, as if that
+// one, a frame of f, had called it by the call before `pc`. The frames between are gone: none may be C's or have open
+// variables. Nothing may be done with the stack until the function returns n. There must be room for a frame of f.
+void return_to(lua_State* L, ptrdiff_t frame, const Func* f, const uint32_t* pc, int n);
 
 // Makes the frame that called the running C function a frame of f that goes on at `pc`; the call before pc must be of
 // the same slot. Where a trace called, all traces must have been flushed since.

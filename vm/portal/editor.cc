@@ -37,6 +37,7 @@ Editor::Editor(const bc::Proto& proto) : proto_(proto), live_top_(proto.size() +
 void Editor::place(const Block& block, Result& out, Pc line_of) const {
   bc::Proto& p = out.proto;
   for (const Site& s : block.sites_) out.sites.push_back({p.size() + s.return_pc, s.id});
+  for (const Stand& s : block.stands_) out.stands.push_back({p.size() + s.return_pc, s.pc});
   if (p.has_debug) {
     place_variables(out, p.size(), block);
     for (const Pc pc : block.as_) p.lines.push_back(proto_.line(pc ? pc : line_of));

@@ -43,7 +43,8 @@ class Block {
     strings_.push_back({size(), std::string(name)});
     add(bc::ins_ad(bc::Op::GGET, dst, 0));
   }
-  void site(int id) { sites_.push_back({size(), id}); }  // the call just added is a portal's
+  void stands_for(bc::Pc pc) { stands_.push_back({size(), pc}); }  // the call just added does
+  void site(int id) { sites_.push_back({size(), id}); }            // the call just added is a portal's
 
  private:
   friend class Editor;
@@ -57,6 +58,7 @@ class Block {
   std::vector<Fix> fixes_;
   std::vector<std::pair<unsigned, std::string>> strings_;
   std::vector<Site> sites_;
+  std::vector<Stand> stands_;
 };
 
 class Editor {
@@ -70,6 +72,7 @@ class Editor {
   struct Result {
     bc::Proto proto;
     std::vector<Site> sites;
+    std::vector<Stand> stands;
     std::vector<bc::Pc> moved;       // moved[old pc] = new pc of the instruction
     std::vector<bc::Pc> old_pc;      // old_pc[new pc], 0 for added instructions
     std::vector<bc::Var> variables;  // of added instructions

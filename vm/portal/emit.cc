@@ -175,6 +175,7 @@ void PortalEmitter::emit_like(Pc pc, unsigned nargs, const std::function<void(un
   switch (shape) {
     case Shape::kCall:
       load_and_call(a, static_cast<int>(bc::op_b(i)) - 1);
+      b_.stands_for(pc);
       return bc::op_b(i) == 0 ? copy_takers(pc + 1) : jump_start(pc + 1);
     case Shape::kTail:
       close_upvalues(0);

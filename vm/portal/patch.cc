@@ -285,7 +285,7 @@ void check_point(const bc::Proto& p, const bc::Liveness& live, const Point& poin
 }  // namespace
 
 Patched finish_patch(const bc::Dump& dump, Editor::Result&& r) {
-  Patched out{dump, std::move(r.sites), std::move(r.moved)};
+  Patched out{dump, std::move(r.sites), std::move(r.moved), std::move(r.stands)};
   out.dump.top() = std::move(r.proto);
   const std::string error = bc::verify(out.dump.top(), &out.dump);
   if (!error.empty()) fail_internal("patch: ", error, "\n", bc::print(out.dump.top()));

@@ -90,12 +90,18 @@ struct Site {
   bc::Pc return_pc;
   int id;  // 0 for the helpers (fetch, push, share, hash)
 };
+// A call in new code that stands for the original's at `pc`.
+struct Stand {
+  bc::Pc return_pc;
+  bc::Pc pc;
+};
 struct Patched {
   bc::Dump dump;
   std::vector<Site> sites;
   std::vector<bc::Pc> moved;  // moved[old pc] = where that instruction is now
-  bool resumed = false;       // the rest of a frame: it takes what is live at a pc
-  uint64_t version = 0;       // a number of whoever made it, see version_of
+  std::vector<Stand> stands;
+  bool resumed = false;  // the rest of a frame: it takes what is live at a pc
+  uint64_t version = 0;  // a number of whoever made it, see version_of
 };
 
 // Is there room in the frame for points; for a stub?

@@ -42,7 +42,7 @@ CaptureOptions options_of(lua_State* L, const CompiledProto& compiled) {
 }
 
 std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point,
-                                  const SegmentCall& call) {
+                                  const SegmentCall& call, const std::vector<Caller>& callers) {
   TraceOptions options{compiled.options.dynamic, point.dynamic_dims};
   for (const auto& [source, values] : point.changing_values) options.changing_values[source] = int(values.size());
   options.loose_functions = point.loose_functions;
@@ -50,18 +50,21 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   options.automatic = compiled.automatic;
   options.has_to_pay = has_to_pay(L, compiled);
   options.enters_callees = point.enters_callees && !options.has_to_pay;
-  CapturedSegment s = capture_segment(L, state.trace, {*compiled.code, point.pc, point.args, point.varargs}, call,
-                                      options_of(L, compiled), options, point.decisions);
+  const SegmentPlace place{*compiled.code, point.pc, point.args, point.varargs, places_of(callers)};
+  CapturedSegment s = capture_segment(L, state.trace, place, call, options_of(L, compiled), options, point.decisions);
+  CompiledProto& left = s.level ? *callers[s.level - 1].compiled : compiled;
   point.decisions.kept_loops = std::move(s.kept_loops);
   const KeptLoops& kept = point.decisions.kept_loops;
   for (const auto& [pc, after] : s.next) {
-    after ? add_points_after(compiled, pc, kept, point.within) : add_point(compiled, pc, kept, point.within);
+    after ? add_points_after(left, pc, kept, point.within) : add_point(left, pc, kept, point.within);
   }
   if (s.entry->decline) return s.entry;
   for (size_t i = 0; i < s.finished.resumes.size(); i++) {
-    s.entry->resumes[i].body = std::make_shared<ProtoBody>(resume_proto(state, L, compiled, s.finished.resumes[i]));
+    s.entry->resumes[i].body =
+        std::make_shared<ProtoBody>(resume_proto(state, L, compiled, s.finished.resumes[i], kept));
   }
-  s.entry->exit = exit_index(compiled, point, s.finished.exit);
+  const bc::Pc leaves = s.level ? callers[s.level - 1].point : point.pc;
+  s.entry->exit = exit_index(left, left.points.at(leaves), s.finished.exit);
   return s.entry;
 }
 
@@ -153,14 +156,13 @@ bool finish_entries(lua_State* L, CompiledProto& compiled, ProtoPoint& point) {
 }
 
 std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
-                                     ProtoPoint& point, int nslots, int nargs, int self) {
+                                     ProtoPoint& point, const SegmentCall& call, const std::vector<Caller>& callers) {
   const CompileScope scope;
   const auto start = Clock::now();
   Counters& counters = runtime(L).counters;
   counters.frames_total++;
   std::shared_ptr<Entry> entry;
-  if (!survives(L, *compiled, [&] { entry = make_entry(state, L, *compiled, point, {nslots, nargs, self}); }))
-    return nullptr;
+  if (!survives(L, *compiled, [&] { entry = make_entry(state, L, *compiled, point, call, callers); })) return nullptr;
   entry->capture_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   point.spent_ms += entry->capture_ms;
   counters.frames_ok++;

@@ -1,5 +1,6 @@
 // A capture at a point of a compiled prototype: the segment becomes one of the point's entries.
 #pragma once
+#include "vm/capture/dispatch/callers.h"
 #include "vm/capture/dispatch/compiled_proto.h"
 
 struct lua_State;
@@ -8,10 +9,11 @@ namespace lutra {
 
 struct CaptureState;
 
-// Traces the segment that begins at `point` with the values on the stack (slots, then varargs; the function at `self`)
-// and compiles it. Null where nothing can be made here (the point is dead then).
+// Traces the segment that begins at `point` with the values on the stack (slots, those of callers, then varargs; the
+// function at `self`) and compiles it. Null where nothing can be made here (the point is dead then).
 std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
-                                     ProtoPoint& point, int nslots, int nargs, int self);
+                                     ProtoPoint& point, const SegmentCall& call,
+                                     const std::vector<Caller>& callers = {});
 // Makes whole what the background has compiled of the point's entries. False where the compiled prototype runs its
 // original code from now on. Throws what the compiler says of the program, as capture_point does; the entry is gone
 // then.

@@ -37,13 +37,12 @@ void free_id(CaptureState& state, lua_State* L, int id) {
 
 void drop(CaptureState& state, lua_State* L, CompiledProto& compiled) {
   for (auto& [where, resume] : compiled.resumes) drop(state, L, *resume);
-  for (auto& [pc, point] : compiled.points) {
-    forget_entries(L, point);
-  }
+  each_point(compiled, [L](ProtoPoint& point) { forget_entries(L, point); });
   if (compiled.stub_id) free_id(state, L, compiled.stub_id);
   for (int id : compiled.ids) free_id(state, L, id);
   luaL_unref(L, LUA_REGISTRYINDEX, compiled.functions);
   state.by_serial.erase(compiled.serial);
+  for (const auto& [version, patched] : compiled.versions) state.by_version.erase(version);
   const auto same = [&](const std::shared_ptr<CompiledProto>& u) { return u.get() == &compiled; };
   state.resume_protos.erase(std::remove_if(state.resume_protos.begin(), state.resume_protos.end(), same),
                             state.resume_protos.end());
@@ -56,10 +55,17 @@ void free_old_ids(CaptureState& state, lua_State* L, CompiledProto& compiled) {
     return true;
   };
   compiled.ids.erase(std::remove_if(compiled.ids.begin(), compiled.ids.end(), old), compiled.ids.end());
-  std::erase_if(compiled.iterators, [&](const auto& version) {
+  const auto gone = [&](const auto& version) {
     return version.first != compiled.version && std::none_of(compiled.ids.begin(), compiled.ids.end(), [&](int id) {
              return state.portals.at(id).version == version.first;
            });
+  };
+  std::erase_if(compiled.iterators, gone);
+  std::erase_if(compiled.versions, gone);
+  std::erase_if(compiled.call_sites, [&](const auto& site) { return !compiled.versions.count(site.first.first); });
+  std::erase_if(state.by_version, [](const auto& version) {
+    const auto held = version.second.lock();
+    return !held || !held->versions.count(version.first);
   });
 }
 

@@ -68,7 +68,7 @@ std::shared_ptr<CompiledProto> find_proto(CaptureState& state, lua_State* L, int
 }
 
 std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, CompiledProto& parent,
-                                            const ResumeRequest& request) {
+                                            const ResumeRequest& request, const KeptLoops& kept) {
   const LuaCode& code = *request.code;
   const ResumeSpec& spec = request.spec;
   const std::string key = str(request.prototype, " ", int(spec.mode), " ", spec.num_args, " ", request.last);
@@ -84,13 +84,15 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
   compiled->breaks = parent.breaks;
   check_room(L, *compiled);
   LUTRA_CHECK(resume.patched.sites.empty(), "a resume prototype with too many parameters");
-  for (bc::Pc next : bc::successors(code.proto(), spec.pc)) {
-    for (bc::Pc pc = 1; pc < resume.old_pc.size(); pc++) {
-      if (resume.old_pc[pc] != next) continue;
-      add_point(*compiled, pc);
-      break;
-    }
+  const auto moved = [&](bc::Pc old) {
+    const auto at = std::find(resume.old_pc.begin() + 1, resume.old_pc.end(), old);
+    return at == resume.old_pc.end() ? bc::Pc(0) : bc::Pc(at - resume.old_pc.begin());
+  };
+  KeptLoops own;
+  for (const auto& [proto, head] : kept) {
+    if (proto == &code.proto()) own.insert({&compiled->code->proto(), moved(head)});
   }
+  for (bc::Pc next : bc::successors(code.proto(), spec.pc)) add_point(*compiled, moved(next), own);
   state.resume_protos.push_back(compiled);
   return compiled;
 }
@@ -158,6 +160,7 @@ Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
   if (!moved.empty()) live = bc::liveness(dump.top());
   const auto at = [&](bc::Pc pc) { return moved.empty() ? pc : moved[pc]; };
   for (auto& [pc, point] : compiled->points) {
+    if (!live) point.id = 0;
     if (point.dead) continue;
     if (live) {
       const std::vector<unsigned> have = live->passable(at(pc));
@@ -181,6 +184,7 @@ Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
     }
     if (switches) p.exits.push_back(switch_exit(*compiled, point));
     const bool packs = packs_results(dump.top(), p);
+    if (!live) point.id = id, point.packs = packs;
     state.portals[id] = {{pc, point.exits.size(), false, packs, switches, compiled->version}, compiled};
     patch.points.push_back(std::move(p));
   }
@@ -216,6 +220,8 @@ void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledPr
   compiled->version = state.next_version++;
   compiled->patched = std::make_shared<Patched>(build(state, L, compiled, *compiled->code->dump, {}));
   compiled->patched->version = compiled->version;
+  compiled->versions[compiled->version] = compiled->patched;
+  state.by_version[compiled->version] = compiled;
   note_iterators(*compiled);
   compiled->changed = false;
   if (log_wanted("bytecode")) {

@@ -71,6 +71,18 @@ struct ProtoPoint {
   std::map<std::string, std::set<std::string>> changing_values;  // by source: what misses brought, a few of them
   std::set<std::string> loose_functions;
   TraceDecisions decisions;  // loops kept by earlier captures
+  int id = 0;                // of its portal in the newest bytecode; 0: it has none
+  bool packs = false;        // which takes results in a table
+  // The first segment here has ended in this frame: others do, too. Or in one above, which it had returned to: then
+  // entries are told by the frames above.
+  bool stays = false, crosses = false;
+  std::map<std::vector<uint64_t>, std::shared_ptr<ProtoPoint>> with_callers{};
+};
+
+// A call in patched bytecode: the original's that it stands for (0: none), and the slots that are known behind that.
+struct CallSite {
+  bc::Pc call = 0;
+  std::vector<unsigned> args;
 };
 
 struct CompiledProto {
@@ -82,7 +94,10 @@ struct CompiledProto {
   std::map<bc::Pc, ProtoPoint> points;
   std::shared_ptr<Patched> patched;  // newest; null before the first capture
   bool changed = true;
-  uint64_t version = 0;  // of patched; no other compiled prototype has had it
+  uint64_t version = 0;                                         // of patched; no other compiled prototype has had it
+  std::map<uint64_t, std::shared_ptr<const Patched>> versions;  // that frames may run
+  std::map<std::pair<uint64_t, bc::Pc>, std::shared_ptr<const CallSite>>
+      call_sites;  // by version, by where calls return to
   // By version: where code->loops() have their ITERC or ITERN. Empty where none has.
   std::map<uint64_t, std::vector<bc::Pc>> iterators;
   int functions = 0;  // registry reference of a weak table: closure -> true, those redirected to us
@@ -99,14 +114,23 @@ struct CompiledProto {
   std::map<bc::Pc, std::shared_ptr<Patched>> bodies;  // newest bytecode as it is entered at a pc (switch_over)
 };
 
+// f(point) of all points, and of what they are under callers.
+template <class Proto, class F>
+void each_point(Proto& compiled, F f) {
+  for (auto& [pc, point] : compiled.points) {
+    f(point);
+    for (auto& [callers, under] : point.with_callers) f(*under);
+  }
+}
+
 // -- compiled_proto.cc
 
 // The compiled prototype of the Lua function at `index`; null for a C function.
 std::shared_ptr<CompiledProto> find_proto(CaptureState& state, lua_State* L, int index, const CaptureOptions& options,
                                           uint64_t serial);
-// The compiled prototype of a resume prototype that a segment of parent asks for.
+// The compiled prototype of a resume prototype that a segment of parent asks for, with the loops that it has kept.
 std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, CompiledProto& parent,
-                                            const ResumeRequest& request);
+                                            const ResumeRequest& request, const KeptLoops& kept);
 // collect.cc: frees what no function, frame or later call can enter. Called as the number of compiled prototypes
 // doubles, before a compiled prototype with that backend is made.
 void collect_protos(CaptureState& state, lua_State* L, int backend_function);

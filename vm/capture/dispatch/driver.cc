@@ -9,6 +9,7 @@
 #include "jit/graph/unbacked.h"
 #include "jit/repro/repro.h"
 #include "ops/core/late_error.h"
+#include "vm/capture/dispatch/callers.h"
 #include "vm/capture/dispatch/capture_point.h"
 #include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/enter.h"
@@ -122,83 +123,150 @@ int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& 
   return 0;
 }
 
-int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, ProtoPoint& point,
-              const PortalPlace& portal) {
-  if (compiled->failed) return 0;
-  const bool asks = !point.dead && !rests(point);
-  if (!asks && portal.version >= compiled->version) return 0;
-  const int nargs = lua_gettop(L), nslots = int(point.args.size());
-  push_self(L);
-  const int self = nargs + 1;
-  const auto decline = [&] {
-    lua_settop(L, self);
+// A call of a portal: what is on the stack, and who is asked.
+struct PortalCall {
+  CaptureState& state;
+  lua_State* L;
+  const std::shared_ptr<CompiledProto>& compiled;
+  ProtoPoint& home;  // the portal's point; `point` is what that is under the callers
+  const PortalPlace& portal;
+  std::vector<Caller> callers{};
+  std::shared_ptr<ProtoPoint> under{};
+  SegmentCall values{};
+
+  ProtoPoint& point() { return under ? *under : home; }
+
+  // Slots of frames above stand behind the frame's own.
+  void take_values() {
+    const int own = lua_gettop(L);
+    if (may_cross(L, *compiled, home, portal)) callers = find_callers(state, L, *compiled);
+    if (!callers.empty() && push_callers(L, callers)) under = point_under(home, callers);
+    if (!under) callers.clear(), lua_settop(L, own);
+    const int nargs = lua_gettop(L), nslots = under ? nargs : int(home.args.size());
+    push_self(L);
+    values = {nslots, nargs, nargs + 1};
+  }
+
+  int decline() {
+    lua_settop(L, values.self);
     if (portal.version >= compiled->version) return 0;
-    const int n = portal.can_switch ? switch_over(state, L, compiled, portal, self) : 0;
-    if (n == 0) follow_frame(state, L, *compiled, portal, self, false);
+    const int n = portal.can_switch ? switch_over(state, L, compiled, portal, values.self) : 0;
+    if (n == 0) follow_frame(state, L, *compiled, portal, values.self, false);
     return n;
-  };
+  }
+
   // What was captured just now ends elsewhere than what this frame's bytecode knows.
-  const auto goes_on_newest = [&] {
+  bool goes_on_newest() {
     const bool can = portal.version < compiled->version && !portal.can_switch;
-    return can && follow_frame(state, L, *compiled, portal, self, true);
-  };
-  if (!asks) return decline();
-  Counters& counters = runtime(L).counters;
-  if (!finish_entries(L, *compiled, point)) return decline();
-  for (int round = 0; round < 2; round++) {
-    std::shared_ptr<Entry> missed;
-    int failed = 0;
-    Lookup a = find_entry(L, state.spare, point, {nslots, nargs, self}, &missed, &failed);
-    if (a.entry && a.entry->compiling) {
-      compiled->fresh_capture = false;
-      counters.eager_calls++, a.entry->compiling->eager_calls++;
-      return decline();
-    }
-    if (a.entry) {
-      counters.cache_hits += round == 0 && !compiled->fresh_capture;
-      compiled->fresh_capture = false;
-      if (!a.entry->decline) point.idle_calls = 0;
-      note_hit(point, *a.entry, a.values.tensors);
-      point.saved_ops += int64_t(a.entry->ops);
-      if (compiled->automatic) state.automatic.saved_ops += int64_t(a.entry->ops);
-      if (!a.entry->decline && leads_nowhere(point, *compiled, *a.entry)) refresh(state, L, compiled);
-      if (a.entry->decline && gives_up(L, point, *compiled)) refresh(state, L, compiled);
-      if (a.entry->decline) return decline();
-      if (size_t(a.entry->exit) >= portal.exits && !goes_on_newest()) return decline();
-      const bool watched = bool(a.entry->guard_text);
-      if (watched && !is_entered_rightly(L, *compiled, *a.entry, nslots, nargs, self)) return decline();
-      Lost lost = Lost::kNothing;
-      const int n = run_entry(L, *compiled, *a.entry, a.values, lost);
-      if (watched) a.entry->decline = a.entry->segment->forward().is_refused();
-      if (lost == Lost::kSize) note_lost_size(L, *compiled, point, a.entry);
-      if (lost == Lost::kSource) note_shared_source(L, point);
-      return n;
-    }
-    if (round == 1 || a.no_room) return decline();
-    counters.cache_misses++;
+    return can && follow_frame(state, L, *compiled, portal, values.self, true);
+  }
+
+  int run_hit(const std::shared_ptr<Entry>& entry, GuardValues& loaded) {
+    Entry& e = *entry;
+    const auto [nslots, nargs, self] = values;
+    if (!e.decline) point().idle_calls = 0;
+    note_hit(point(), e, loaded.tensors);
+    point().saved_ops += int64_t(e.ops);
+    if (compiled->automatic) state.automatic.saved_ops += int64_t(e.ops);
+    if (!e.decline && leads_nowhere(point(), *compiled, e)) refresh(state, L, compiled);
+    if (e.decline && gives_up(L, point(), *compiled)) refresh(state, L, compiled);
+    if (e.decline) return decline();
+    const Caller* caller = e.level ? &callers[size_t(e.level) - 1] : nullptr;
+    Landing landing;
+    if (caller && !find_landing(state, L, *caller, e.exit, &landing)) return decline();
+    if (!caller && size_t(e.exit) >= portal.exits && !goes_on_newest()) return decline();
+    const bool watched = bool(e.guard_text);
+    if (watched && !is_entered_rightly(L, *compiled, e, nslots, nargs, self)) return decline();
+    Lost lost = Lost::kNothing;
+    const int n = run_entry(L, *compiled, e, loaded, lost);
+    if (watched) e.decline = e.segment->forward().is_refused();
+    if (lost == Lost::kSize) note_lost_size(L, *compiled, point(), entry);
+    if (lost == Lost::kSource) note_shared_source(L, point());
+    if (caller && n > 0) land(L, *caller, landing, n);
+    return n;
+  }
+
+  // Learns of the miss and captures. False where the original code runs.
+  bool capture(const std::shared_ptr<Entry>& missed, int failed) {
+    const auto [nslots, nargs, self] = values;
+    runtime(L).counters.cache_misses++;
     const bool pays = has_to_pay(L, *compiled);
-    if (pays && !is_affordable(L, state)) return decline();
+    if (pays && !is_affordable(L, state)) return false;
     const AutomaticTime time(state, pays);
-    if (missed && pays && !worth_capture(L, point, *compiled)) {
-      if (point.dead) refresh(state, L, compiled);
-      return decline();
+    if (missed && pays && !worth_capture(L, point(), *compiled)) {
+      if (point().dead) refresh(state, L, compiled);
+      return false;
     }
     if (missed) {
       lua_rawgeti(L, LUA_REGISTRYINDEX, missed->constants);
       lua_rawgeti(L, LUA_REGISTRYINDEX, missed->weak);
       const int top = lua_gettop(L);
-      const bool more = note_miss(state, L, *compiled, point, *missed, failed, nslots, nargs, self, top - 1, top);
+      const bool more = note_miss(state, L, *compiled, point(), *missed, failed, nslots, nargs, self, top - 1, top);
       lua_settop(L, top - 2);
-      if (point.dead) refresh(state, L, compiled);
-      if (!more) return decline();
+      if (point().dead) refresh(state, L, compiled);
+      if (!more) return false;
     }
     const int top = lua_gettop(L);
-    const bool made = capture_point(state, L, compiled, point, nslots, nargs, self) != nullptr;
+    const std::shared_ptr<Entry> made = capture_point(state, L, compiled, point(), values, callers);
     lua_settop(L, top);
+    if (made && !made->decline) settle(made);
     refresh(state, L, compiled);
-    if (!made) return decline();
+    return made != nullptr;
   }
-  return 0;
+
+  // The first segment of a point tells whether others go on in frames above.
+  void settle(const std::shared_ptr<Entry>& made) {
+    if (made->level > 0) home.crosses = true;
+    if (home.crosses || home.stays) return;
+    if (!under) {
+      home.stays = home.exits[size_t(made->exit)].resume.kind != Resume::Kind::kReturn;
+      return;
+    }
+    home.stays = true;
+    home.decisions = under->decisions;
+    home.entries.insert(home.entries.begin(), made);
+    home.compiling += made->compiling != nullptr;
+    under->entries.clear();
+    forget_tree(*under);
+    callers.clear();
+    under = nullptr;
+    home.with_callers.clear();
+    lua_remove(L, values.self);
+    lua_settop(L, int(home.args.size()));
+    push_self(L);
+    values = {int(home.args.size()), int(home.args.size()), lua_gettop(L)};
+  }
+
+  int run() {
+    if (point().dead || rests(point())) return decline();
+    if (!finish_entries(L, *compiled, point())) return decline();
+    for (int round = 0; round < 2; round++) {
+      std::shared_ptr<Entry> missed;
+      int failed = 0;
+      Lookup a = find_entry(L, state.spare, point(), {values.nslots, values.nargs, values.self}, &missed, &failed);
+      const bool fresh = compiled->fresh_capture;
+      if (a.entry) compiled->fresh_capture = false;
+      if (a.entry && a.entry->compiling) {
+        runtime(L).counters.eager_calls++, a.entry->compiling->eager_calls++;
+        return decline();
+      }
+      if (a.entry) {
+        runtime(L).counters.cache_hits += round == 0 && !fresh;
+        return run_hit(a.entry, a.values);
+      }
+      if (round == 1 || a.no_room || !capture(missed, failed)) return decline();
+    }
+    return 0;
+  }
+};
+
+int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, ProtoPoint& point,
+              const PortalPlace& portal) {
+  if (compiled->failed) return 0;
+  if (point.dead && portal.version >= compiled->version) return 0;
+  PortalCall call{state, L, compiled, point, portal};
+  call.take_values();
+  return call.run();
 }
 
 // The first call of a function whose bytecode is still a stub: captures, then hands over to the patched bytecode.
@@ -220,7 +288,7 @@ int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledPr
     const int n = lua_gettop(L);
     push_self(L);
     runtime(L).counters.cache_misses++;
-    capture_point(state, L, compiled, point, int(point.args.size()), n, n + 1);
+    capture_point(state, L, compiled, point, {int(point.args.size()), n, n + 1});
     lua_settop(L, n + 1);
     compiled->fresh_capture = true;
   }

@@ -365,13 +365,12 @@ bool gives_up(lua_State* L, ProtoPoint& point, CompiledProto& compiled) {
 namespace {
 
 bool runs_code(const CompiledProto& compiled) {
-  for (const auto& [pc, point] : compiled.points) {
-    for (const auto& e : point.entries) {
-      if (!e->decline && e->segment) return true;
-    }
-  }
-  return std::any_of(compiled.resumes.begin(), compiled.resumes.end(),
-                     [](const auto& r) { return runs_code(*r.second); });
+  bool runs = false;
+  each_point(compiled, [&](const ProtoPoint& point) {
+    for (const auto& e : point.entries) runs = runs || (!e->decline && e->segment);
+  });
+  return runs || std::any_of(compiled.resumes.begin(), compiled.resumes.end(),
+                             [](const auto& r) { return runs_code(*r.second); });
 }
 
 }  // namespace

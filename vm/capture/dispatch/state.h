@@ -34,7 +34,7 @@ struct CaptureState {
   TraceState trace;
   std::map<ProtoKey, std::shared_ptr<CompiledProto>> protos;
   std::unordered_map<int, Portal> portals;  // by portal id
-  std::unordered_map<uint64_t, std::weak_ptr<CompiledProto>> by_serial;
+  std::unordered_map<uint64_t, std::weak_ptr<CompiledProto>> by_serial, by_version;
   std::vector<std::shared_ptr<CompiledProto>> resume_protos;
   std::unordered_map<const void*, int> backends;  // registry references of users' backends, by address
   uint64_t next_proto = 1, next_version = 1;

@@ -289,13 +289,13 @@ int api_wait_compiled(lua_State* L) {
   std::vector<std::shared_ptr<CompiledProto>> protos = all_protos(capture_state(L));
   if (!lua_isnoneornil(L, 1)) protos = with_resumes(checked_proto(L, "wait_compiled"));
   for (const auto& compiled : protos) {
-    for (auto& [pc, point] : compiled->points) {
+    each_point(*compiled, [](const ProtoPoint& point) {
       for (const auto& e : point.entries) {
         constexpr std::chrono::milliseconds kTurn(10);
         while (e->compiling && !e->compiling->work->wait(kTurn)) check_stop();
         while (!e->compiling && e->segment && !e->segment->wait(kTurn)) check_stop();
       }
-    }
+    });
   }
   return 0;
 }
@@ -309,8 +309,8 @@ int api_reset(lua_State* L) {
   for (auto& compiled : all_protos(state)) {
     compiled->failed = false;
     compiled->recompiles->clear(), compiled->log->clear(), compiled->breaks->clear();
+    each_point(*compiled, [L](ProtoPoint& point) { forget_entries(L, point); });
     for (auto& [pc, point] : compiled->points) {
-      forget_entries(L, point);
       if (point.dead) compiled->changed = true;
       point.dead = point.limit_reached = point.breaks_for_places = false;
       point.misses = point.worth = 0;
@@ -318,6 +318,8 @@ int api_reset(lua_State* L) {
       point.dynamic_dims.clear();
       point.changing_values.clear();
       point.decisions = TraceDecisions();
+      point.stays = point.crosses = false;
+      point.with_callers.clear();
       point.idle_captures = 0;
     }
     if (compiled->patched) refresh(state, L, compiled);  // points that were given up have no portal
@@ -334,7 +336,7 @@ void apply_settings(lua_State* L) {
   if (rt.config.verify > 0 && before == 0) {
     state.backward->clear();
     for (auto& compiled : all_protos(state)) {
-      for (auto& [pc, point] : compiled->points) forget_entries(L, point);
+      each_point(*compiled, [L](ProtoPoint& point) { forget_entries(L, point); });
     }
   }
 }

@@ -133,18 +133,18 @@ void push_entries(lua_State* L, const CompiledProto& compiled) {
   lua_newtable(L);
   lua_newtable(L);  // what is known of each
   int n = 0;
-  for (const auto& [pc, point] : compiled.points) {
+  each_point(compiled, [&](const ProtoPoint& point) {
     for (const auto& e : point.entries) {
       if (e->decline) continue;
       push_guards(L, *e);
       lua_rawseti(L, -3, ++n);
       lua_newtable(L);
-      set_number(L, "pc", double(pc));
+      set_number(L, "pc", double(point.pc));
       set_number(L, "ops", double(e->ops));
       set_number(L, "hits", double(e->hits));
       lua_rawseti(L, -2, n);
     }
-  }
+  });
   present(L, "guards", 2);
 }
 

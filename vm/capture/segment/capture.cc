@@ -7,6 +7,7 @@
 #include "jit/graph/unbacked.h"
 #include "jit/repro/repro.h"
 #include "ops/grad/saved_tensor.h"
+#include "vm/capture/segment/begin.h"
 #include "vm/capture/segment/graph_table.h"
 #include "vm/capture/segment/outputs.h"
 #include "vm/capture/trace/regions.h"
@@ -17,57 +18,13 @@
 namespace lutra {
 namespace {
 
-// Of each slot that comes in; no two alike, as what was learned is kept by them.
-std::vector<std::string> argument_names(const bc::Proto& proto, const SegmentPlace& place, int n) {
-  std::vector<std::string> names;
-  for (int i = 0; i < n; i++) {
-    const unsigned slot = place.args[size_t(i)];
-    std::string name = bc::expression_text(proto, place.pc, slot);
-    if (name.empty()) name = str("a value of line ", proto.line(place.pc));
-    if (std::find(names.begin(), names.end(), name) != names.end()) name += str(" (slot ", slot, ")");
-    names.push_back(std::move(name));
-  }
-  return names;
-}
-
-Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call) {
-  const auto [nslots, nargs, self] = call;
-  const bc::Proto& proto = place.code.proto();
-  t.frame_store.emplace_back();
-  Frame& f = t.frame_store.back();
-  f.code = &place.code;
-  f.pc = place.pc;
-  f.slots.assign(proto.framesize + 1, nullptr);
-  t.frames.push_back(&f);
-  t.program.start = {f.code->file, f.line()};
-  lua_pushvalue(t.L, self);
-  f.function = t.wrap(t.source(SourceKind::kSelf, nullptr, nullptr, 0, "the function"));
-  f.function->kind = VarKind::kFunction;
-  f.function->identity_guarded = true;
-  if (place.varargs) t.check(GuardOp::kArgCountCheck, nullptr, nargs - nslots, str(nargs - nslots, " varargs"));
-  const std::vector<std::string> names = argument_names(proto, place, nslots);
-  for (int i = 0; i < nslots; i++) {
-    lua_pushvalue(t.L, i + 1);
-    f.slots[place.args[size_t(i)]] = t.wrap(t.source(SourceKind::kArg, nullptr, nullptr, i, names[size_t(i)]));
-  }
-  for (int i = nslots; i < nargs; i++) {
-    lua_pushvalue(t.L, i + 1);
-    const int n = i - nslots;
-    f.varargs.push_back(t.wrap(t.source(SourceKind::kVararg, nullptr, nullptr, n, str("select(", n + 1, ", ...)"))));
-  }
-  const bc::Slots open = place.code.liveness().open[place.pc];
-  for (unsigned s = 0; s < open.size(); s++) {
-    if (open[s]) t.open_slots.push_back(s);
-  }
-  return f;
-}
-
 // The outermost loop that a frame of the trace is unrolling.
 bool keep_a_loop(Trace& t, TraceDecisions& d) {
   for (Frame* f : t.frames) {
     for (const bc::Loop* l : f->active) {
-      // At its own head the loop has not been entered.
-      if (f->pc == l->head && f == t.frames.back()) continue;
+      // At its own head the loop has not been entered, unless it has come round there.
+      const bool once = std::count(f->active.begin(), f->active.end(), l) == 1;
+      if (f->pc == l->head && f == t.frames.back() && once) continue;
       if (d.kept_loops.insert({&f->code->proto(), l->head}).second) return true;
     }
   }
@@ -314,12 +271,32 @@ struct SegmentCapture {
     return decisions.plain_control.emplace(place, reason).second || !t.regions.empty();
   }
 
+  // How many of the frames above the trace goes on in: the last one can be left by an exit.
+  size_t callers() const {
+    size_t n = std::min(decisions.callers, place.callers.size());
+    while (n > 0 && !place.callers[n - 1].has_exits) n--;
+    return n;
+  }
+
   // How the trace ended; false when it must be made again.
   bool trace(Trace& t, SegmentEnd& end) {
+    if (!interpret(t, end)) return false;
+    if (end.kind == SegmentEnd::kReturn || made.level == 0 || place.callers[made.level - 1].has_exits) return true;
+    decisions.callers = made.level - 1;
+    decisions.stop_step = 0;
+    return false;
+  }
+
+  bool interpret(Trace& t, SegmentEnd& end) {
+    made.level = 0;
     try {
       t.arguments = call.nargs;
-      Frame& f = first_frame(t, place, call);
-      end.results = t.run(f);
+      end.results = t.run(first_frame(t, place, call));
+      while (made.level < callers()) {
+        Frame& f = enter_caller(t, place.callers[made.level], made.level + 1, end.results);
+        made.level++;
+        end.results = t.run(f);
+      }
       for (size_t i = 0; whole && i < end.results.size(); i++) t.force(end.results[i]);
       end.kind = SegmentEnd::kReturn;
       return true;
@@ -433,7 +410,10 @@ struct SegmentCapture {
 
   void compile(Trace& t, const SegmentEnd& end, Entry& entry) {
     TraceDecisions& d = decisions;
-    made.finished = finish_segment(t, place.args, end, entry);
+    const CallerPlace* caller = made.level ? &place.callers[made.level - 1] : nullptr;
+    const Incoming incoming{caller ? caller->args : place.args, caller ? caller->first + 1 : 0};
+    made.finished = finish_segment(t, incoming, end, entry);
+    entry.level = int(made.level);
     if (!d.functions_outside && parts_functions(t)) stop_before(d.functions_outside);
     const bool counts = wanted.backend_function || has_history(*t.graph);
     if (!d.sizes_outside && !t.unbacked.empty() && counts) stop_before(d.sizes_outside);
@@ -472,7 +452,7 @@ struct SegmentCapture {
         return void(whole.why = reason_of(end));
       }
       auto entry = std::make_shared<Entry>();
-      finish_segment(t, place.args, end, *entry);
+      finish_segment(t, {place.args, 0}, end, *entry);
       t.close();
       t.graph->renumber();
       entry->outputs = t.graph->outputs.size();
@@ -526,7 +506,7 @@ WholeCall capture_whole(lua_State* L, TraceState& state, const SegmentPlace& pla
   CaptureOptions wanted;
   wanted.fullgraph = true;
   options.fullgraph = true;
-  const std::vector<std::string> names = argument_names(place.code.proto(), place, call.nslots);
+  const std::vector<std::string> names = argument_names(place.code.proto(), place.pc, place.args);
   for (const auto& [argument, symbols] : dims) {
     const int rest = argument - int(place.code.proto().num_params);
     const auto slot = std::find(place.args.begin(), place.args.end(), unsigned(argument));

@@ -14,12 +14,22 @@ struct lua_State;
 
 namespace lutra {
 
+// A frame above the one that the segment begins in, which returns to it.
+struct CallerPlace {
+  LuaCode& code;
+  bc::Pc call;                        // of the frame below
+  const std::vector<unsigned>& args;  // slots that come in, behind its function
+  int first;                          // that one's place among what comes in
+  bool has_exits;                     // it can be left elsewhere than by its own return
+};
+
 // Where the segment begins, and the slots that come in there.
 struct SegmentPlace {
   LuaCode& code;
   bc::Pc pc;
   const std::vector<unsigned>& args;
   bool varargs;
+  std::vector<CallerPlace> callers{};  // innermost first
 };
 
 // The call at hand: slots, then varargs, on the Lua stack from 1 on; the function at `self`.
@@ -32,6 +42,7 @@ struct CapturedSegment {
   Finished finished;                          // nothing where the entry declines
   std::vector<std::pair<bc::Pc, bool>> next;  // where segments may begin: (pc, after it)
   KeptLoops kept_loops;
+  size_t level = 0;  // the frame in which it ends: 0, or that many calls up
 };
 
 // Throws what the program's own code raises, and where fullgraph is wanted and the graph breaks.

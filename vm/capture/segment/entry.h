@@ -54,7 +54,8 @@ struct Entry {
   Effects effects;
   std::vector<ResumeFrame> resumes;  // that values of the effects call
   int callable = 0;                  // registry reference: what a user's backend returned
-  int exit = 0;                      // index into the point's exits
+  int exit = 0;                      // index into the exits of the point
+  int level = 0;                     // the frame that it leaves: the portal's, or so many calls up
   BreakReason why;                   // none: returned, or reached a loop
   KeptBytes kept_bytes;              // for a backward outside
   int plain_checkpoints = 0;

@@ -37,7 +37,7 @@ struct Link {
 
 struct Finisher {
   Trace& t;
-  const std::vector<unsigned>& args;
+  const Incoming& incoming;
   const SegmentEnd& end;
   Entry& entry;
   Effects& left = entry.effects;
@@ -271,7 +271,8 @@ struct Finisher {
 
   bool unchanged(Var* v, unsigned slot) const {
     if (!v->source || v->source->kind != SourceKind::kArg) return false;
-    return args[size_t(v->source->index)] == slot;
+    const auto at = size_t(v->source->index - incoming.first);
+    return at < incoming.args.size() && incoming.args[at] == slot;
   }
 
   // Why the frame cannot be rebuilt; empty if it can.
@@ -580,8 +581,8 @@ struct Finisher {
 
 }  // namespace
 
-Finished finish_segment(Trace& t, const std::vector<unsigned>& args, const SegmentEnd& end, Entry& entry) {
-  Finisher finisher{t, args, end, entry};
+Finished finish_segment(Trace& t, const Incoming& incoming, const SegmentEnd& end, Entry& entry) {
+  Finisher finisher{t, incoming, end, entry};
   finisher.run();
   return std::move(finisher.made);
 }

@@ -25,8 +25,14 @@ struct Finished {
   std::vector<ResumeRequest> resumes;
 };
 
-// Fills entry. args are the slots that come in. Throws Restart after changing the trace's decisions where the segment
+// The slots that come in of the frame in which the segment ends, and the place of the first among all values.
+struct Incoming {
+  const std::vector<unsigned>& args;
+  int first;
+};
+
+// Fills entry. Throws Restart after changing the trace's decisions where the segment
 // has to end elsewhere.
-Finished finish_segment(Trace& trace, const std::vector<unsigned>& args, const SegmentEnd& end, Entry& entry);
+Finished finish_segment(Trace& trace, const Incoming& incoming, const SegmentEnd& end, Entry& entry);
 
 }  // namespace lutra

@@ -29,5 +29,7 @@ Var* string_constant(Trace& t, Frame& f, unsigned index);
 Var* number_constant(Trace& t, Frame& f, unsigned index);
 Var* arithmetic(Trace& t, bc::Op op, Var* a, Var* b);
 void jump(Frame& f, bc::Pc target);
+// What the call at the frame's pc has given.
+void place_results(Trace& t, Frame& f, const Vars& results);
 
 }  // namespace lutra

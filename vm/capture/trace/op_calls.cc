@@ -55,6 +55,11 @@ void op_vararg(Trace& t, Frame& f, bc::Ins i) { place(t, f, op_a(i), op_b(i), f.
 
 }  // namespace
 
+void place_results(Trace& t, Frame& f, const Vars& results) {
+  const bc::Ins call = f.code->proto().code[f.pc];
+  place(t, f, op_a(call), op_b(call), results);
+}
+
 void install_calls(Handlers& h) {
   h.set(Op::CALL, op_call);
   h.set(Op::CALLM, op_call);

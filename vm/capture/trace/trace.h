@@ -66,6 +66,7 @@ struct TraceDecisions {
   bool sources_apart = false;                         // calls have brought one tensor as two that take gradients
   std::map<size_t, int64_t> likely_sizes;  // that the trace goes on with, by number: those that what is stated fits
   int size_tries = 0;
+  size_t callers = ~size_t{0};  // how many frames above the first one the trace may return to
 };
 
 struct TraceOptions {
@@ -288,6 +289,7 @@ class Trace {
   void writes_outside(const Table& table);
   void writes_outside(const Cell& cell);
   void writes_outside();
+  std::set<const Source*> callers;   // functions of frames that the trace has returned to
   std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
   bc::Pc last_close = 0;             // the first frame's UCLO before its return, which does nothing in a trace
   bool backward_called = false;

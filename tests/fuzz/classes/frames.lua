@@ -1,0 +1,78 @@
+-- Breaks under calls: callees of any depth, several results, loops, recursion, tail calls and closures, with breaks and
+-- work before and behind each call.
+local ops = {"(y * 2):tanh()", "y + w", "y:exp() * 0.5", "y - x", "y * y:sum()", "lt.where(y:gt(0), y, w)", "y * n",
+  "y + z", "(y - z):sin()"}
+local breaks = {"lt.graph_break()", "log[#log + 1] = n; io.write('')", "log[#log + 1] = tostring(y:sum():item())",
+  "if y:sum():item() > 0 then n = n + 1 end", "if n %% 2 == 0 then lt.graph_break() end"}
+local writes = {"hits = hits + n", "state.n = state.n + 1", "state.last = z", "list[#list + 1] = n", "n = n + 1",
+  "z = y * 1", "bump(y)", "own(y)", "y = y + read()", "c = c * 0.5"}
+
+local function call(p, g)
+  local forms = {
+    "y, n = %s(y, n)", "y = %s(y, n)", "local r, k, t = %s(y, n) y = r * 0.5 + (t or k)", "z = %s(y, n) + z",
+    "y = %s((%s(y, n)), n)", "%s(y, n)", "for i = 1, 2 do y = %s(y, n + i) end",
+    "for i, v in ipairs {1, 2} do y, n = %s(y, v + i) end", "for k, v in pairs {a = 2} do z = %s(z, v) end",
+    "do local i = 0 while i < 2 do i = i + 1 y = %s(y, i) end end", "repeat z, n = %s(z, n) until n ~= n + 1",
+    "y, ok = pick(%s(y, n))", "z = ({%s(y, n)})[1]", "y = y + select(1, %s(z, n))",
+    "ok, r1 = pcall(%s, y, n) y = ok and r1 or y", "y = lt.no_grad(%s, y, n)",
+    "y = coroutine.wrap(function(v) return (%s(v, n)) end)(y)", "if n < 4 then y = %s(y, n + 1) end",
+  }
+  p:line("%s", (p:pick(forms):gsub("%%s", g)))
+end
+
+local function body(p, callees)
+  for _ = 1, 1 + p:random(5) do
+    local k = p:random(100)
+    if #callees > 0 and k <= 40 then
+      call(p, p:pick(callees))
+    elseif k <= 65 then
+      p:line("y = %s", p:pick(ops))
+    elseif k <= 85 then
+      p:line("%s", (p:pick(breaks):gsub("%%%%", "%%")))
+    elseif k <= 97 then
+      p:line("%s", p:pick(writes))
+    else
+      p:line("if n %% 3 == %d then error('e' .. n) end", p:random(3) - 1)
+    end
+  end
+end
+
+-- A frame's variables; some of its closures share them.
+local function start(p)
+  p.keep(p:line("local z, c, ok, r1 = y, y * 0 + 1"))
+  p.keep(p:line("local function read() return %s end", p:pick {"w", "c", "x"}))
+  p.keep(p:line("local function own(v) %s end", p:pick {"c = c + v", "hits = hits + 1", "state.last = v"}))
+end
+
+local results = {"return y, n", "return y, n, z", "return y", "return y * c, n, y", "return (y + z):cos(), n"}
+
+local function generate(p)
+  p.keep(p:line("x, w = data(1, 2, 3), data(2, 2, 3, {requires_grad = %s})", tostring(p:chance(30))))
+  p.keep(p:line("state, list, log, hits, shared = {n = 0}, {}, {}, 0, data(3, 2, 3)"))
+  p.keep(p:line("bump = function(v) shared = shared + v end"))
+  p.keep(p:line("pick = function(a, ...) return a, select('#', ...) end"))
+  local callees = {}
+  for i = 1, 2 + p:random(3) do
+    local name = "g" .. i
+    local function inside()
+      start(p)
+      if p:chance(15) then p:line("if n > 0 and n < 9 then return %s(y, -n) end", name) end
+      body(p, callees)
+      if #callees > 0 and p:chance(15) then p:line("if n %% 2 == 0 then return %s(y, n) end", p:pick(callees)) end
+      p.keep(p:line("%s", p:pick(results)))
+    end
+    p.keep(p:block(("%s = function(y, n%s)"):format(name, p:chance(10) and ", ..." or ""), inside))
+    callees[#callees + 1] = name
+  end
+  p.keep(p:block("f = frame(function(y, n)", function()
+    start(p)
+    body(p, callees)
+    call(p, callees[#callees])
+    body(p, callees)
+    p.keep(p:line("return y, n, z, c"))
+  end, "end)"))
+  for n = 1, 3 + p:random(5) do p:line("try('f %d', f, data(%d, 2, 3), %d)", n, n, p:random(6)) end
+  p:line("see('state', state.n, state.last, hits, shared, #list, table.concat(log, ';'))")
+end
+
+return {count = 60, generate = generate}

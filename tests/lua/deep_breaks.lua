@@ -1,0 +1,367 @@
+-- A break under calls: what follows it in the innermost frame and in those above is one graph, up to the next break.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy = h.test, h.equal, h.truthy
+
+local noted = {}
+local function note(v)
+  noted[#noted + 1] = tostring(v)
+  lt.graph_break()
+end
+
+local function text(v) return type(v) == "userdata" and tostring(v:detach()) or tostring(v) end
+
+-- make() gives f. Calls of it with the arguments of each row: results, errors and notes are eager's. How many graphs
+-- that took.
+local function compare(make, rows)
+  local function run(wrap)
+    local f, seen = wrap(make()), {}
+    noted = {}
+    for round = 1, 3 do
+      for i, row in ipairs(rows) do
+        local function told(e) return "error: " .. (type(e) == "table" and e[1] or tostring(e)) end
+        local r = {xpcall(function() return f(unpack(row)) end, told)}
+        for k = 1, #r do r[k] = text(r[k]) end
+        seen[#seen + 1] = round .. "." .. i .. ": " .. table.concat(r, "|")
+      end
+    end
+    return table.concat(seen, "\n") .. "\n" .. table.concat(noted, " ")
+  end
+  return h.graphs_of(run)
+end
+
+local x = lt.arange(6):view(2, 3):to("float32") / 10
+
+test("two graphs at any depth", function()
+  for _, depth in ipairs {1, 2, 5, 16} do
+    local function make()
+      local f = function(y)
+        local a = y:tanh()
+        lt.graph_break()
+        return (a + 1):exp()
+      end
+      for i = 1, depth do
+        local inner = f
+        f = function(y)
+          local b = y + i
+          local r = inner(b)
+          return (r * b):sin()
+        end
+      end
+      return f
+    end
+    equal(compare(make, {{x}, {x * 2}}), 2, "depth " .. depth)
+  end
+end)
+
+test("frames that only pass results on", function()
+  local function make()
+    local function leaf(y)
+      local a = y * 2
+      lt.graph_break()
+      return a:exp(), 1, a
+    end
+    local function one(y) local a, b, c = leaf(y + 1) return a, b, c end
+    local function two(y) return "first", leaf(y + 2) end
+    local function three(y) local _, a = two(y) return (a) end
+    local function four(y) local a = one(y) return (three(y)), a end
+    return function(y)
+      local a, b, c = one(y)
+      local d, e = four(y)
+      return a + b - c, d * e
+    end
+  end
+  equal(compare(make, {{x}}), 4)
+end)
+
+test("one callee from two places, with other numbers of results", function()
+  local function make()
+    local function leaf(y, k)
+      local a = y * k
+      lt.graph_break()
+      return a:exp(), a:sin(), k
+    end
+    local function mid(y, k)
+      local r, s = leaf(y, k)
+      return r * s, r
+    end
+    return function(y)
+      local a = mid(y, 2)
+      local b, c = mid(y + a, 3)
+      mid(y, 4)
+      return a - b, c * 2
+    end
+  end
+  equal(compare(make, {{x}, {x + 1}}), 4)
+end)
+
+test("recursion and tail calls", function()
+  local function make()
+    local function down(y, n)
+      if n == 0 then
+        lt.graph_break()
+        return y:exp()
+      end
+      local r = down(y + n, n - 1)
+      return r * 2 - y
+    end
+    local function tail(y, n)
+      if n == 0 then return down(y, 2) end
+      return tail(y * 2, n - 1)
+    end
+    return function(y, n)
+      local r = tail(y, n)
+      return r:cos() + y
+    end
+  end
+  equal(compare(make, {{x, 1}, {x, 1}}), 2)
+  compare(make, {{x, 1}, {x, 2}, {x, 3}})
+end)
+
+test("breaks in loops of callees and of callers", function()
+  local function make()
+    local function leaf(y, i)
+      local a = y + i
+      if i % 2 == 1 then note(i) end
+      return (a * 2):tanh()
+    end
+    local function mid(y, n)
+      for i = 1, n do y = leaf(y, i) - 1 end
+      return y * 3
+    end
+    local function iterates(y, list)
+      for k, v in ipairs(list) do y = mid(y, v) + k end
+      for k, v in pairs {a = 1} do y = leaf(y, v) * #k end
+      return y
+    end
+    return function(y, list)
+      local i, z = 0, y
+      while i < 2 do
+        i = i + 1
+        z = iterates(z, list) / 2
+      end
+      repeat i = i - 1 z = leaf(z, i) + i until i == 0
+      return z:sin(), i
+    end
+  end
+  compare(make, {{x, {1, 2, 3}}, {x, {2}}, {x * 2, {}}, {x, {3, 1}}})
+end)
+
+test("variables that closures share, in every frame", function()
+  local function make()
+    return function(y)
+      local total, fixed = y * 0, y + 1
+      local function add(v) total = total + v end
+      local function get() return fixed * 2 end
+      local function leaf(z)
+        local mine = z
+        local function own(v) mine = mine + v end
+        own(get())
+        note("leaf")
+        add(mine)
+        own(total)
+        return mine:tanh(), own
+      end
+      local function mid(z)
+        local kept = z * 2
+        local function read() return kept end
+        local r = leaf(z)
+        add(read())
+        kept = kept + r
+        return r * read()
+      end
+      local r = mid(y)
+      total = total + r
+      add(r)
+      return total, r
+    end
+  end
+  compare(make, {{x}, {x + 2}})
+end)
+
+test("closures of constants do not part frames", function()
+  local function make()
+    local function leaf(y)
+      local a = y * 2
+      lt.graph_break()
+      return a:exp()
+    end
+    local function mid(y)
+      local scale = y + 3
+      local function scaled(v) return v * scale end
+      local r = leaf(y)
+      return scaled(r) + scale
+    end
+    return function(y)
+      local k = y:sum()
+      local function plus(v) return v + k end
+      local r = mid(y)
+      return plus(r) * 2
+    end
+  end
+  truthy(compare(make, {{x}, {x * 3}}) <= 4)
+end)
+
+test("errors in the rest have their lines and undo nothing", function()
+  local function make()
+    local state = {n = 0}
+    local function leaf(y, bad)
+      local a = y * 2
+      note("leaf")
+      state.n = state.n + 1
+      if bad == 1 then error("in the leaf") end
+      return a:exp()
+    end
+    local function mid(y, bad)
+      local r = leaf(y, bad)
+      state.n = state.n + 10
+      if bad == 2 then error {"a table"} end
+      return r[bad == 3 and 7 or 0]
+    end
+    return function(y, bad)
+      local r = mid(y, bad)
+      state.n = state.n + 100
+      if bad == 4 then r = r + nil end
+      note(state.n)
+      return r, state.n
+    end
+  end
+  compare(make, {{x, 0}, {x, 1}, {x, 2}, {x, 3}, {x, 4}, {x, 0}})
+end)
+
+test("protected calls, modes and coroutines between", function()
+  local function make()
+    local function leaf(y, how)
+      local a = y * 2
+      if how == "yield" then coroutine.yield(a:sum():item()) end
+      note("leaf")
+      if how == "error" then error("x", 0) end
+      return (a + 1):exp(), a.requires_grad
+    end
+    local function mid(y, how)
+      local r, g = leaf(y, how)
+      return r * y, g
+    end
+    return function(y, how)
+      local a, b, c = pcall(mid, y, how)
+      local d, e = lt.no_grad(function() local u, v = mid(y, how) return u + 1, v end)
+      local r = mid(y, how)
+      return a, b, c, d - r, e
+    end
+  end
+  compare(make, {{x, "no"}, {x:clone():requires_grad_(), "no"}, {x, "error"}})
+  local function run(f)
+    local seen = {}
+    noted = {}
+    for _ = 1, 3 do
+      local co = coroutine.wrap(function() return f(x, "yield") end)
+      for _ = 1, 4 do seen[#seen + 1] = text((co())) end
+    end
+    return table.concat(seen, "\n") .. table.concat(noted)
+  end
+  equal(run(lt.compile(make())), run(make()))
+end)
+
+test("what a break sees above it", function()
+  local function make()
+    local function look()
+      local names = {}
+      for level = 2, 20 do
+        local info = debug.getinfo(level, "Sln")
+        if not info or not info.source:find("deep_breaks") then break end
+        names[#names + 1] = (info.name or "?") .. info.currentline
+        if info.name == "outer" then break end
+      end
+      noted[#noted + 1] = table.concat(names, ",")
+      noted[#noted + 1] = debug.traceback():match("deep_breaks[^\n]*") and "t" or "-"
+      collectgarbage()
+    end
+    local function leaf(y)
+      local a = y * 2
+      look()
+      a = a + 1
+      look()
+      return a:exp()
+    end
+    local function mid(y)
+      local r = leaf(y)
+      look()
+      return r - 1
+    end
+    local function outer(y)
+      local r = mid(y)
+      look()
+      return r * 2
+    end
+    return function(y)
+      local r = outer(y)
+      return r + 1
+    end
+  end
+  compare(make, {{x}, {x * 2}})
+end)
+
+test("a debug hook that counts", function()
+  local function leaf(y)
+    local a = y * 2
+    lt.graph_break()
+    return a:exp()
+  end
+  local function mid(y) local r = leaf(y) return r - y end
+  local function f(y) local r = mid(y) return r * 2 end
+  local c, want = lt.compile(f), f(x)
+  local lines = 0
+  for _, mask in ipairs {"l", "c", "r", "crl"} do
+    for _ = 1, 3 do
+      debug.sethook(function() lines = lines + 1 end, mask, 1)
+      local r = c(x)
+      debug.sethook()
+      truthy(r:equal(want), mask)
+    end
+  end
+  truthy(lines > 0)
+end)
+
+test("gradients through a rest", function()
+  local w = lt.ones(3):requires_grad_()
+  local function leaf(y)
+    local a = y * w
+    lt.graph_break()
+    return a:exp()
+  end
+  local function mid(y) local r = leaf(y) return (r * w):sum() end
+  local function step(y)
+    local loss = mid(y)
+    w.grad = nil
+    loss:backward()
+    return loss
+  end
+  local want = {step(x):item(), tostring(w.grad)}
+  local c = lt.compile(step)
+  for _ = 1, 3 do
+    equal(c(x):item(), want[1])
+    equal(tostring(w.grad), want[2])
+  end
+end)
+
+test("a frame that loops goes over to newer bytecode", function()
+  local function leaf(y, i)
+    local a = y * i
+    lt.graph_break()
+    if i > 5 then a = a:sin() end
+    return a:tanh()
+  end
+  local function mid(y, i) local r = leaf(y, i) return r + 1 end
+  local function f(y, n)
+    for i = 1, n do
+      local r = mid(y, i)
+      y = r * 0.5
+      if i % 3 == 0 then y = y - 1 end
+    end
+    return y
+  end
+  local c = lt.compile(f)
+  for _ = 1, 3 do truthy(c(x, 12):equal(f(x, 12))) end
+end)
+
+h.finish()

@@ -1,0 +1,163 @@
+// Finds the frames above a portal's frame, reads their slots, and returns to them.
+#include "vm/capture/dispatch/callers.h"
+
+#include <algorithm>
+#include <lua.hpp>
+
+#include "vm/capture/dispatch/compiled.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/mirror/prototypes.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+namespace {
+
+constexpr size_t kMostCallers = 16, kMostPaths = 16;
+
+CallSite find_call(LuaCode& code, const Patched& patched, bc::Pc return_pc) {
+  const bc::Proto& proto = code.proto();
+  CallSite site;
+  for (const Stand& s : patched.stands) {
+    if (s.return_pc == return_pc) site.call = s.pc;
+  }
+  const auto at = std::lower_bound(patched.moved.begin() + 1, patched.moved.end(), return_pc - 1);
+  if (site.call == 0 && at != patched.moved.end() && *at + 1 == return_pc) {
+    site.call = bc::Pc(at - patched.moved.begin());
+  }
+  if (site.call == 0 || site.call + 1 >= proto.size()) return {};
+  const bc::Op op = bc::op(proto.code[site.call]);
+  if (op != bc::Op::CALL && op != bc::Op::CALLM) return {};
+  const bc::Slots results = bc::effects(proto, site.call).writes;
+  for (const unsigned slot : code.liveness().passable(site.call + 1)) {
+    if (!results[slot]) site.args.push_back(slot);
+  }
+  return site;
+}
+
+// The point behind a call.
+bc::Pc point_at(const CompiledProto& compiled, bc::Pc pc) {
+  const bc::Proto& proto = compiled.code->proto();
+  for (int jumps = 0; jumps < 8; jumps++) {
+    const auto point = compiled.points.find(pc);
+    if (point != compiled.points.end()) return point->second.within.any() || point->second.dead ? 0 : pc;
+    if (bc::op(proto.code[pc]) != bc::Op::JMP) return 0;
+    pc = bc::jump_target(pc, proto.code[pc]);
+  }
+  return 0;
+}
+
+bool find_place(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, Caller& c) {
+  const mirror::Proto* runs = mirror::proto_of(frame.function);
+  const uint64_t version = version_of(L, runs);
+  const auto known = version ? state.by_version.find(version) : state.by_version.end();
+  c.compiled = known == state.by_version.end() ? nullptr : known->second.lock();
+  if (!c.compiled || c.compiled->failed) return false;
+  const auto patched = c.compiled->versions.find(version);
+  const bc::Proto& proto = c.compiled->code->proto();
+  if (patched == c.compiled->versions.end() || proto.vararg()) return false;
+  const bc::Pc return_pc = bc::Pc(frame.called + 1 - runs->bytecode());
+  const auto [site, added] = c.compiled->call_sites.try_emplace({version, return_pc});
+  if (added) {
+    site->second = std::make_shared<CallSite>(find_call(*c.compiled->code, *patched->second, return_pc));
+  }
+  c.site = site->second;
+  if (c.site->call == 0) return false;
+  c.point = point_at(*c.compiled, c.site->call + 1);
+  c.frame = frame.frame;
+  return true;
+}
+
+}  // namespace
+
+bool may_cross(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, const PortalPlace& portal) {
+  return !compiled.key.prototype && !point.stays && !portal.packs && !point.varargs && !point.within.any() &&
+         mirror::available(L);
+}
+
+std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled) {
+  mirror::LuaFrame frames[kMostCallers + 1];
+  const size_t n = mirror::lua_frames(L, frames, kMostCallers + 1);
+  const mirror::TValue* stack = mirror::thread(L)->stack;
+  const auto lies_above = [&](const mirror::Upval* v, ptrdiff_t frame) { return v && v->v > stack + frame; };
+  const mirror::Upval* open = mirror::open_variables(L);
+  std::vector<Caller> callers;
+  for (size_t i = 1; i < n && frames[i].link == frames[i - 1].frame; i++) {
+    if (lies_above(open, frames[i - 1].frame)) break;
+    bool assigned = false;
+    for (const mirror::Upval* v = open; lies_above(v, frames[i].frame); v = mirror::next_open(v)) {
+      assigned = assigned || !v->immutable;
+    }
+    Caller c;
+    if (assigned || !find_place(state, L, frames[i], c)) break;
+    if (c.compiled->options < compiled.options || compiled.options < c.compiled->options) break;
+    callers.push_back(std::move(c));
+    if (callers.back().compiled->key.prototype) break;
+  }
+  while (!callers.empty() && callers.back().point == 0) callers.pop_back();
+  return callers;
+}
+
+bool push_callers(lua_State* L, std::vector<Caller>& callers) {
+  for (Caller& c : callers) {
+    if (!lua_checkstack(L, int(c.site->args.size()) + 8)) return false;
+    c.first = lua_gettop(L);
+    const auto push = [&](ptrdiff_t at) {
+      lua_pushnil(L);
+      mirror::top(L)[-1] = mirror::thread(L)->stack[at];
+    };
+    push(c.frame - 1);
+    for (const unsigned slot : c.site->args) push(c.frame + 1 + slot);
+  }
+  return true;
+}
+
+std::vector<CallerPlace> places_of(const std::vector<Caller>& callers) {
+  std::vector<CallerPlace> places;
+  for (const Caller& c : callers)
+    places.push_back({*c.compiled->code, c.site->call, c.site->args, c.first, c.point != 0});
+  return places;
+}
+
+std::shared_ptr<ProtoPoint> point_under(ProtoPoint& point, const std::vector<Caller>& callers) {
+  std::vector<uint64_t> key;
+  for (const Caller& c : callers) key.insert(key.end(), {c.compiled->serial, c.site->call});
+  const auto known = point.with_callers.find(key);
+  if (known != point.with_callers.end()) return known->second;
+  if (point.with_callers.size() >= kMostPaths) return nullptr;
+  std::shared_ptr<ProtoPoint>& under = point.with_callers[key];
+  under = std::make_shared<ProtoPoint>();
+  under->pc = point.pc, under->args = point.args, under->decisions = point.decisions;
+  return under;
+}
+
+bool find_landing(CaptureState& state, lua_State* L, const Caller& c, int exit, Landing* landing) {
+  refresh(state, L, c.compiled);
+  const auto at = c.compiled->points.find(c.point);
+  if (at == c.compiled->points.end()) return false;
+  const ProtoPoint& point = at->second;
+  if (point.dead || point.id == 0 || point.packs || size_t(exit) >= point.exits.size()) return false;
+  const std::vector<Site>& sites = c.compiled->patched->sites;
+  const auto site = std::find_if(sites.begin(), sites.end(), [&](const Site& s) { return s.id == point.id; });
+  if (site == sites.end()) return false;
+  lua_pushnil(L);
+  mirror::top(L)[-1] = mirror::thread(L)->stack[c.frame - 1];
+  push_function_of_frame(L, -1);
+  lua_remove(L, -2);
+  if (version_of(L, mirror::proto_of(lua_function(L, lua_gettop(L)))) != c.compiled->version) {
+    make_clone(L, -1, *c.compiled->patched);
+    remember_compiled(L, -1, *c.compiled);
+    lua_remove(L, -2);
+  }
+  landing->function = lua_gettop(L);
+  const mirror::Proto* runs = mirror::proto_of(lua_function(L, landing->function));
+  landing->pc = runs->bytecode() + site->return_pc;
+  return lua_checkstack(L, runs->framesize + 40);
+}
+
+void land(lua_State* L, const Caller& c, const Landing& landing, int n) {
+  const mirror::Func* f = lua_function(L, landing.function);
+  lua_checkstack(L, mirror::proto_of(f)->framesize + 40);
+  mirror::return_to(L, c.frame, f, landing.pc, n);
+}
+
+}  // namespace lutra

@@ -1,0 +1,87 @@
+// The frames that a segment's trace begins in and returns to, made of the values of a call.
+#include "vm/capture/segment/begin.h"
+
+#include <algorithm>
+#include <lua.hpp>
+
+#include "vm/capture/trace/interpreter.h"
+
+namespace lutra {
+
+std::vector<std::string> argument_names(const bc::Proto& proto, bc::Pc pc, const std::vector<unsigned>& args) {
+  std::vector<std::string> names;
+  for (const unsigned slot : args) {
+    std::string name = bc::expression_text(proto, pc, slot);
+    if (name.empty()) name = str("a value of line ", proto.line(pc));
+    if (std::find(names.begin(), names.end(), name) != names.end()) name += str(" (slot ", slot, ")");
+    names.push_back(std::move(name));
+  }
+  return names;
+}
+
+Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call) {
+  const auto [nslots, nargs, self] = call;
+  const bc::Proto& proto = place.code.proto();
+  t.frame_store.emplace_back();
+  Frame& f = t.frame_store.back();
+  f.code = &place.code;
+  f.pc = place.pc;
+  f.slots.assign(proto.framesize + 1, nullptr);
+  t.frames.push_back(&f);
+  t.program.start = {f.code->file, f.line()};
+  lua_pushvalue(t.L, self);
+  f.function = t.wrap(t.source(SourceKind::kSelf, nullptr, nullptr, 0, "the function"));
+  f.function->kind = VarKind::kFunction;
+  f.function->identity_guarded = true;
+  if (place.varargs) t.check(GuardOp::kArgCountCheck, nullptr, nargs - nslots, str(nargs - nslots, " varargs"));
+  const std::vector<std::string> names = argument_names(proto, place.pc, place.args);
+  for (int i = 0; i < int(place.args.size()); i++) {
+    lua_pushvalue(t.L, i + 1);
+    f.slots[place.args[size_t(i)]] = t.wrap(t.source(SourceKind::kArg, nullptr, nullptr, i, names[size_t(i)]));
+  }
+  for (int i = nslots; i < nargs; i++) {
+    lua_pushvalue(t.L, i + 1);
+    const int n = i - nslots;
+    f.varargs.push_back(t.wrap(t.source(SourceKind::kVararg, nullptr, nullptr, n, str("select(", n + 1, ", ...)"))));
+  }
+  const bc::Slots open = place.code.liveness().open[place.pc];
+  for (unsigned s = 0; s < open.size(); s++) {
+    if (open[s]) t.open_slots.push_back(s);
+  }
+  return f;
+}
+
+Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, const Vars& results) {
+  const bc::Proto& proto = caller.code.proto();
+  t.frame_store.emplace_back();
+  Frame& f = t.frame_store.back();
+  f.code = &caller.code;
+  f.pc = caller.call;
+  f.step = t.steps;
+  f.slots.assign(proto.framesize + 1, nullptr);
+  const std::string calls = str(" (", level, level == 1 ? " call up)" : " calls up)");
+  lua_pushvalue(t.L, caller.first + 1);
+  const Source* function = t.source(SourceKind::kArg, nullptr, nullptr, caller.first, "the function" + calls);
+  t.callers.insert(function);
+  f.function = t.wrap(function);
+  f.function->kind = VarKind::kFunction;
+  f.function->identity_guarded = true;
+  const std::vector<std::string> names = argument_names(proto, caller.call + 1, caller.args);
+  for (size_t i = 0; i < caller.args.size(); i++) {
+    const int at = caller.first + 1 + int(i);
+    lua_pushvalue(t.L, at + 1);
+    f.slots[caller.args[i]] = t.wrap(t.source(SourceKind::kArg, nullptr, nullptr, at, names[i] + calls));
+  }
+  t.open_slots.clear();
+  const bc::Slots open = caller.code.liveness().open[caller.call + 1];
+  for (unsigned s = 0; s < open.size(); s++) {
+    if (open[s]) t.open_slots.push_back(s);
+  }
+  t.last_close = 0;
+  t.frames.assign(1, &f);
+  place_results(t, f, results);
+  f.pc = caller.call + 1;
+  return f;
+}
+
+}  // namespace lutra
