@@ -78,6 +78,9 @@ Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, const Var
     if (open[s]) t.open_slots.push_back(s);
   }
   t.last_close = 0;
+  for (const bc::Loop& l : caller.code.loops()) {  // an iterator's control value is another one the next time
+    if (l.iter && caller.call >= l.first_body && caller.call <= l.end) t.decisions.kept_loops.insert({&proto, l.head});
+  }
   t.frames.assign(1, &f);
   place_results(t, f, results);
   f.pc = caller.call + 1;

@@ -22,9 +22,8 @@ namespace {
 bool keep_a_loop(Trace& t, TraceDecisions& d) {
   for (Frame* f : t.frames) {
     for (const bc::Loop* l : f->active) {
-      // At its own head the loop has not been entered, unless it has come round there.
-      const bool once = std::count(f->active.begin(), f->active.end(), l) == 1;
-      if (f->pc == l->head && f == t.frames.back() && once) continue;
+      // At its own head the loop has not been entered.
+      if (f->pc == l->head && f == t.frames.back()) continue;
       if (d.kept_loops.insert({&f->code->proto(), l->head}).second) return true;
     }
   }
@@ -342,10 +341,12 @@ struct SegmentCapture {
   void next_points(Trace& t, const SegmentEnd& end) {
     if (end.kind == SegmentEnd::kReturn) return;
     Frame& f = *t.frames[0];
-    const bc::Loop* loop = f.code->loop_at(f.pc);
-    if (end.kind == SegmentEnd::kLoop && loop) {
+    const std::vector<bc::Loop>& loops = f.code->loops();
+    const auto loop = std::find_if(loops.begin(), loops.end(), [&](const bc::Loop& l) { return l.head == f.pc; });
+    if (end.kind == SegmentEnd::kLoop && loop != loops.end()) {
       made.next.push_back({loop->first_body, false});
-      made.next.push_back({loop->end, true});
+      made.next.push_back(loop->kind == bc::Loop::Kind::kLoop ? std::pair(loop->end + 1, false)
+                                                              : std::pair(loop->end, true));
     } else if (end.kind == SegmentEnd::kBreak || t.frames.size() > 1) {
       made.next.push_back({f.pc, true});
     }

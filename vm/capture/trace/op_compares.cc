@@ -160,7 +160,6 @@ void install_compares(Handlers& h) {
     if (f.is_builtin()) begin_traversal(t, f);
   });
   h.set(Op::ISNEXT, [](Trace&, Frame& f, bc::Ins i) { jump(f, bc::jump_target(f.pc, i)); });
-  h.set(Op::LOOP, [](Trace&, Frame&, bc::Ins) {});
 }
 
 }  // namespace lutra

@@ -34,12 +34,16 @@ bool has_history(const Graph& graph) {
 
 // Many steps of one piece of code cost less to compile once: a graph of all of them takes longer to compile than it
 // saves in hundreds of calls. A backward that follows needs them in one graph.
-void bound_unrolled(Trace& t, Frame& f) {
+bool is_unrolled_enough(Trace& t, Frame& f) {
   constexpr size_t kRounds = 100, kOps = 1000;
-  if (++f.rounds % kRounds != 0 || t.graph->nodes.size() < f.nodes_before + kOps) return;
-  if (f.active.empty() || t.options.fullgraph || !t.regions.empty()) return;
-  if (&f != t.frames[0] && !t.options.automatic) return;  // who asks for a function wants what it calls in its graph
-  if (!has_history(*t.graph)) throw LongLoop{};
+  if (++f.rounds % kRounds != 0 || t.graph->nodes.size() < f.nodes_before + kOps) return false;
+  if (t.options.fullgraph || !t.regions.empty()) return false;
+  // Who asks for a function wants what it calls in its graph.
+  return (&f == t.frames[0] || t.options.automatic) && !has_history(*t.graph);
+}
+
+void bound_unrolled(Trace& t, Frame& f) {
+  if (is_unrolled_enough(t, f) && !f.active.empty()) throw LongLoop{};
 }
 
 void op_fori(Trace& t, Frame& f, bc::Ins i) {
@@ -78,10 +82,17 @@ void op_iterator(Trace& t, Frame& f, bc::Ins i) {
   for (unsigned n = 0; n + 1 < op_b(i); n++) t.set(f, a + n, n < results.size() ? results[n] : t.nil());
 }
 
+// The head of a loop that is no `for`, each time round. It is no loop of `active`: a break in its body ends the segment
+// there, not at the head.
+void op_loop(Trace& t, Frame& f, bc::Ins) {
+  if (is_unrolled_enough(t, f) && t.decisions.kept_loops.insert({&f.code->proto(), f.pc}).second) throw Restart{};
+}
+
 void op_iterl(Trace& t, Frame& f, bc::Ins i) {
   const unsigned a = op_a(i);
   Var* first = t.force(t.slot(f, a));
   if (first->kind == VarKind::kNil) return;
+  bound_unrolled(t, f);
   t.set(f, a - 1, first);
   jump(f, bc::jump_target(f.pc, i));
 }
@@ -94,6 +105,7 @@ void install_loops(Handlers& h) {
   h.set(Op::ITERC, op_iterator);
   h.set(Op::ITERN, op_iterator);
   h.set(Op::ITERL, op_iterl);
+  h.set(Op::LOOP, op_loop);
 }
 
 }  // namespace lutra

@@ -1,0 +1,88 @@
+-- Long loops of functions that lt.auto compiles: their bodies are compiled once, not a copy for each time round. Of
+-- every kind, in the function itself and in what it calls.
+local lt = require "lutra"
+local h = require "harness"
+local test, truthy = h.test, h.truthy
+
+local kRounds = 300
+local numbers, named = {}, {}
+for i = 1, kRounds do numbers[i], named["k" .. i] = i, i end
+
+local function step(x, i) return (x * 1.01 + i):sin():tanh():exp() end
+
+local loops = {}
+function loops.counted(x, n)
+  for i = 1, n do x = step(x, i) end
+  return x
+end
+loops["while"] = function(x, n)
+  local i = 0
+  while i < n do
+    i = i + 1
+    x = step(x, i)
+  end
+  return x
+end
+loops["repeat"] = function(x, n)
+  local i = 0
+  repeat
+    i = i + 1
+    x = step(x, i)
+  until i >= n
+  return x
+end
+function loops.iterated(x, n)
+  for _, i in ipairs(numbers) do
+    if i > n then break end
+    x = step(x, i)
+  end
+  return x
+end
+function loops.pairs(x)
+  for _, i in pairs(named) do x = step(x, i) end
+  return x
+end
+loops["while in while"] = function(x, n)
+  local i = 0
+  while i < n do
+    local k = 0
+    while k < 3 do
+      k, i = k + 1, i + 1
+      x = step(x, k)
+    end
+    x = x - i
+  end
+  return x
+end
+loops["goto"] = function(x, n)
+  local i = 0
+  ::again::
+  i = i + 1
+  x = step(x, i)
+  if i < n then goto again end
+  return x
+end
+
+for name, loop in pairs(loops) do
+  test("a loop by " .. name, function()
+    local function f(x)
+      local y = loop(x * 2, kRounds)
+      return y + 1
+    end
+    local x = lt.ones(3)
+    local want = f(x)
+    lt.reset()
+    lt.auto(true)
+    for _ = 1, 40 do
+      local y = f(x)
+      truthy(y:equal(want))
+    end
+    lt.wait_compiled()
+    for _ = 1, 3 do truthy(f(x):equal(want)) end
+    lt.auto(false)
+    local ops = lt.counters().stats.calls_captured
+    if name ~= "goto" then truthy(ops < 200, ops .. " ops") end
+  end)
+end
+
+h.finish()
