@@ -82,22 +82,6 @@ Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int64_t batch,
 int64_t grain_of(int64_t n, double flops) { return std::clamp<int64_t>(int64_t(2e6 / std::max(flops, 1.0)), 1, n); }
 double flops_of(const Matrix& c, int64_t steps) { return 2.0 * double(c.rows) * double(c.cols) * double(steps); }
 
-// Tiles of this thread while one lives.
-struct Tiles {
-  explicit Tiles(bool used) : used(used) {
-    if constexpr (cpu::kX64) {
-      if (used) amx::begin();
-    }
-  }
-  ~Tiles() {
-    if constexpr (cpu::kX64) {
-      if (used) amx::end();
-    }
-  }
-  Tiles(const Tiles&) = delete;
-  const bool used;
-};
-
 // The operands of a call, swapped and transposed where that is faster: the transposed product has the same terms.
 template <class T>
 class Product {
@@ -164,9 +148,8 @@ class Product {
   }
   void run_piece(const Operands& o, const Part& p, int64_t begin, int64_t steps, const Matrix& c) const {
     const Matrix a = o.a.part(p.row, begin, p.rows, steps), b = o.b.part(begin, p.col, steps, p.cols);
-    const cpu::FlushDenormals mode(pairs_ && call_.isa != ExternIsa::kBase);
-    if constexpr (cpu::kX64) {
-      if (tiles_) return run_tile_piece(a, b, c);
+    if constexpr (sizeof(T) == sizeof(float)) {
+      if (pairs_) return run_pair_piece(call_.isa, a, b, c, nullptr);
     }
     if (dots_)
       run_dots<T>(micro_, a, b, c);
@@ -248,6 +231,30 @@ class Product {
 };
 
 }  // namespace
+
+namespace gemm {
+
+Tiles::Tiles(bool used) : used_(used) {
+  if constexpr (cpu::kX64) {
+    if (used_) amx::begin();
+  }
+}
+
+Tiles::~Tiles() {
+  if constexpr (cpu::kX64) {
+    if (used_) amx::end();
+  }
+}
+
+void run_pair_piece(ExternIsa isa, const Matrix& a, const Matrix& b, const Matrix& c, const uint16_t* packed) {
+  const cpu::FlushDenormals mode(isa != ExternIsa::kBase);
+  if constexpr (cpu::kX64) {
+    if (isa == ExternIsa::kAmx) return run_tile_piece(a, b, c, packed);
+  }
+  Piece<float>(bfloat16_micro(isa), a, b, c).run();
+}
+
+}  // namespace gemm
 
 bool gemm_supports(DType dtype) { return is_float(dtype) && size_of(dtype) >= 2; }
 

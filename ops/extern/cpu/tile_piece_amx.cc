@@ -17,7 +17,8 @@ const uint16_t* halves(const Matrix& m, int64_t row, int64_t col) { return m.at<
 
 class TilePiece {
  public:
-  TilePiece(const Matrix& a, const Matrix& b, const Matrix& c) : a_(a), b_(b), c_(c) {
+  TilePiece(const Matrix& a, const Matrix& b, const Matrix& c, const uint16_t* whole)
+      : a_(a), b_(b), c_(c), whole_(whole) {
     steps_ = std::min(up_to(std::max<int64_t>(a.cols, 1), amx::kBlock), kMostSteps);
     most_cols_ = std::max(kBytes / 2 / steps_ / amx::kPair * amx::kPair, amx::kPair);
     // Rows that are whole lines of the first cache, and not all in the same set of it.
@@ -29,7 +30,7 @@ class TilePiece {
   void run() {
     const int64_t cols = std::min(most_cols_, up_to(c_.cols, amx::kPair));
     const int64_t rows = a_.cols > steps_ ? std::min(kTileRows, c_.rows) : c_.rows;
-    packed_ = scratch<uint16_t>(Scratch::kMatmulB, steps_ * cols, "matmul");
+    packed_ = whole_ ? nullptr : scratch<uint16_t>(Scratch::kMatmulB, steps_ * cols, "matmul");
     rows_ = scratch<uint16_t>(Scratch::kMatmulA, amx::kPair * kSum, "matmul");
     part_ = scratch<float>(Scratch::kMatmulSums, amx::kPair * amx::kPair, "matmul");
     sums_row_ = cols;
@@ -48,14 +49,18 @@ class TilePiece {
   void block(int64_t row, int64_t rows, int64_t col, int64_t cols) {
     int64_t k = 0;
     do {
-      const int64_t steps = std::min(steps_, a_.cols - k), panel = up_to(steps, amx::kBlock) * amx::kLines;
+      const int64_t steps = std::min(steps_, a_.cols - k);
+      const int64_t panel = up_to(whole_ ? a_.cols : steps, amx::kBlock) * amx::kLines;
       look_in_loop();
-      amx::pack(amx::Layout::kPairs, halves(b_, k, col), b_.col_stride, b_.row_stride, cols, steps, packed_, panel);
+      if (!whole_) {
+        amx::pack(amx::Layout::kPairs, halves(b_, k, col), b_.col_stride, b_.row_stride, cols, steps, packed_, panel);
+      }
+      const uint16_t* packed = whole_ ? whole_ + col / amx::kLines * panel + k * amx::kLines : packed_;
       for (int64_t r = 0; r < rows; r += amx::kPair) {
         look_in_loop();
         float* sums = a_.cols > steps_ ? sums_ + r * sums_row_ : sums_;
         int64_t at = 0;
-        do panels(row + r, std::min(amx::kPair, rows - r), col, cols, k + at, panel, packed_ + at * amx::kLines, sums);
+        do panels(row + r, std::min(amx::kPair, rows - r), col, cols, k + at, panel, packed + at * amx::kLines, sums);
         while ((at += kSum) < steps);
       }
     } while ((k += steps_) < a_.cols);
@@ -106,6 +111,7 @@ class TilePiece {
   }
 
   const Matrix a_, b_, c_;
+  const uint16_t* const whole_;  // all of `b`, packed; or null
   int64_t steps_, most_cols_, sums_row_ = 0;
   bool direct_;
   uint16_t *packed_ = nullptr, *rows_ = nullptr;
@@ -114,7 +120,19 @@ class TilePiece {
 
 }  // namespace
 
-void run_tile_piece(const Matrix& a, const Matrix& b, const Matrix& c) { TilePiece(a, b, c).run(); }
+void run_tile_piece(const Matrix& a, const Matrix& b, const Matrix& c, const uint16_t* packed) {
+  TilePiece(a, b, c, packed).run();
+}
+
+void pack_tile_columns(const Matrix& b, uint16_t* to) {
+  static_assert(kTileColumns == amx::kPair);
+  const int64_t panel = up_to(b.rows, amx::kBlock) * amx::kLines;
+  for (int64_t col = 0; col < b.cols; col += kTileColumns, to += 2 * panel) {
+    look_in_loop();
+    amx::pack(amx::Layout::kPairs, halves(b, 0, col), b.col_stride, b.row_stride, std::min(kTileColumns, b.cols - col),
+              b.rows, to, panel);
+  }
+}
 
 double tile_cost(const Matrix& a, const Matrix& b, const Matrix& c) {
   const double m = double(c.rows), n = double(c.cols), k = double(a.cols);

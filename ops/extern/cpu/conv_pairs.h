@@ -1,0 +1,27 @@
+// What convolutions of bfloat16 share: images and weights as bfloat16, channels innermost.
+#pragma once
+#include "ops/extern/cpu/conv.h"
+#include "ops/extern/cpu/gemm_piece.h"
+
+namespace lutra {
+
+// The map's pixels [begin, end), counted over the batch, as rows of their windows' elements (tap, channel), `row` apart
+// and filled up with zeros.
+void conv_rows(const ConvGeometry& g, const ExternView& image, int64_t group, int64_t begin, int64_t end, uint16_t* to,
+               int64_t row);
+// f(n, first, last) for the parts of such pixels that lie in one image.
+template <class F>
+void for_images(int64_t pixels, int64_t begin, int64_t end, const F& f) {
+  while (begin < end) {
+    const int64_t n = begin / pixels, last = std::min(end, (n + 1) * pixels);
+    f(n, begin - n * pixels, last - n * pixels);
+    begin = last;
+  }
+}
+
+// Convolution of bfloat16, and its gradient by an image of strides of one, whose geometry is the turned one.
+bool is_of_pairs(const ExternCall& call);
+void convolve_pairs(const ExternCall& call, const ConvGeometry& g);
+void convolve_input_pairs(const ExternCall& call, const ConvGeometry& turned);
+
+}  // namespace lutra
