@@ -47,9 +47,10 @@ inline void turn_square(const uint16_t* from, int64_t from_row, uint16_t* to, in
   for (int i = 0; i < kLanes; i++) std::memcpy(to + i * to_row, &v[i], sizeof(Lanes));
 }
 
-// to[j * to_row + i] = from[i * channel + j * pixel].
-void turn(const uint16_t* from, int64_t channel, int64_t channels, int64_t pixel, int64_t pixels, uint16_t* to,
-          int64_t to_row) {
+}  // namespace
+
+void turn_halves(const uint16_t* from, int64_t channel, int64_t channels, int64_t pixel, int64_t pixels, uint16_t* to,
+                 int64_t to_row) {
   const auto rest = [&](int64_t c, int64_t c_end, int64_t p, int64_t p_end) {
     for (int64_t j = p; j < p_end; j++) {
       for (int64_t i = c; i < c_end; i++) to[j * to_row + i] = from[i * channel + j * pixel];
@@ -75,6 +76,13 @@ void turn(const uint16_t* from, int64_t channel, int64_t channels, int64_t pixel
   }
 }
 
+bool lies_by_pixels(const ExternView& v) {
+  return (v.strides[1] == 1 || v.sizes[1] == 1) && (v.sizes[2] == 1 || v.strides[2] == v.sizes[3] * v.strides[3]) &&
+         (v.sizes[0] == 1 || v.strides[0] == v.sizes[2] * v.sizes[3] * v.strides[3]);
+}
+
+namespace {
+
 const uint16_t* halves_of(const ExternView& v) { return static_cast<const uint16_t*>(v.data); }
 
 // The window with each pixel's channels in a row.
@@ -89,8 +97,8 @@ void pack_window(const ConvWindow& x, uint16_t* to) {
     std::fill(to, to + first * x.c, uint16_t(0));
     for (int64_t at = first; at < end; at += kPixels) {
       look_in_loop();
-      turn(data + h * s[2] + (x.w0 + at) * s[3], x.c == 1 ? 1 : s[1], x.c, s[3], std::min(kPixels, end - at),
-           to + at * x.c, x.c);
+      turn_halves(data + h * s[2] + (x.w0 + at) * s[3], x.c == 1 ? 1 : s[1], x.c, s[3], std::min(kPixels, end - at),
+                  to + at * x.c, x.c);
     }
     std::fill(to + end * x.c, to + line, uint16_t(0));
   }
@@ -102,16 +110,20 @@ void pack_columns(const ConvWeights& x, int64_t begin, int64_t end, uint16_t* to
   const uint16_t* data = halves_of(x.view) + x.offset;
   // Lines of taps, or all of them where they lie one behind the other.
   const int64_t run = x.kh == 1 || s[2] == x.kw * s[3] ? taps : x.kw;
-  if (taps == 1 && x.inner_stride != 1) {
-    turn(data + begin * x.column_stride, x.inner_stride, x.inner, x.column_stride, end - begin, to + begin * row, row);
+  const bool across = x.column_stride == 1 && x.inner_stride != 1;  // columns lie side by side
+  for (int64_t tap = 0; across && tap < taps; tap++) {
+    const uint16_t* from = data + begin + tap / x.kw * s[2] + tap % x.kw * s[3];
+    uint16_t* first = to + begin * row + (x.flip ? taps - 1 - tap : tap) * x.inner;
+    look_in_loop();
+    turn_halves(from, x.inner_stride, x.inner, 1, end - begin, first, row);
   }
   for (int64_t j = begin; j < end; j++) {
     uint16_t* column = to + j * row;
     look_in_loop();
-    for (int64_t tap = 0; tap < taps && (taps > 1 || x.inner_stride == 1); tap += run) {
+    for (int64_t tap = 0; !across && tap < taps; tap += run) {
       const uint16_t* from = data + j * x.column_stride + tap / x.kw * s[2];
       const int64_t first = x.flip ? taps - 1 - tap : tap;
-      turn(from, x.inner_stride, x.inner, s[3], run, column + first * x.inner, x.flip ? -x.inner : x.inner);
+      turn_halves(from, x.inner_stride, x.inner, s[3], run, column + first * x.inner, x.flip ? -x.inner : x.inner);
     }
     std::fill(column + taps * x.inner, column + row, uint16_t(0));
   }
@@ -134,8 +146,8 @@ class Product {
     window_row_ = row_ % 512 == 0 ? row_ + kUnit : row_;
     const ExternView &image = call.in[0], &out = call.out[0];
     const bool pointwise = g.kh * g.kw * g.sh * g.sw == 1 && g.ph == 0 && g.pw == 0 && g.oh == g.h && g.ow == g.w;
-    direct_in_ = pointwise && lies(image);
-    direct_out_ = lies(out);
+    direct_in_ = pointwise && lies_by_pixels(image);
+    direct_out_ = lies_by_pixels(out);
   }
 
   // weights(group) gives those of a group; the bias may be null.
@@ -158,12 +170,6 @@ class Product {
   }
 
  private:
-  // Whether all pixels lie one after the other, a row of channels each.
-  static bool lies(const ExternView& v) {
-    return (v.strides[1] == 1 || v.sizes[1] == 1) && (v.sizes[2] == 1 || v.strides[2] == v.sizes[3] * v.strides[3]) &&
-           (v.sizes[0] == 1 || v.strides[0] == v.sizes[2] * v.sizes[3] * v.strides[3]);
-  }
-
   template <class F>
   void pack_weights(const F& weights) {
     weights_ = scratch<uint16_t>(Scratch::kConvWeight, g_.groups * wide_ * row_, "convolution");
@@ -179,9 +185,6 @@ class Product {
     });
   }
 
-  static Matrix matrix(void* data, DType type, int64_t rows, int64_t cols, int64_t row, int64_t col) {
-    return {static_cast<char*>(data), type, int64_t(size_of(type)), rows, cols, row, col};
-  }
   Matrix columns_of(int64_t group, int64_t steps) const {
     return matrix(weights_ + group * wide_ * row_, DType::kBFloat16, steps, g_.k, 1, row_);
   }

@@ -9,6 +9,14 @@ namespace lutra {
 // and filled up with zeros.
 void conv_rows(const ConvGeometry& g, const ExternView& image, int64_t group, int64_t begin, int64_t end, uint16_t* to,
                int64_t row);
+// to[j * to_row + i] = from[i * channel + j * pixel] of channels x pixels elements.
+void turn_halves(const uint16_t* from, int64_t channel, int64_t channels, int64_t pixel, int64_t pixels, uint16_t* to,
+                 int64_t to_row);
+// Whether all pixels lie one after the other, a row of channels each.
+bool lies_by_pixels(const ExternView& v);
+inline gemm::Matrix matrix(void* data, DType type, int64_t rows, int64_t cols, int64_t row, int64_t col) {
+  return {static_cast<char*>(data), type, int64_t(size_of(type)), rows, cols, row, col};
+}
 // f(n, first, last) for the parts of such pixels that lie in one image.
 template <class F>
 void for_images(int64_t pixels, int64_t begin, int64_t end, const F& f) {
@@ -23,5 +31,7 @@ void for_images(int64_t pixels, int64_t begin, int64_t end, const F& f) {
 bool is_of_pairs(const ExternCall& call);
 void convolve_pairs(const ExternCall& call, const ConvGeometry& g);
 void convolve_input_pairs(const ExternCall& call, const ConvGeometry& turned);
+// The gradients by weight and bias.
+void convolve_weight_pairs(const ExternCall& call, const ConvGeometry& g);
 
 }  // namespace lutra
