@@ -5,8 +5,8 @@
 // 1. Whatever leaves the graph, is viewed, reduced (but by channel, on devices where that order knows no layout) or
 //    written keeps the strides that it has when ops run one by one; a pool's result gets a copy of that layout, since a
 //    pool runs along the channels of its operand.
-// 2. A value is laid out anew only where a convolution makes it, where a pool does whose values one reads, or where a
-//    pool or a pointwise op makes it from such values.
+// 2. A value is laid out anew only where a convolution makes it, where a pool does whose values one reads (or another
+//    pool, if they have many channels), or where a pool or a pointwise op makes it from such values.
 #include <unordered_set>
 
 #include "jit/lower/lower.h"
@@ -47,14 +47,21 @@ Tensors fixed_values(const Graph& g) {
   return fixed;
 }
 
-// Values that convolutions read, themselves or what pools and pointwise ops make of them.
+// Channels that are worth a pool's while: as many as a vector of the widest kind has elements.
+constexpr int64_t kManyChannels = 16;
+
+// Values that convolutions read, or pools if they have many channels, themselves or what pools and pointwise ops make
+// of them.
 Tensors convolved_values(const Graph& g) {
   Tensors convolved;
   for (size_t i = g.nodes.size(); i-- > 0;) {
     const Node& n = *g.nodes[i];
-    bool leads = is_spatial(n) && info(n.op).has(kContraction);
+    bool leads = is_spatial(n) && info(n.op).has(kContraction), pools = is_spatial(n);
     for (const Tensor& r : n.results) leads |= is_free(n) && convolved.count(r.get());
-    if (leads) each_tensor(n.args, [&](const Tensor& t) { convolved.insert(t.get()); });
+    each_tensor(n.args, [&](const Tensor& t) {
+      const bool many = pools && t->dim() == 4 && t->sizes[1].hint >= kManyChannels;
+      if (leads || many) convolved.insert(t.get());
+    });
   }
   return convolved;
 }
