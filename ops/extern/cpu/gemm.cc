@@ -26,8 +26,16 @@ double cost(const Matrix& a, const Matrix& b, const Matrix& c, int width) {
   return m * k * lanes / 2 + ((b.rows_lie() ? 0 : n * k) + (c.rows_lie() ? 0 : m * n)) / 3;
 }
 
-// Tiles multiply so many times as fast as registers.
+// Tiles multiply so many times as fast as registers, but need as long as so many terms take in those before they start.
 constexpr double kTilesGain = 8;
+constexpr int64_t kTilesTerms = 1 << 10;
+
+ExternIsa isa_of(const ExternCall& call) {
+  if (call.isa != ExternIsa::kAmx || !is_bfloat16(call.out[0].dtype)) return call.isa;
+  const ExternView& a = call.in[0];
+  const bool few = call.out[0].numel() <= kTilesTerms && call.out[0].numel() * a.sizes[a.dim - 1] <= kTilesTerms;
+  return few ? ExternIsa::kAvx512 : call.isa;
+}
 
 // A grid of rows x cols pieces over each result of a batch. Blocks of steps are pieces of their own where `blocks` > 1.
 struct Grid {
@@ -88,9 +96,10 @@ class Product {
  public:
   explicit Product(const ExternCall& call)
       : call_(call),
-        micro_(micro_of(call)),
+        isa_(isa_of(call)),
+        micro_(micro_of(call, isa_)),
         pairs_(is_bfloat16(call.out[0].dtype)),
-        tiles_(pairs_ && call.isa == ExternIsa::kAmx),
+        tiles_(pairs_ && isa_ == ExternIsa::kAmx),
         steps_(micro_.product_steps) {
     const ExternView& out = call.out[0];
     batch_ = out.dim == 3 ? out.sizes[0] : 1;
@@ -114,11 +123,11 @@ class Product {
   }
 
  private:
-  static const ConvMicro<T>& micro_of(const ExternCall& call) {
+  static const ConvMicro<T>& micro_of(const ExternCall& call, ExternIsa isa) {
     if constexpr (sizeof(T) == sizeof(float)) {
-      if (is_bfloat16(call.out[0].dtype)) return bfloat16_micro(call.isa);
+      if (is_bfloat16(call.out[0].dtype)) return bfloat16_micro(isa);
     }
-    return conv_micro<T>(call.isa);
+    return conv_micro<T>(isa);
   }
   double packing(const Matrix& a, const Matrix& b, const Matrix& c) const {
     if constexpr (cpu::kX64) {
@@ -149,7 +158,7 @@ class Product {
   void run_piece(const Operands& o, const Part& p, int64_t begin, int64_t steps, const Matrix& c) const {
     const Matrix a = o.a.part(p.row, begin, p.rows, steps), b = o.b.part(begin, p.col, steps, p.cols);
     if constexpr (sizeof(T) == sizeof(float)) {
-      if (pairs_) return run_pair_piece(call_.isa, a, b, c, nullptr);
+      if (pairs_) return run_pair_piece(isa_, a, b, c, nullptr);
     }
     if (dots_)
       run_dots<T>(micro_, a, b, c);
@@ -223,6 +232,7 @@ class Product {
   }
 
   const ExternCall& call_;
+  const ExternIsa isa_;
   const ConvMicro<T>& micro_;
   int64_t batch_;
   const bool pairs_, tiles_;
