@@ -114,11 +114,18 @@ Tensor average(const Tensor& x, const PoolCall& c, bool count_padding, const Val
   return quotient(sums, op1(OpId::pool_sum, pool_args(one, c.oh, c.ow, ones)));
 }
 
+// A pool's result as the rule lays it out, channels innermost: an image of one pixel loses that in pointwise ops.
+Tensor by_channels(const Tensor& t) {
+  if (t->sizes[2].hint != 1 || t->sizes[3].hint != 1) return t;
+  return permute(reshape(t, Sizes{t->sizes[0], 1, 1, t->sizes[1]}), Sizes{0, 3, 1, 2});
+}
+
 Results avg_pool(OpId op, const Args& args) {
   const PoolCall c = pool_call(op, args);
-  const Tensor x = to_image(args[0].tensor(), c.dims, c.batched);
+  const Tensor input = args[0].tensor(), x = to_image(input, c.dims, c.batched);
   const Value divisor = op == OpId::avg_pool2d ? args[6] : Value();
-  return {conform(op, args, from_image(average(x, c, args[5].as<bool>(), divisor), c.dims, c.batched))};
+  const Tensor y = conform(op, args, from_image(average(x, c, args[5].as<bool>(), divisor), c.dims, c.batched));
+  return {c.dims == 2 && c.batched && is_channels_last(input) ? by_channels(y) : y};
 }
 
 // Windows of x's dimension `dim` (2 or 3) reduced, and of maxima where they lie along it.
@@ -184,7 +191,7 @@ Results adaptive_pool(OpId op, const Args& args, int dims, bool maximum) {
   const bool last = dims == 2 && batched && is_channels_last(input);
   const auto laid_out = [&](const Tensor& t) {
     if (!last) return from_image(contiguous(t), dims, batched);
-    return permute(contiguous(permute(t, Sizes{0, 2, 3, 1})), Sizes{0, 3, 1, 2});
+    return by_channels(permute(contiguous(permute(t, Sizes{0, 2, 3, 1})), Sizes{0, 3, 1, 2}));
   };
   Results results = {laid_out(y.values)};
   if (two) results.push_back(laid_out(y.places));

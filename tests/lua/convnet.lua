@@ -153,6 +153,18 @@ test("batch norm keeps running statistics", function()
   raises("BatchNorm2d: the input must have 4 dimensions, got 3", function() n(lt.randn(2, 4, 4)) end)
 end)
 
+test("compiled pools of one pixel have eager's strides", function()
+  local x = lt.randn(1, 4, 2, 2):contiguous{memory_format = "channels_last"}
+  for _, f in ipairs{
+    function(v) return functional.avg_pool2d(v, 2) end,
+    function(v) return functional.adaptive_avg_pool2d(v, 1) end,
+    function(v) return functional.avg_pool2d(functional.max_pool2d(v, 1), 2) end,
+  } do
+    deep({f(x):stride()}, {4, 1, 4, 4})
+    deep({lt.compile(f)(x):stride()}, {4, 1, 4, 4})
+  end
+end)
+
 test("second derivatives", function()
   lt.manual_seed(2)
   local x, w = lt.randn(1, 2, 5, 5):requires_grad_(true), lt.randn(3, 2, 3, 3):requires_grad_(true)
