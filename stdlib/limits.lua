@@ -1,16 +1,17 @@
 -- What this machine can do: measured once by `lutra tune --limits`, kept as a small text in the user's cache folder.
 --   limits.measure(say) -> limits; limits.save(limits) -> path; limits.load() -> limits or nil
 -- limits = {cpu =, threads =, cache_bytes =, shared_bytes =, [1] = {read_cache, copy_cache, read_shared, copy_shared,
--- read_memory, copy_memory, fma, gemm}, [threads] = {...}} in bytes and operations a second: of a core's own cache, of
--- the cache that cores share, of memory.
+-- read_memory, copy_memory, fma, gemm, gemm_bfloat16}, [threads] = {...}} in bytes and operations a second: of a core's
+-- own cache, of the cache that cores share, of memory.
 local lt, use = ...
 local native = lt._native
 local ffi = require "ffi"
 
-local VERSION = 2
+local VERSION = 3
 local CACHE_BYTES, SHARED_BYTES, MEMORY_BYTES = 2 ^ 19, 2 ^ 23, 2 ^ 28 -- for each thread
 local GEMM = 1024
-local RATES = {"read_cache", "copy_cache", "read_shared", "copy_shared", "read_memory", "copy_memory", "fma", "gemm"}
+local RATES = {"read_cache", "copy_cache", "read_shared", "copy_shared", "read_memory", "copy_memory", "fma", "gemm",
+  "gemm_bfloat16"}
 
 ffi.cdef [[int lutra_limits_getpid(void) __asm__("getpid");]]
 
@@ -18,10 +19,10 @@ local folder = native.cache_directory
 
 local function path() return folder() and folder() .. "/limits.txt" end
 
-local function gemm_rate(threads)
+local function gemm_rate(threads, dtype)
   local before = lt.get_num_threads()
   lt.set_num_threads(threads)
-  local a, b, best = lt.randn(GEMM, GEMM), lt.randn(GEMM, GEMM), 0
+  local a, b, best = lt.randn(GEMM, GEMM):to(dtype), lt.randn(GEMM, GEMM):to(dtype), 0
   for _ = 1, 8 do
     local start = lt.perf_counter()
     lt.mm(a, b)
@@ -43,7 +44,8 @@ local function measure(say)
           copy_shared = native.measure("copy", threads, SHARED_BYTES),
         read_memory = native.measure("read", threads, MEMORY_BYTES),
           copy_memory = native.measure("copy", threads, MEMORY_BYTES),
-        fma = native.measure("fma", threads), gemm = gemm_rate(threads),
+        fma = native.measure("fma", threads), gemm = gemm_rate(threads, "float32"),
+        gemm_bfloat16 = gemm_rate(threads, "bfloat16"),
       }
       limits[threads] = rates
       say(string.format("%d thread%s", threads, threads == 1 and "" or "s"))
@@ -55,6 +57,7 @@ local function measure(say)
         rates.copy_memory / 1e9))
       say(string.format("  float32 multiply-adds %7.1f GFLOP/s   matrix product %7.1f GFLOP/s", rates.fma / 1e9,
         rates.gemm / 1e9))
+      say(string.format("  bfloat16 matrix product %7.1f GFLOP/s", rates.gemm_bfloat16 / 1e9))
     end
   end
   return limits
@@ -95,7 +98,7 @@ local function parse(text)
   if limits.cpu ~= native.cpu_name() or not limits.threads or not limits.cache_bytes or not limits.shared_bytes then
     return nil
   end
-  for name, threads, rate in text:gmatch("\n([%a_]+) (%d+) (%S+)") do
+  for name, threads, rate in text:gmatch("\n([%a_][%w_]*) (%d+) (%S+)") do
     threads, rate = tonumber(threads), tonumber(rate)
     limits[threads] = limits[threads] or {}
     limits[threads][name] = rate

@@ -16,8 +16,8 @@ local WIDTH = 80
 
 local function by_time(a, b) return a.ms > b.ms end
 
--- Seconds at least for so many bytes and operations a call.
-local function bound(limits, bytes, flops)
+-- Seconds at least for so many bytes and operations a call, some of them of bfloat16.
+local function bound(limits, bytes, flops, bfloat16_flops)
   local threads = math.min(lt.get_num_threads(), limits.threads)
   local rates, level = limits[threads], "memory"
   if bytes <= limits.cache_bytes * threads then
@@ -25,7 +25,8 @@ local function bound(limits, bytes, flops)
   elseif bytes <= limits.shared_bytes then
     level = "shared"
   end
-  return math.max(bytes / math.max(rates["read_" .. level], rates["copy_" .. level]), flops / rates.gemm)
+  local arithmetic = (flops - bfloat16_flops) / rates.gemm + bfloat16_flops / rates.gemm_bfloat16
+  return math.max(bytes / math.max(rates["read_" .. level], rates["copy_" .. level]), arithmetic)
 end
 
 local function add_rates(rows)
@@ -34,7 +35,8 @@ local function add_rates(rows)
     local seconds = math.max(row.ms, 1e-6) / 1e3
     row.gbps, row.gflops = row.bytes / seconds / 1e9, row.flops / seconds / 1e9
     if limits and row.calls > 0 then
-      row.ratio_to_limit = bound(limits, row.bytes / row.calls, row.flops / row.calls) * row.calls / seconds
+      local least = bound(limits, row.bytes / row.calls, row.flops / row.calls, row.bfloat16_flops / row.calls)
+      row.ratio_to_limit = least * row.calls / seconds
     end
   end
   return limits ~= nil

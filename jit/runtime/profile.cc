@@ -138,6 +138,7 @@ void keep_record(LaunchRecord record) {
   if (is_new) return;
   LaunchRecord& sum = at->second;
   sum.calls++, sum.ms += record.ms, sum.bytes += record.bytes, sum.flops += record.flops;
+  sum.bfloat16_flops += record.bfloat16_flops;
 }
 
 CompileCost compile_cost() { return {double(compile_ns) / 1e6, compiled_kernels}; }
@@ -164,6 +165,14 @@ int64_t kernel_bytes(const loop::Kernel& kernel, const std::vector<int64_t>& int
   return Footprint(kernel, ints).bytes();
 }
 
+namespace {
+void count_flops(LaunchRecord& r, OpId op, const SizeLists* sizes, DType made) {
+  const double n = flops(op, sizes[0], sizes[1]);
+  r.flops += n;
+  if (made == DType::kBFloat16) r.bfloat16_flops += n;
+}
+}  // namespace
+
 void note_extern(const ExternCall& call, uint64_t nanoseconds) {
   LaunchRecord r;
   r.name = r.ops = name(call.op);
@@ -177,7 +186,7 @@ void note_extern(const ExternCall& call, uint64_t nanoseconds) {
       r.bytes += int64_t(product_of(sizes[out].back())) * int64_t(size_of(v.dtype));
     }
   }
-  r.flops = flops(call.op, sizes[0], sizes[1]);
+  count_flops(r, call.op, sizes, call.out[0].dtype);
   if (runtime_config().perf) library_counters(name(call.op))->count(nanoseconds, r.bytes, r.flops);
   if (profiling()) keep_record(std::move(r));
 }
@@ -211,7 +220,7 @@ void note_launch(const FlatPlan& flat, const HostValue* values, const LaunchStep
       }
     }
     r.bytes += bytes_of(sizes[0], dtypes[0]) + bytes_of(sizes[1], dtypes[1]);
-    r.flops += flops(library.op, sizes[0], sizes[1]);
+    count_flops(r, library.op, sizes, library.out[0].dtype);
     r.ops = name(library.op);
     if (r.file.empty()) r.file = library.file, r.line = library.line;
   }

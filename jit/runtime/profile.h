@@ -18,9 +18,10 @@ struct LaunchRecord {
   bool library = false;
   int64_t calls = 1;
   double ms = 0;
-  int64_t bytes = 0;  // that have to be read and written, each once
-  double flops = 0;   // of products
-  std::string file;   // of the user's program, empty where it is not known
+  int64_t bytes = 0;          // that have to be read and written, each once
+  double flops = 0;           // of products
+  double bfloat16_flops = 0;  // of those: of bfloat16, for which a processor may have tiles
+  std::string file;           // of the user's program, empty where it is not known
   int line = 0;
 };
 

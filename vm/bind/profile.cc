@@ -58,7 +58,7 @@ int profile_stop(lua_State* L) {
   lua_createtable(L, int(records.size()), 0);
   int n = 0;
   for (const LaunchRecord& r : records) {
-    lua_createtable(L, 0, 8);
+    lua_createtable(L, 0, 10);
     set(L, "name", r.name);
     set(L, "op", r.ops);
     lua_pushboolean(L, r.library);
@@ -66,7 +66,7 @@ int profile_stop(lua_State* L) {
     set(L, "calls", double(r.calls));
     set(L, "ms", r.ms);
     set(L, "bytes", double(r.bytes));
-    set(L, "flops", r.flops);
+    set(L, "flops", r.flops), set(L, "bfloat16_flops", r.bfloat16_flops);
     if (!r.file.empty()) set(L, "file", r.file), set(L, "line", r.line);
     lua_rawseti(L, -2, ++n);
   }
