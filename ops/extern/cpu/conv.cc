@@ -5,7 +5,7 @@
 //    the convolution and (kh, kw, k), taps from the last to the first, for the image's gradient; in float for the half
 //    types, rounded once. Padding takes part as zeros.
 // 2. Convolutions of bfloat16, and their gradients by an image of strides of one, are those of conv_pairs.cc, unless
-//    they are of each channel with itself.
+//    they have many groups of few channels.
 // 3. So bits depend on neither layout, nor partition, nor threads, nor instruction set.
 #include "ops/extern/cpu/conv.h"
 #include "ops/core/interrupt.h"
@@ -146,7 +146,7 @@ struct Direction {
 template <class T>
 void convolve(const ExternCall& call, const ConvGeometry& g) {
   if (is_depthwise(g)) return depthwise<T>(call, g);
-  if (is_of_pairs(call)) return convolve_pairs(call, g);
+  if (is_of_pairs(call, g)) return convolve_pairs(call, g);
   if (is_flat<T>(call, g)) return convolve_flat<T>(call, g);
   const ExternView &image = call.in[0], &weight = call.in[1], &bias = call.in[2];
   Direction<T> d(call, g, g.k, g.kh * g.kw * g.c, g.oh);
@@ -216,7 +216,7 @@ void gradient_phase(const Direction<T>& d, int64_t group, const Phase& ph, const
 template <class T>
 void convolve_input(const ExternCall& call, const ConvGeometry& g) {
   if (is_depthwise(g)) return depthwise_input<T>(call, g);
-  if (g.sh == 1 && g.sw == 1 && is_of_pairs(call)) return convolve_input_pairs(call, turned_geometry(g));
+  if (g.sh == 1 && g.sw == 1 && is_of_pairs(call, g)) return convolve_input_pairs(call, turned_geometry(g));
   if (g.sh == 1 && g.sw == 1 && is_flat<T>(call, turned_geometry(g))) {
     return convolve_input_flat<T>(call, turned_geometry(g));
   }

@@ -24,8 +24,10 @@ using gemm::Matrix;
 constexpr int64_t kWindows = 640 << 10, kPieces = 8, kPixels = 1 << 13;
 // The fewest rows of a piece, and columns of weights that are packed together.
 constexpr int64_t kUnit = 32;
+// The fewest channels of a group, of image and map, that fill a tile.
+constexpr int64_t kGroup = 16;
 
-constexpr int64_t kLanes = 8;
+constexpr int64_t kLanes = kRowsSlack;
 using Lanes = uint16_t __attribute__((vector_size(2 * kLanes)));
 
 // to[j * to_row + i] = from[i * from_row + j] of 8 x 8 elements: each round turns the six bits of their places by one.
@@ -82,6 +84,19 @@ bool lies_by_pixels(const ExternView& v) {
 }
 
 namespace {
+
+// n elements, and up to kLanes - 1 behind them, where that is faster than a call.
+inline void copy_run(const uint16_t* from, uint16_t* to, int64_t n) {
+  if (n > 8 * kLanes) {
+    std::memcpy(to, from, size_t(n) * sizeof(uint16_t));
+    return;
+  }
+  for (int64_t i = 0; i < n; i += kLanes) {
+    Lanes v;
+    std::memcpy(&v, from + i, sizeof v);
+    std::memcpy(to + i, &v, sizeof v);
+  }
+}
 
 const uint16_t* halves_of(const ExternView& v) { return static_cast<const uint16_t*>(v.data); }
 
@@ -198,7 +213,7 @@ class Product {
     const ExternView& image = call_.in[0];
     const int64_t n = end - begin;
     if (direct_in_) return pixels_of(image, begin * image.strides[3] + group * g_.c * image.strides[1], n, g_.c);
-    auto* rows = scratch<uint16_t>(Scratch::kConvRows, n * window_row_, "convolution");
+    auto* rows = scratch<uint16_t>(Scratch::kConvRows, n * window_row_ + kRowsSlack, "convolution");
     conv_rows(g_, image, group, begin, end, rows, window_row_);
     return matrix(rows, DType::kBFloat16, n, row_, window_row_, 1);
   }
@@ -257,15 +272,17 @@ void conv_rows(const ConvGeometry& g, const ExternView& image, int64_t group, in
   for_images(g.oh * g.ow, begin, end, [&](int64_t n, int64_t first, int64_t last) {
     const int64_t top = first / g.ow, h0 = top * g.sh - g.ph;
     const int64_t h1 = (last - 1) / g.ow * g.sh - g.ph + (g.kh - 1) * g.dh + 1;
-    auto* packed = scratch<uint16_t>(Scratch::kConvImage, (h1 - h0) * line, "convolution");
+    auto* packed = scratch<uint16_t>(Scratch::kConvImage, (h1 - h0) * line + kLanes, "convolution");
     pack_window({image, n, group * g.c, g.c, h0, h1, -g.pw, wide - g.pw}, packed);
+    int64_t x = first % g.ow, y = 0;  // y: below the first line
     for (int64_t p = first; p < last; p++, to += row) {
       if (p % 256 == 0) look_in_loop();
-      const uint16_t* from = packed + (p / g.ow - top) * g.sh * line + p % g.ow * g.sw * g.c;
+      const uint16_t* from = packed + y * g.sh * line + x * g.sw * g.c;
+      if (++x == g.ow) x = 0, y++;
       uint16_t* place = to;
       for (int64_t kh = 0; kh < g.kh; kh++, from += g.dh * line) {
         for (int64_t at = 0; at < g.kw * g.c; at += joined, place += joined) {
-          std::memcpy(place, from + at * g.dw, size_t(joined) * sizeof(uint16_t));
+          copy_run(from + at * g.dw, place, joined);
         }
       }
       std::fill(place, to + row, uint16_t(0));
@@ -273,7 +290,9 @@ void conv_rows(const ConvGeometry& g, const ExternView& image, int64_t group, in
   });
 }
 
-bool is_of_pairs(const ExternCall& call) { return is_bfloat16(call.out[0].dtype); }
+bool is_of_pairs(const ExternCall& call, const ConvGeometry& g) {
+  return is_bfloat16(call.out[0].dtype) && (g.groups == 1 || std::min(g.c, g.k) >= kGroup);
+}
 
 void convolve_pairs(const ExternCall& call, const ConvGeometry& g) {
   const ExternView& w = call.in[1];

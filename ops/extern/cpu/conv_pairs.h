@@ -27,8 +27,12 @@ void for_images(int64_t pixels, int64_t begin, int64_t end, const F& f) {
   }
 }
 
-// Convolution of bfloat16, and its gradient by an image of strides of one, whose geometry is the turned one.
-bool is_of_pairs(const ExternCall& call);
+// What conv_rows writes beyond the last row.
+inline constexpr int64_t kRowsSlack = 8;
+
+// Convolutions of bfloat16, unless they are of many groups of few channels.
+bool is_of_pairs(const ExternCall& call, const ConvGeometry& g);
+// Such a one, and its gradient by an image of strides of one, whose geometry is the turned one.
 void convolve_pairs(const ExternCall& call, const ConvGeometry& g);
 void convolve_input_pairs(const ExternCall& call, const ConvGeometry& turned);
 // The gradients by weight and bias.

@@ -64,7 +64,7 @@ class Gradient {
     const int64_t begin = blocks_ * chunk / chunks_, last = blocks_ * (chunk + 1) / chunks_, rows = end - first;
     sums += first * row_;
     if (begin == last) std::fill(sums, sums + rows * row_, 0.0f);
-    auto* windows = scratch<uint16_t>(Scratch::kConvRows, kBlock * row_, "convolution");
+    auto* windows = scratch<uint16_t>(Scratch::kConvRows, kBlock * row_ + kRowsSlack, "convolution");
     auto* more = scratch<float>(Scratch::kConvWeight, rows * row_, "convolution");
     const gemm::Tiles tiles(call_.isa == ExternIsa::kAmx);
     for (int64_t block = begin; block < last; block++) {

@@ -3,7 +3,7 @@
 // Invariants:
 // 1. The batch is cut into chunks, a function of sizes alone. In a chunk each element is one chain over (n, oh, ow);
 //    the chunks are added in order. How rows are shared out does not matter. In float for the half types, rounded once.
-// 2. Bfloat16 has the sums of conv_pairs_weight.cc, unless each channel is convolved with itself.
+// 2. Bfloat16 has the sums of conv_pairs_weight.cc, unless there are many groups of few channels.
 // 3. So bits depend on neither layout, nor threads, nor instruction set.
 #include "ops/core/interrupt.h"
 #include "ops/core/numerics.h"
@@ -191,7 +191,7 @@ void run_convolution_weight(const ExternCall& call) {
   const ConvGeometry g = conv_geometry(call.in[1], call.out[0], call.in[0], call.ints.subspan(4));
   const bool wide = call.in[0].dtype == DType::kFloat64;
   if (is_depthwise(g)) return wide ? depthwise_weight<double>(call, g) : depthwise_weight<float>(call, g);
-  if (is_bfloat16(call.in[0].dtype)) return convolve_weight_pairs(call, g);
+  if (is_of_pairs(call, g)) return convolve_weight_pairs(call, g);
   wide ? Gradient<double>(call, g).run() : Gradient<float>(call, g).run();
 }
 

@@ -27,7 +27,8 @@ local function generate(p)
     "lt.einsum('oc,nchw->nohw', mixes, y)", "functional.linear(y:permute(0, 2, 3, 1), mixes, bias):permute(0, 3, 1, 2)",
     "y:relu()", "functional.gelu(y)", "y:sigmoid() + x", "y * 0.5 + x", "y + shift", "y - y:mean({2, 3}, true)",
     "y:softmax(1)", "y:transpose(2, 3)", "y:contiguous{memory_format = 'channels_last'}", "y:clone()",
-    "functional.max_pool2d(y, 3, 1, 1)", "functional.avg_pool2d(y, 3, 1, 1)", "y:flip({2})", "y:to('float32'):to(y.dtype)",
+    "functional.max_pool2d(y, 3, 1, 1)", "functional.avg_pool2d(y, 3, 1, 1)", "y:flip({2})",
+    "y:to('float32'):to(y.dtype)",
     "lt.autocast('cpu', {dtype = lt.bfloat16}, function() return functional.conv2d(y, wide, bias, 1, 1) end):to(x.dtype)",
     "lt.autocast('cpu', {dtype = lt.bfloat16}, function() return y:matmul(square) end):to(x.dtype)",
   }
