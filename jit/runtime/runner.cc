@@ -165,6 +165,7 @@ void Runner::launch_steps(RunContext& c, bool& wrote, bool& in_place) const {
     if (watched) timer.emplace(flat_.backend);
     if (step->kernel) {
       launch_kernels(c, *step, generator, wrote);
+      wrote = wrote || step->writes;
     } else {
       in_place = in_place || step->in_place;
       launch_library(c, *step);
