@@ -77,8 +77,7 @@ std::string image_of(const Code& code) {
 
 std::shared_ptr<Code> load_kernel(std::string_view image) {
   PublishedCode published;
-  const asmjit::Error e = publish(image, &published);
-  if (e != asmjit::kErrorOk) fail_internal("code of ", image.size(), " bytes: ", asmjit::DebugUtils::errorAsString(e));
+  check_step(publish(image, &published), str("of ", image.size(), " bytes"));
   auto code = std::make_shared<NativeCode>();
   code->set(std::move(published));
   return code;

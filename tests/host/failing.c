@@ -1,7 +1,8 @@
 /* Allocations that fail, each in turn, over a state's life: opening, as it comes and sandboxed, a program, compiling,
  * calls, writes, DLPack, closing. Each ends in a code and a message, or goes well; what a call has written it has
  * written once; the next life is a good one, and nothing is left. malloc and its kin are here. One thread does it all.
- * `lutra-failing FILE cuda` does so on a GPU; what the fake driver allocates is not Lutra's, and does not fail. */
+ * `lutra-failing FILE cuda` does so on a GPU; what the fake driver allocates is not Lutra's, and does not fail.
+ * On the CPU a compiled function of a giant row is called, too: the first such call compiles its kernels once more. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -69,6 +70,7 @@ static const char program[] =
     "  w:add_(1) v:index_add_(0, at, x:sum():view(1)) v:copy_(v:cumsum(0)) return w * 2 end)";
 
 static char message[400];
+enum { kGiant = 5000000, kPeak = 4000007, kDip = 3000003 };
 static const char* device; /* NULL: the CPU */
 static int sandbox;
 
@@ -172,9 +174,91 @@ static void lives_of(double times) {
   check(blocks - before < 2000, "blocks are left"); /* what the process keeps once, lists of closed states above all */
 }
 
+/* Other ops, other kernels: those of the giant row no earlier call has compiled. NULL where that failed. */
+static lutra_Function* giant_function(lutra_State* S, int i, long at) {
+  static const char* const ops[] = {"floor", "ceil", "round", "relu", "sqrt", "abs", "square", "trunc"};
+  static const char text[] =
+      "w, v, u = lt.zeros(2), lt.zeros(1, {dtype = 'int64'}), lt.zeros(1, {dtype = 'int64'})\n"
+      "giant = lt.compile(function(x)\n"
+      "  x = x:%s():%s():%s():%s() w:add_(1) v:add_(x:argmax(1)) u:add_(x:narrow(1, 0, x:size(1) - 1):argmin(1))\n"
+      "  return w * 2, v + u end)\n"
+      "for i = 270000, 270002 do giant(lt.ones(1, i)) end\n"
+      "w:zero_() v:zero_() u:zero_()";
+  char program[sizeof text + 20];
+  lutra_Function* f = NULL;
+  int code;
+  sprintf(program, text, ops[i % 8], ops[i / 8 % 8], ops[i / 64 % 8], ops[i / 512 % 8]);
+  left = at, seen = 0;
+  code = lutra_do_string(S, program, "=giant");
+  left = -1;
+  keep(lutra_error(S));
+  check(code == LUTRA_OK || message[0], "compiling fails without a message");
+  check(at >= 0 || code == LUTRA_OK, message);
+  if (!code) check(lutra_function(S, "giant", &f) == LUTRA_OK, "giant");
+  return f;
+}
+
+/* A call that loses an allocation after `at` others (-1: none). Gives its code. */
+static int giant_call(lutra_State* S, lutra_Tensor* x, int i, long at) {
+  lutra_Function* f = giant_function(S, i, -1);
+  lutra_Tensor* out[2] = {NULL, NULL};
+  float w[2] = {0, 0};
+  int64_t sum = 0;
+  int code;
+  left = at, seen = 0;
+  code = lutra_invoke(f, &x, 1, out, 2);
+  left = -1;
+  keep(lutra_error(S));
+  check(code == LUTRA_OK || message[0], "a giant row fails without a message");
+  if (!code) code = lutra_tensor_copy_to(out[0], w, sizeof w);
+  if (!code) code = lutra_tensor_copy_to(out[1], &sum, sizeof sum);
+  check(code || (w[0] == 2 && sum == kPeak + kDip), "a call of a giant row writes once");
+  lutra_tensor_free(out[0]), lutra_tensor_free(out[1]);
+  lutra_function_free(f);
+  return code;
+}
+
+static void giant_rows(double times) {
+  static float row[kGiant];
+  int64_t sizes[2] = {1, kGiant};
+  lutra_State* S = lutra_open(NULL);
+  lutra_Limits limits;
+  lutra_Tensor* x = NULL;
+  long all, at, i = 0, failed = 0;
+  int kernels = 0;
+  memset(&limits, 0, sizeof limits);
+  limits.size = sizeof limits, limits.threads = 1;
+  for (i = 0; i < kGiant; i++) row[i] = i == kPeak ? 1e30f : i == kDip ? 0 : 1;
+  i = 0;
+  check(lutra_set_limits(S, &limits) == LUTRA_OK, "limits");
+  check(lutra_tensor_from_memory(S, row, LUTRA_FLOAT32, 2, sizes, NULL, NULL, NULL, NULL, &x) == LUTRA_OK, "x");
+  check(giant_call(S, x, ++kernels, -1) == LUTRA_OK, message);
+  check(giant_call(S, x, ++kernels, -1) == LUTRA_OK, message);
+  all = seen;
+  for (at = 0; at < all; at += times < 1 ? 7 : 1) {
+    failed += giant_call(S, x, ++kernels, at) != LUTRA_OK;
+    if (++i % 8 == 0) check(giant_call(S, x, ++kernels, -1) == LUTRA_OK, message);
+  }
+  printf("giant rows: %ld allocations a call; %ld of %ld calls failed\n", all, failed, i);
+  check(all > 100 && failed > i / 8, "too few failures");
+  lutra_function_free(giant_function(S, ++kernels, -1));
+  all = seen;
+  for (at = failed = i = 0; at < all; at += times < 4 ? 11 : 1, i++) {
+    lutra_Function* f = giant_function(S, ++kernels, at);
+    failed += !f;
+    lutra_function_free(f);
+    if (i % 64 == 0) check(giant_call(S, x, ++kernels, -1) == LUTRA_OK, message);
+  }
+  printf("giant rows: %ld allocations compile; %ld of %ld failed\n", all, failed, i);
+  check(failed > i / 8, "too few failures");
+  lutra_tensor_free(x);
+  lutra_close(S);
+}
+
 int main(int argc, char** argv) {
   const char* scale = getenv("LUTRA_TEST_SCALE");
   if (argc > 2) device = argv[2];
+  if (!device) giant_rows(scale ? atof(scale) : 1);
   for (sandbox = 0; sandbox < 2; sandbox++) lives_of(scale ? atof(scale) : 1);
   return failures != 0;
 }

@@ -26,23 +26,19 @@ std::string refusal(const loop::Kernel& kernel) {
 std::shared_ptr<Code> compile(const loop::Kernel& kernel, bool listing) {
   auto result = std::make_shared<NativeCode>();
   asmjit::CodeHolder code;
-  const auto check = [&](asmjit::Error e) {
-    if (e != asmjit::kErrorOk) {
-      fail_internal("codegen: kernel ", kernel.name, ": ", asmjit::DebugUtils::errorAsString(e));
-    }
-  };
-  check(code.init(asmjit::Environment::host()));
-  FirstError errors;
+  check_step(code.init(asmjit::Environment::host()), kernel.name);
+  a64::Compiler cc;
+  attach(code, cc, kernel.name);
+  CompileErrors errors;
   code.setErrorHandler(&errors);
   asmjit::StringLogger logger;
   if (listing) code.setLogger(&logger);
-  a64::Compiler cc(&code);
   KernelEmitter(cc, kernel).emit();
   const asmjit::Error finalized = cc.finalize();
   if (!errors.message.empty()) fail_internal("codegen: kernel ", kernel.name, ": ", errors.message);
-  check(finalized);
+  check_step(finalized, kernel.name);
   PublishedCode published;
-  check(publish(code, &published));
+  check_step(publish(code, &published), kernel.name);
   result->set(std::move(published));
   if (listing) result->listing.assign(logger.data(), logger.dataSize());
   return result;

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "ops/core/cpu.h"
+#include "ops/core/error.h"
 
 namespace lutra {
 namespace {
@@ -56,6 +57,17 @@ asmjit::Error publish_as(size_t size, const F& write, PublishedCode* out) {
 }
 
 }  // namespace
+
+void check_step(asmjit::Error e, const std::string& kernel) {
+  if (e == asmjit::kErrorOutOfMemory) throw std::bad_alloc();
+  if (e != asmjit::kErrorOk) fail_internal("codegen: kernel ", kernel, ": ", asmjit::DebugUtils::errorAsString(e));
+}
+
+void attach(asmjit::CodeHolder& code, asmjit::BaseEmitter& emitter, const std::string& kernel) {
+  const asmjit::Error e = code.attach(&emitter);
+  if (e != asmjit::kErrorOk) emitter._code = nullptr;  // its destructor would look for it among those of code
+  check_step(e, kernel);
+}
 
 asmjit::Error publish(asmjit::CodeHolder& code, PublishedCode* out) {
   ASMJIT_PROPAGATE(code.flatten());

@@ -11,10 +11,6 @@
 namespace lutra::x64 {
 namespace {
 
-void check(asmjit::Error e, const std::string& kernel) {
-  if (e != asmjit::kErrorOk) fail_internal("codegen: kernel ", kernel, ": ", asmjit::DebugUtils::errorAsString(e));
-}
-
 // Every instruction must be one of AVX2: this machine may have more and would not complain.
 void check_features(x86::Compiler& cc, const std::string& kernel) {
   for (asmjit::BaseNode* n = cc.firstNode(); n; n = n->next()) {
@@ -50,12 +46,13 @@ bool has_avx2() {
 std::shared_ptr<Code> compile(const loop::Kernel& kernel, Isa isa, bool listing, int look_after) {
   auto result = std::make_shared<NativeCode>();
   asmjit::CodeHolder code;
-  check(code.init(asmjit::Environment::host()), kernel.name);
-  FirstError errors;
+  check_step(code.init(asmjit::Environment::host()), kernel.name);
+  x86::Compiler cc;
+  attach(code, cc, kernel.name);
+  CompileErrors errors;
   code.setErrorHandler(&errors);
   asmjit::StringLogger logger;
   if (listing) code.setLogger(&logger);
-  x86::Compiler cc(&code);
 #ifdef LUTRA_DEBUG
   cc.addDiagnosticOptions(asmjit::DiagnosticOptions::kValidateAssembler |
                           asmjit::DiagnosticOptions::kValidateIntermediate);
@@ -64,9 +61,9 @@ std::shared_ptr<Code> compile(const loop::Kernel& kernel, Isa isa, bool listing,
   if (listing && isa == Isa::kAvx2) check_features(cc, kernel.name);
   const asmjit::Error finalized = cc.finalize();
   if (!errors.message.empty()) fail_internal("codegen: kernel ", kernel.name, ": ", errors.message);
-  check(finalized, kernel.name);
+  check_step(finalized, kernel.name);
   PublishedCode published;
-  check(publish(code, &published), kernel.name);
+  check_step(publish(code, &published), kernel.name);
   result->set(std::move(published));
   if (listing) result->listing.assign(logger.data(), logger.dataSize());
   return result;
