@@ -364,4 +364,30 @@ test("a frame that loops goes over to newer bytecode", function()
   for _ = 1, 3 do truthy(c(x, 12):equal(f(x, 12))) end
 end)
 
+test("a loop around a break makes no graph for each round", function()
+  local function make()
+    local function leaf(y)
+      local a = y * 2
+      lt.graph_break()
+      return a:exp() * 0.1
+    end
+    local function mid(y) return (leaf(y)) end
+    return function(y, n)
+      local i = 0
+      while i < n do
+        i = i + 1
+        y = leaf(y) * i
+      end
+      repeat
+        i = i - 1
+        y = mid(y) - i
+      until i <= 0
+      return y
+    end
+  end
+  local rows = {}
+  for n = 1, 12 do rows[n] = {x, n} end
+  truthy(compare(make, rows) <= 10)
+end)
+
 h.finish()

@@ -60,8 +60,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   }
   if (s.entry->decline) return s.entry;
   for (size_t i = 0; i < s.finished.resumes.size(); i++) {
-    s.entry->resumes[i].body =
-        std::make_shared<ProtoBody>(resume_proto(state, L, compiled, s.finished.resumes[i], kept));
+    s.entry->resumes[i].body = std::make_shared<ProtoBody>(resume_proto(state, L, left, s.finished.resumes[i], kept));
   }
   const bc::Pc leaves = s.level ? callers[s.level - 1].point : point.pc;
   s.entry->exit = exit_index(left, left.points.at(leaves), s.finished.exit);

@@ -168,10 +168,12 @@ struct PortalCall {
     note_hit(point(), e, loaded.tensors);
     point().saved_ops += int64_t(e.ops);
     if (compiled->automatic) state.automatic.saved_ops += int64_t(e.ops);
-    if (!e.decline && leads_nowhere(point(), *compiled, e)) refresh(state, L, compiled);
+    const Caller* caller = e.level ? &callers[size_t(e.level) - 1] : nullptr;
+    if (!e.decline && leads_nowhere(point(), *compiled, caller ? *caller->compiled : *compiled, e)) {
+      refresh(state, L, compiled);
+    }
     if (e.decline && gives_up(L, point(), *compiled)) refresh(state, L, compiled);
     if (e.decline) return decline();
-    const Caller* caller = e.level ? &callers[size_t(e.level) - 1] : nullptr;
     Landing landing;
     if (caller && !find_landing(state, L, *caller, e.exit, &landing)) return decline();
     if (!caller && size_t(e.exit) >= portal.exits && !goes_on_newest()) return decline();

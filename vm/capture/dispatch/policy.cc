@@ -391,10 +391,10 @@ void note_shared_source(lua_State* L, ProtoPoint& point) {
   forget_entries(L, point);
 }
 
-bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry) {
+bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, const CompiledProto& left, Entry& entry) {
   constexpr int64_t kPatience = 4;
   if (entry.segment || entry.compiling || entry.hits < kPatience) return false;
-  for (const auto& [where, resumed] : compiled.resumes) {
+  for (const auto& [where, resumed] : left.resumes) {
     if (runs_code(*resumed)) return false;
   }
   point.enters_callees = false;
