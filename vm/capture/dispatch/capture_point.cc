@@ -27,13 +27,6 @@ int exit_index(CompiledProto& compiled, ProtoPoint& point, const Exit& exit) {
   return int(point.exits.size()) - 1;
 }
 
-// The closures that a segment's rebuilt frames run.
-struct ProtoBody : ResumeBody {
-  std::shared_ptr<CompiledProto> compiled;
-  explicit ProtoBody(std::shared_ptr<CompiledProto> compiled) : compiled(std::move(compiled)) {}
-  void push_closure(lua_State* L, int index) override { push_clone(capture_state(L), L, compiled, index, false); }
-};
-
 // What nobody but lt.auto has asked for is not waited for, unless a setting says so.
 CaptureOptions options_of(lua_State* L, const CompiledProto& compiled) {
   CaptureOptions options = compiled.options;
@@ -60,7 +53,8 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   }
   if (s.entry->decline) return s.entry;
   for (size_t i = 0; i < s.finished.resumes.size(); i++) {
-    s.entry->resumes[i].body = std::make_shared<ProtoBody>(resume_proto(state, L, left, s.finished.resumes[i], kept));
+    s.entry->resumes[i].body =
+        std::make_shared<ProtoBody>(resume_proto(state, L, compiled, s.finished.resumes[i], kept));
   }
   const bc::Pc leaves = s.level ? callers[s.level - 1].point : point.pc;
   s.entry->exit = exit_index(left, left.points.at(leaves), s.finished.exit);
@@ -130,6 +124,12 @@ void count(lua_State* L, CompiledProto& compiled, const std::shared_ptr<Entry>& 
 }
 
 }  // namespace
+
+void ProtoBody::push_closure(lua_State* L, int index) {
+  const std::shared_ptr<CompiledProto> body = compiled.lock();
+  LUTRA_CHECK(body, "an entry of code that is gone");
+  push_clone(capture_state(L), L, body, index, false);
+}
 
 void report_internal(CompiledProto& compiled, const std::string& what, const std::string& graph) {
   compiled.failed = true;

@@ -9,6 +9,13 @@ namespace lutra {
 
 struct CaptureState;
 
+// The closures that a segment's rebuilt frames run. Weak: the code of a loop's round resumes itself.
+struct ProtoBody : ResumeBody {
+  std::weak_ptr<CompiledProto> compiled;
+  explicit ProtoBody(const std::shared_ptr<CompiledProto>& compiled) : compiled(compiled) {}
+  void push_closure(lua_State* L, int index) override;
+};
+
 // Traces the segment that begins at `point` with the values on the stack (slots, those of callers, then varargs; the
 // function at `self`) and compiles it. Null where nothing can be made here (the point is dead then).
 std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,

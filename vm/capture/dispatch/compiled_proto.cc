@@ -72,12 +72,14 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
   const LuaCode& code = *request.code;
   const ResumeSpec& spec = request.spec;
   const std::string key = str(request.prototype, " ", int(spec.mode), " ", spec.num_args, " ", request.last);
-  auto& compiled = parent.resumes[{spec.pc, key}];
-  if (compiled) return compiled;
+  CompiledProto& root = parent.root ? *parent.root : parent;
+  const auto known = root.resumes.find({spec.pc, key});
+  if (known != root.resumes.end()) return known->second;
   ResumeProto resume = build_resume(*code.dump, spec);
   auto dump = std::make_shared<bc::Dump>(resume.patched.dump);
   const auto top = static_cast<uint32_t>(dump->protos.size() - 1);
-  compiled = make_proto(state, L, make_code(std::move(dump), top), parent.options);
+  std::shared_ptr<CompiledProto> compiled = make_proto(state, L, make_code(std::move(dump), top), parent.options);
+  compiled->root = &root;
   compiled->automatic = parent.automatic;
   compiled->recompiles = parent.recompiles;
   compiled->log = parent.log;
@@ -94,6 +96,7 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
   }
   for (bc::Pc next : bc::successors(code.proto(), spec.pc)) add_point(*compiled, moved(next), own);
   state.resume_protos.push_back(compiled);
+  root.resumes[{spec.pc, key}] = compiled;
   return compiled;
 }
 

@@ -77,6 +77,10 @@ struct ProtoPoint {
   // entries are told by the frames above.
   bool stays = false, crosses = false;
   std::map<std::vector<uint64_t>, std::shared_ptr<ProtoPoint>> with_callers{};
+  size_t most_callers = 16;   // the frames above that entries may go on in
+  int steered = 0;            // misses that taught nothing but that frames above go another way
+  std::vector<int> firsts{};  // of a point under callers: where their values begin among a call's
+  int missed_level = 0;       // likewise: whose values the last miss was of, and taught nothing
 };
 
 // A call in patched bytecode: the original's that it stands for (0: none), and the slots that are known behind that.
@@ -109,8 +113,9 @@ struct CompiledProto {
   std::shared_ptr<std::vector<Recompile>> recompiles = std::make_shared<std::vector<Recompile>>();
   std::shared_ptr<std::vector<std::shared_ptr<Entry>>> log = std::make_shared<std::vector<std::shared_ptr<Entry>>>();
   std::shared_ptr<std::vector<BreakReason>> breaks = std::make_shared<std::vector<BreakReason>>();
-  // Of its inlined callees.
+  // Of what it inlines, at any depth.
   std::map<std::pair<bc::Pc, std::string>, std::shared_ptr<CompiledProto>> resumes;
+  CompiledProto* root = nullptr;                      // that has this one among its resumes
   std::map<bc::Pc, std::shared_ptr<Patched>> bodies;  // newest bytecode as it is entered at a pc (switch_over)
 };
 
@@ -129,6 +134,7 @@ void each_point(Proto& compiled, F f) {
 std::shared_ptr<CompiledProto> find_proto(CaptureState& state, lua_State* L, int index, const CaptureOptions& options,
                                           uint64_t serial);
 // The compiled prototype of a resume prototype that a segment of parent asks for, with the loops that it has kept.
+// One for all segments of a root: recursion and loops around calls make no chain of them.
 std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, CompiledProto& parent,
                                             const ResumeRequest& request, const KeptLoops& kept);
 // collect.cc: frees what no function, frame or later call can enter. Called as the number of compiled prototypes

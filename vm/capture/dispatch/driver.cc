@@ -169,9 +169,7 @@ struct PortalCall {
     point().saved_ops += int64_t(e.ops);
     if (compiled->automatic) state.automatic.saved_ops += int64_t(e.ops);
     const Caller* caller = e.level ? &callers[size_t(e.level) - 1] : nullptr;
-    if (!e.decline && leads_nowhere(point(), *compiled, caller ? *caller->compiled : *compiled, e)) {
-      refresh(state, L, compiled);
-    }
+    if (!e.decline && leads_nowhere(point(), *compiled, e)) refresh(state, L, compiled);
     if (e.decline && gives_up(L, point(), *compiled)) refresh(state, L, compiled);
     if (e.decline) return decline();
     Landing landing;

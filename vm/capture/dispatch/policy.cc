@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <lua.hpp>
+#include <unordered_set>
 #include <utility>
 
 #include "ops/core/overlap.h"
@@ -364,13 +365,21 @@ bool gives_up(lua_State* L, ProtoPoint& point, CompiledProto& compiled) {
 
 namespace {
 
-bool runs_code(const CompiledProto& compiled) {
+using Seen = std::unordered_set<const CompiledProto*>;
+
+// Whether frames that the entry rebuilds run something that was compiled, or rebuild frames that do.
+bool resumes_code(const Entry& entry, Seen& seen) {
   bool runs = false;
-  each_point(compiled, [&](const ProtoPoint& point) {
-    for (const auto& e : point.entries) runs = runs || (!e->decline && e->segment);
-  });
-  return runs || std::any_of(compiled.resumes.begin(), compiled.resumes.end(),
-                             [](const auto& r) { return runs_code(*r.second); });
+  const auto look = [&](const ProtoPoint& point) {
+    for (const auto& e : point.entries) {
+      runs = runs || (!e->decline && e->segment) || resumes_code(*e, seen);
+    }
+  };
+  for (const ResumeFrame& r : entry.resumes) {
+    const auto resumed = static_cast<const ProtoBody&>(*r.body).compiled.lock();
+    if (resumed && seen.insert(resumed.get()).second) each_point(std::as_const(*resumed), look);
+  }
+  return runs;
 }
 
 }  // namespace
@@ -391,12 +400,11 @@ void note_shared_source(lua_State* L, ProtoPoint& point) {
   forget_entries(L, point);
 }
 
-bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, const CompiledProto& left, Entry& entry) {
+bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry) {
   constexpr int64_t kPatience = 4;
   if (entry.segment || entry.compiling || entry.hits < kPatience) return false;
-  for (const auto& [where, resumed] : left.resumes) {
-    if (runs_code(*resumed)) return false;
-  }
+  Seen seen;
+  if (resumes_code(entry, seen)) return false;
   point.enters_callees = false;
   entry.decline = true;
   point.dead = std::all_of(point.entries.begin(), point.entries.end(), [](auto& e) { return e->decline; });

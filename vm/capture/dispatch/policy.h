@@ -35,8 +35,8 @@ void note_lost_size(lua_State* L, CompiledProto& compiled, ProtoPoint& point, co
 // than that few functions are called so. From now on they are.
 void note_shared_source(lua_State* L, ProtoPoint& point);
 
-// Whether an entry only resumes a callee, of the frame that it leaves, in which nothing was compiled in several calls.
-// It then declines, and the point makes no more such; a point that has no other entries is given up.
-bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, const CompiledProto& left, Entry& entry);
+// Whether an entry only resumes a callee in which nothing was compiled in several calls. It then declines, and the
+// point makes no more such; a point that has no other entries is given up.
+bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry);
 
 }  // namespace lutra
