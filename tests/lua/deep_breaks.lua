@@ -390,4 +390,65 @@ test("a loop around a break makes no graph for each round", function()
   truthy(compare(make, rows) <= 10)
 end)
 
+-- Graphs of f(fan, depth): a leaf with a break under a tree of calls.
+local function tree(fan, depth)
+  local lines = {
+    "local lt = ... ",
+    "local function m0(y) local a = y * 0.5 lt.graph_break() return (a:exp() + 1):sin() end ",
+  }
+  for i = 1, depth do
+    local calls = ("y = m%d(y) "):format(i - 1):rep(fan)
+    lines[#lines + 1] = ("local function m%d(y) %s return y end "):format(i, calls)
+  end
+  lines[#lines + 1] = ("return m%d"):format(depth)
+  local text = table.concat(lines)
+  return compare(function() return loadstring(text)(lt) end, {{x}})
+end
+
+test("paths to a break do not multiply graphs", function()
+  truthy(tree(3, 4) <= 40)
+  truthy(tree(4, 4) <= 45)
+  truthy(tree(3, 6) <= 65)
+end)
+
+test("frames that go many ways each have graphs of their own", function()
+  local function make()
+    local function leaf(y)
+      local a = y * 0.5
+      lt.graph_break()
+      return a:sin() + 1
+    end
+    local function mid(y, k)
+      local r = leaf(y)
+      if k % 3 == 0 then r = r + 1 elseif k % 5 == 1 then r = r * 2 end
+      return r
+    end
+    return function(y)
+      for i = 1, 60 do
+        y = mid(y, i)
+        if i > 10 and i % 4 == 0 then y = y * 0.5 elseif i % 7 == 0 then y = y + 0.1 end
+        if i % 11 == 3 then y = y:cos() end
+      end
+      return y
+    end
+  end
+  truthy(compare(make, {{x}}) <= 20)
+end)
+
+test("a frame above that goes two ways stays in the graph", function()
+  local function make()
+    local function leaf(y)
+      local a = y * 0.5
+      lt.graph_break()
+      return a:sin()
+    end
+    return function(y, flag)
+      local r = leaf(y)
+      if flag then return r + 1 end
+      return r * 2
+    end
+  end
+  equal(compare(make, {{x, true}, {x, false}}), 3)
+end)
+
 h.finish()

@@ -12,7 +12,7 @@
 namespace lutra {
 namespace {
 
-constexpr size_t kMostCallers = 16, kMostPaths = 16;
+constexpr size_t kMostCallers = 16, kMostPaths = 8;
 
 CallSite find_call(LuaCode& code, const Patched& patched, bc::Pc return_pc) {
   const bc::Proto& proto = code.proto();
@@ -74,9 +74,9 @@ bool may_cross(lua_State* L, const CompiledProto& compiled, const ProtoPoint& po
          mirror::available(L);
 }
 
-std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled) {
+std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled, size_t most) {
   mirror::LuaFrame frames[kMostCallers + 1];
-  const size_t n = mirror::lua_frames(L, frames, kMostCallers + 1);
+  const size_t n = mirror::lua_frames(L, frames, std::min(most, kMostCallers) + 1);
   const mirror::TValue* stack = mirror::thread(L)->stack;
   const auto lies_above = [&](const mirror::Upval* v, ptrdiff_t frame) { return v && v->v > stack + frame; };
   const mirror::Upval* open = mirror::open_variables(L);
@@ -127,6 +127,7 @@ std::shared_ptr<ProtoPoint> point_under(ProtoPoint& point, const std::vector<Cal
   std::shared_ptr<ProtoPoint>& under = point.with_callers[key];
   under = std::make_shared<ProtoPoint>();
   under->pc = point.pc, under->args = point.args, under->decisions = point.decisions;
+  for (const Caller& c : callers) under->firsts.push_back(c.first);
   return under;
 }
 

@@ -22,8 +22,8 @@ struct Caller {
 
 // Whether segments that begin at the point may go on in frames above.
 bool may_cross(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, const PortalPlace& portal);
-// Innermost first.
-std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled);
+// Innermost first, at most so many.
+std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled, size_t most);
 // Pushes their functions and slots; false where there is no room.
 bool push_callers(lua_State* L, std::vector<Caller>& callers);
 std::vector<CallerPlace> places_of(const std::vector<Caller>& callers);

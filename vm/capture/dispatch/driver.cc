@@ -133,13 +133,14 @@ struct PortalCall {
   std::vector<Caller> callers{};
   std::shared_ptr<ProtoPoint> under{};
   SegmentCall values{};
+  bool parted = false;  // this call has just parted the point from frames above
 
   ProtoPoint& point() { return under ? *under : home; }
 
   // Slots of frames above stand behind the frame's own.
   void take_values() {
     const int own = lua_gettop(L);
-    if (may_cross(L, *compiled, home, portal)) callers = find_callers(state, L, *compiled);
+    if (may_cross(L, *compiled, home, portal)) callers = find_callers(state, L, *compiled, home.most_callers);
     if (!callers.empty() && push_callers(L, callers)) under = point_under(home, callers);
     if (!under) callers.clear(), lua_settop(L, own);
     const int nargs = lua_gettop(L), nslots = under ? nargs : int(home.args.size());
@@ -205,6 +206,7 @@ struct PortalCall {
       lua_settop(L, top - 2);
       if (point().dead) refresh(state, L, compiled);
       if (!more) return false;
+      if (under && is_steered()) return true;
     }
     const int top = lua_gettop(L);
     const std::shared_ptr<Entry> made = capture_point(state, L, compiled, point(), values, callers);
@@ -212,6 +214,23 @@ struct PortalCall {
     if (made && !made->decline) settle(made);
     refresh(state, L, compiled);
     return made != nullptr;
+  }
+
+  // Where what a frame above does next changes time and again, that is a graph of its own: its ways times those of the
+  // frames below would be too many.
+  bool is_steered() {
+    constexpr int kMostSteered = 2;
+    const int level = std::exchange(under->missed_level, 0);
+    if (level == 0 || ++home.steered < kMostSteered) return false;
+    home.steered = 0;
+    home.most_callers = size_t(level) - 1;
+    home.stays = level == 1;
+    for (auto& [path, point] : home.with_callers) forget_entries(L, *point);
+    home.with_callers.clear();
+    callers.clear(), under.reset();
+    lua_settop(L, int(home.args.size()));
+    take_values();
+    return parted = true;
   }
 
   // The first segment of a point tells whether others go on in frames above.
@@ -240,7 +259,7 @@ struct PortalCall {
   int run() {
     if (point().dead || rests(point())) return decline();
     if (!finish_entries(L, *compiled, point())) return decline();
-    for (int round = 0; round < 2; round++) {
+    for (int round = 0;; round++) {
       std::shared_ptr<Entry> missed;
       int failed = 0;
       Lookup a = find_entry(L, state.spare, point(), {values.nslots, values.nargs, values.self}, &missed, &failed);
@@ -254,9 +273,9 @@ struct PortalCall {
         runtime(L).counters.cache_hits += round == 0 && !fresh;
         return run_hit(a.entry, a.values);
       }
-      if (round == 1 || a.no_room || !capture(missed, failed)) return decline();
+      const bool again = round == 0 || std::exchange(parted, false);
+      if (!again || a.no_room || !capture(missed, failed)) return decline();
     }
-    return 0;
   }
 };
 

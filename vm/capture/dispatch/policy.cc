@@ -175,6 +175,38 @@ void learn_pinned(ProtoPoint& point, const GuardProgram& p, GuardValues& values)
   }
 }
 
+int level_of(const ProtoPoint& point, const Source* s) {
+  while (s && s->base) s = s->base;
+  if (!s || s->kind != SourceKind::kArg) return 0;
+  return int(std::upper_bound(point.firsts.begin(), point.firsts.end(), s->index) - point.firsts.begin());
+}
+
+// The outermost frame whose numbers and sizes the relations that fail read.
+int level_of_relations(const ProtoPoint& point, const GuardProgram& p, GuardValues& values) {
+  int first = 0, level = 0;
+  p.symbols.run(values.tensors, values.scalars, values.symbols, &first);
+  for (const SymGuard& g : p.symbols.guards()) {
+    if (p.symbols.holds(g, values.symbols)) continue;
+    std::vector<int> stack{g.a, g.b};
+    while (!stack.empty()) {
+      const SymExpr& e = p.symbols[stack.back()];
+      stack.pop_back();
+      if (e.op == SymOp::kScalarInput) level = std::max(level, level_of(point, p.scalar_sources[size_t(e.a)]));
+      if (e.op == SymOp::kSize) level = std::max(level, level_of(point, p.tensor_sources[size_t(e.a)]));
+      if (arity(e.op) > 0) stack.push_back(e.a);
+      if (arity(e.op) > 1) stack.push_back(e.b);
+    }
+  }
+  return level;
+}
+
+// How much misses have taught.
+size_t lessons(const ProtoPoint& point) {
+  size_t n = point.changing_values.size() + point.loose_functions.size();
+  for (const auto& [source, dims] : point.dynamic_dims) n += dims.size();
+  return n;
+}
+
 void log_recompile(const CompiledProto& compiled, const Recompile& r) {
   if (!log_wanted("recompiles")) return;
   // Modes are read nowhere.
@@ -218,6 +250,7 @@ bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
   if (limit && point.limit_reached) return note_late_miss(point, compiled), false;
   const GuardProgram& p = entry.guards;
   const GuardStep& s = p.steps[size_t(failed)];
+  const size_t known = lessons(point);
   Recompile r;
   r.kind = kind_name(s.op);
   int relation = -1;
@@ -241,6 +274,9 @@ bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
     if (compares_constant(s.op)) learn_value(L, point, s, values, constants);
     if (s.op == GuardOp::kLengthCheck) note_value(point, "#" + s.source->text, r.new_text);
     if (s.op == GuardOp::kSymbolsCheck) learn_pinned(point, p, values);
+    if (point.firsts.empty() || lessons(point) > known) return;
+    point.missed_level =
+        s.op == GuardOp::kSymbolsCheck ? level_of_relations(point, p, values) : level_of(point, s.source);
   });
   if (r.hint.empty()) r.hint = recompile_hint(r.kind);
   if (entry.decline) return point.entries.size() < 64;  // nothing was compiled, so that this is no recompile

@@ -320,6 +320,7 @@ int api_reset(lua_State* L) {
       point.decisions = TraceDecisions();
       point.stays = point.crosses = false;
       point.with_callers.clear();
+      point.most_callers = ProtoPoint().most_callers, point.steered = 0;
       point.idle_captures = 0;
     }
     if (compiled->patched) refresh(state, L, compiled);  // points that were given up have no portal
