@@ -435,6 +435,36 @@ test("frames that go many ways each have graphs of their own", function()
   truthy(compare(make, {{x}}) <= 20)
 end)
 
+test("entries at their limit are parted from frames above", function()
+  local function make()
+    local function leaf(y, k)
+      local a = y * 0.5
+      lt.graph_break()
+      if k == "a" then a = a:sin() elseif k == "b" then a = a:cos() elseif k == "c" then a = a:tanh() end
+      if k == "d" then a = a + 2 elseif k == "e" then a = a - 3 elseif k == "f" then a = a * 3 end
+      if k == "g" then a = a / 3 elseif k == "h" then a = a:abs() end
+      return a + 1
+    end
+    return function(y, k, flag)
+      local r = leaf(y, k)
+      if flag then return r * 2 end
+      return r - 1
+    end
+  end
+  local rows = {}
+  for _, flag in ipairs {true, false} do
+    for k in ("abcdefgh"):gmatch "." do rows[#rows + 1] = {x, k, flag} end
+  end
+  local f = lt.compile(make())
+  local function run()
+    for _, row in ipairs(rows) do truthy(f(unpack(row)):equal(make()(unpack(row)))) end
+  end
+  for _ = 1, 3 do run() end
+  local misses = lt.counters().cache.misses
+  run()
+  equal(lt.counters().cache.misses, misses)
+end)
+
 test("a frame above that goes two ways stays in the graph", function()
   local function make()
     local function leaf(y)

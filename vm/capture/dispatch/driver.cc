@@ -205,8 +205,8 @@ struct PortalCall {
       const bool more = note_miss(state, L, *compiled, point(), *missed, failed, nslots, nargs, self, top - 1, top);
       lua_settop(L, top - 2);
       if (point().dead) refresh(state, L, compiled);
-      if (!more) return false;
       if (under && is_steered()) return true;
+      if (!more) return false;
     }
     const int top = lua_gettop(L);
     const std::shared_ptr<Entry> made = capture_point(state, L, compiled, point(), values, callers);
@@ -217,10 +217,11 @@ struct PortalCall {
   }
 
   // Where what a frame above does next changes time and again, that is a graph of its own: its ways times those of the
-  // frames below would be too many.
+  // frames below would be too many. So they are where entries have come to their limit.
   bool is_steered() {
     constexpr int kMostSteered = 2;
-    const int level = std::exchange(under->missed_level, 0);
+    int level = std::exchange(under->missed_level, 0);
+    if (under->limit_reached) level = 1, home.steered = kMostSteered;
     if (level == 0 || ++home.steered < kMostSteered) return false;
     home.steered = 0;
     home.most_callers = size_t(level) - 1;
