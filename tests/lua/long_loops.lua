@@ -54,6 +54,31 @@ loops["while in while"] = function(x, n)
   end
   return x
 end
+loops["while at the end of a while"] = function(x, n)
+  local i = 0
+  while i < n do
+    i = i + 1
+    local k = 0
+    while k < 4 do
+      k = k + 1
+      x = step(x, k)
+    end
+  end
+  return x
+end
+loops["while that breaks at the end of a while"] = function(x, n)
+  local i = 0
+  while i < n do
+    i = i + 1
+    local k = 0
+    while true do
+      k = k + 1
+      x = step(x, k)
+      if k >= 4 then break end
+    end
+  end
+  return x
+end
 loops["goto"] = function(x, n)
   local i = 0
   ::again::

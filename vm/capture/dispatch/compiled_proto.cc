@@ -113,7 +113,7 @@ void add_point(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept, Within
     for (size_t n = 1; n < next.size(); n++) add_point(compiled, next[n], kept, within);
     pc = next[0];
   }
-  if (!bc::insertable(proto, pc)) return;
+  if (!bc::insertable(proto, pc) || !compiled.code->liveness().reached[pc]) return;
   ProtoPoint& point = compiled.points[pc];
   point.pc = pc;
   point.args = compiled.code->liveness().passable(pc);

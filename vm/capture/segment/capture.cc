@@ -338,6 +338,16 @@ struct SegmentCapture {
                decisions.plain_control.begin()->second);
   }
 
+  // Where a loop is left to: by its condition, which LuaJIT lets jump on to an outer loop's head, and by each break.
+  void points_behind(const bc::Proto& proto, const bc::Loop& loop) {
+    const auto inside = [&](bc::Pc pc) { return pc >= loop.head && pc <= loop.end; };
+    for (bc::Pc pc = loop.head; pc <= loop.end; pc++) {
+      for (const bc::Pc next : bc::successors(proto, pc)) {
+        if (!inside(next)) made.next.push_back({next, false});
+      }
+    }
+  }
+
   void next_points(Trace& t, const SegmentEnd& end) {
     if (end.kind == SegmentEnd::kReturn) return;
     Frame& f = *t.frames[0];
@@ -345,8 +355,11 @@ struct SegmentCapture {
     const auto loop = std::find_if(loops.begin(), loops.end(), [&](const bc::Loop& l) { return l.head == f.pc; });
     if (end.kind == SegmentEnd::kLoop && loop != loops.end()) {
       made.next.push_back({loop->first_body, false});
-      made.next.push_back(loop->kind == bc::Loop::Kind::kLoop ? std::pair(loop->end + 1, false)
-                                                              : std::pair(loop->end, true));
+      if (loop->kind == bc::Loop::Kind::kLoop) {
+        points_behind(f.code->proto(), *loop);
+      } else {
+        made.next.push_back({loop->end, true});
+      }
     } else if (end.kind == SegmentEnd::kBreak || t.frames.size() > 1) {
       made.next.push_back({f.pc, true});
     }
