@@ -76,6 +76,7 @@ bool may_cross(lua_State* L, const CompiledProto& compiled, const ProtoPoint& po
 
 std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled, size_t most) {
   mirror::LuaFrame frames[kMostCallers + 1];
+  if (mirror::lua_frames(L, frames, 2) < 2 || frames[1].link != frames[0].frame) return {};
   const size_t n = mirror::lua_frames(L, frames, std::min(most, kMostCallers) + 1);
   const mirror::TValue* stack = mirror::thread(L)->stack;
   const auto lies_above = [&](const mirror::Upval* v, ptrdiff_t frame) { return v && v->v > stack + frame; };
