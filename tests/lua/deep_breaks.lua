@@ -344,6 +344,29 @@ test("gradients through a rest", function()
   end
 end)
 
+test("callers wait for a graph that is compiled in the background", function()
+  local function leaf(y)
+    local a = y * 2
+    lt.graph_break()
+    return a:exp()
+  end
+  local function mid(y)
+    local r = leaf(y + 1)
+    return r * y
+  end
+  local function f(y)
+    local r = mid(y)
+    return r:sin()
+  end
+  local c, want = lt.compile(f, {wait = false}), f(x)
+  local before = lt.counters().async.started
+  for _ = 1, 5 do
+    truthy(c(x):equal(want))
+    lt.wait_compiled(c)
+  end
+  equal(lt.counters().async.started - before, 3)  -- the first call, all eager, shows f's rest by itself
+end)
+
 test("a frame that loops goes over to newer bytecode", function()
   local function leaf(y, i)
     local a = y * i

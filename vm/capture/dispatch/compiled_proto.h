@@ -77,10 +77,11 @@ struct ProtoPoint {
   // entries are told by the frames above.
   bool stays = false, crosses = false;
   std::map<std::vector<uint64_t>, std::shared_ptr<ProtoPoint>> with_callers{};
-  size_t most_callers = 16;   // the frames above that entries may go on in
-  int steered = 0;            // misses that taught nothing but that frames above go another way
-  std::vector<int> firsts{};  // of a point under callers: where their values begin among a call's
-  int missed_level = 0;       // likewise: whose values the last miss was of, and taught nothing
+  size_t most_callers = 16;       // the frames above that entries may go on in
+  int steered = 0;                // misses that taught nothing but that frames above go another way
+  std::vector<int> firsts{};      // of a point under callers: where their values begin among a call's
+  std::weak_ptr<Entry> awaits{};  // of a frame below: it goes on behind this point, as soon as it has its code
+  int missed_level = 0;           // likewise: whose values the last miss was of, and taught nothing
 };
 
 // A call in patched bytecode: the original's that it stands for (0: none), and the slots that are known behind that.

@@ -190,6 +190,7 @@ struct PortalCall {
   // Learns of the miss and captures. False where the original code runs.
   bool capture(const std::shared_ptr<Entry>& missed, int failed) {
     const auto [nslots, nargs, self] = values;
+    if (waits()) return false;
     runtime(L).counters.cache_misses++;
     const bool pays = has_to_pay(L, *compiled);
     if (pays && !is_affordable(L, state)) return false;
@@ -234,6 +235,19 @@ struct PortalCall {
     return parted = true;
   }
 
+  // What the entry does in frames above need not be compiled once more by their points.
+  void let_callers_wait(const std::shared_ptr<Entry>& entry) {
+    for (size_t i = 0; i < size_t(entry->level); i++) {
+      const auto point = callers[i].compiled->points.find(callers[i].point);
+      if (point != callers[i].compiled->points.end()) point->second.awaits = entry;
+    }
+  }
+
+  bool waits() const {
+    const std::shared_ptr<Entry> entry = home.awaits.lock();
+    return entry && entry->compiling && !entry->compiling->work->done();
+  }
+
   // The first segment of a point tells whether others go on in frames above.
   void settle(const std::shared_ptr<Entry>& made) {
     if (made->level > 0) home.crosses = true;
@@ -268,6 +282,7 @@ struct PortalCall {
       if (a.entry) compiled->fresh_capture = false;
       if (a.entry && a.entry->compiling) {
         runtime(L).counters.eager_calls++, a.entry->compiling->eager_calls++;
+        let_callers_wait(a.entry);
         return decline();
       }
       if (a.entry) {
