@@ -28,25 +28,6 @@ Tensor with_history(const Tensor& t, const Edge& edge) {
   return again;
 }
 
-// Whether all that is to be copied lies where the graph runs.
-bool copies_here(const Graph& graph, const Partition& partition) {
-  return std::all_of(partition.kept.begin(), partition.kept.end(), [&](const KeptValue& k) {
-    return !k.copied || (graph.device && k.value->device() == *graph.device);
-  });
-}
-
-// A copy that is made as soon as there is the value: before it is written.
-Tensor copied_at_once(Graph& graph, const Tensor& value) {
-  const auto maker =
-      std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const auto& n) { return n.get() == value->node; });
-  const auto at = maker == graph.nodes.end() ? 0 : maker - graph.nodes.begin() + 1;
-  GraphRecorder recorder(graph);
-  Args args = {value, std::string("preserve_format")};
-  const Tensor copy = recorder.call(kCopyOp, args)[0];
-  std::rotate(graph.nodes.begin() + at, graph.nodes.end() - 1, graph.nodes.end());
-  return copy;
-}
-
 bool is_symbolic(const Sizes& sizes) {
   return std::any_of(sizes.begin(), sizes.end(), [](const SymInt& n) { return !n.is_constant(); });
 }
@@ -291,6 +272,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
       for (const Value& v : repeat_values()) all.push_back(v.tensor());
     }
     all.resize(first + traced.kept() + traced.repeated());
+    const std::vector<Tensor> views = is_spent ? std::vector<Tensor>(traced.views.size()) : views_of(all);
     for (size_t i = 0; i < first; i++) {
       if (code->input_history_[i] >= 0) all[i] = with_history(all[i], next[size_t(code->input_history_[i])]);
     }
@@ -300,6 +282,24 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
       Tensor& t = all[at < 0 ? other++ : first + size_t(at)];
       if (t && traced.saved[i]->requires_grad) t = with_history(t, {Ref<GradNode>(this), traced.saved_result[i]});
     }
+    for (size_t i = 0; i < views.size(); i++) {
+      all.push_back(views[i] ? with_history(views[i], {Ref<GradNode>(this), traced.views_result[i]}) : Tensor());
+    }
+  }
+
+  // Of inputs, what the run kept and what was computed again.
+  std::vector<Tensor> views_of(const std::vector<Tensor>& all) {
+    const TracedForward& traced = code->traced_;
+    if (traced.views.empty()) return {};
+    std::vector<Tensor> args(all.begin(), all.begin() + ptrdiff_t(code->inputs_)), views;
+    size_t other = code->inputs_ + traced.kept();
+    for (size_t i = 0; i < traced.saved.size(); i++) {
+      const int at = traced.kept_place(i);
+      args.push_back(all[at < 0 ? other++ : code->inputs_ + size_t(at)]);
+    }
+    GradModeScope no_grad(false);
+    for (const Value& v : interpret(*code->views(), args, scalars)) views.push_back(v.tensor());
+    return views;
   }
 
   std::vector<Value> repeat_values() const {
@@ -470,48 +470,10 @@ void CompiledAutograd::number_saved() {
     traced_.saved_result.push_back(at == known.end() ? uint32_t(traced_.results.size()) : at->second);
     traced_.results.push_back(t);
   }
-}
-
-// The forward with all that backwards read as further outputs.
-std::unique_ptr<Graph> CompiledAutograd::saving_graph() const {
-  const Graph& g = *traced_.graph;
-  auto forward = std::make_unique<Graph>();
-  SymScope symbols(g.env.get());
-  GradModeScope no_grad(false);
-  Extractor make{*forward};
-  make.inputs_of(g, g.inputs.size());
-  for (const auto& n : g.nodes) make.node(*n);
-  for (const Value& v : make.values(g.outputs)) forward->outputs.push_back(v);
-  for (const Tensor& t : traced_.saved) forward->outputs.push_back(make.value(t));
-  forward->rng_calls = g.rng_calls;
-  return forward;
-}
-
-// In place of what backwards read, forward gives what the partition keeps; it stays as it is where that is the same.
-void CompiledAutograd::cut(std::unique_ptr<Graph>& forward) {
-  const size_t results = traced_.graph->outputs.size();
-  std::unique_ptr<Graph> primitives = decompose(*functionalise(*forward));
-  SymScope symbols(primitives->env.get());
-  std::unordered_set<const Storage*> shared;
-  for (const Value& v : traced_.graph->outputs) {
-    each_tensor(v, [&](const Tensor& t) { shared.insert(t->storage.get()); });
+  for (const Tensor& t : traced_.views) {
+    traced_.views_result.push_back(uint32_t(traced_.results.size()));
+    traced_.results.push_back(t);
   }
-  std::vector<bool> pinned;
-  for (const Tensor& t : traced_.saved) pinned.push_back(shared.count(t->storage.get()) > 0);
-  const Partition made = partition(*primitives, results, pinned, {options_.memory_budget, options_.random_cut});
-  traced_.partition = made;
-  const bool same = std::none_of(made.place.begin(), made.place.end(), [](int at) { return at < 0; });
-  if (same || options_.backend == "eager" || !copies_here(*primitives, made)) return;
-  for (size_t i = 0; i < traced_.saved.size(); i++) {
-    traced_.as_primitives.push_back(primitives->outputs[results + i].tensor());
-  }
-  primitives->outputs.resize(results);
-  GradModeScope no_grad(false);
-  for (const KeptValue& k : made.kept) {
-    primitives->outputs.emplace_back(k.copied ? copied_at_once(*primitives, k.value) : k.value);
-  }
-  traced_.primitives = std::move(primitives);
-  forward = rebuild(*traced_.primitives, [](Rebuilder&, const Node&, Args&, Results&) { return false; });
 }
 
 KeptBytes CompiledAutograd::kept_bytes() const {
@@ -535,6 +497,12 @@ EventuallyCompiled& CompiledAutograd::repeated() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!repeated_) repeated_ = std::make_unique<EventuallyCompiled>(repeated_values(traced_), options_);
   return *repeated_;
+}
+
+const Graph* CompiledAutograd::views() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!views_) views_ = view_values(traced_);
+  return views_.get();
 }
 
 void CompiledAutograd::log_joint(Graph& graph) const {

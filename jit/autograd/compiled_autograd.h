@@ -68,6 +68,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   void find_read();
   void number_saved();
   EventuallyCompiled& repeated();
+  const Graph* views();
 
   TracedForward traced_;
   CompileOptions options_;
@@ -83,6 +84,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   size_t spendable_ = 0;
   std::optional<bool> plain_;
   std::unique_ptr<EventuallyCompiled> repeated_;  // makes the saved values that runs do not keep
+  std::unique_ptr<Graph> views_;                  // makes the views that second gradients come by
   WriteCounts writes_;
   KnownLeafInputs leaves_;
   std::mutex mutex_;

@@ -140,17 +140,33 @@ struct Tracer {
   }
 };
 
+// Views whose memory the forward does not write after they were made.
+std::unordered_set<const TensorImpl*> lasting_views(const Tracer& t) {
+  std::unordered_set<const Storage*> written;
+  std::unordered_set<const TensorImpl*> lasting;
+  for (size_t i = t.mark.nodes; i-- > 0;) {
+    const Node& n = *t.graph.nodes[i];
+    if (n.inplace) written.insert(n.args[0].tensor()->storage.get());
+    for (const Tensor& v : n.results) {
+      if (!n.inplace && !written.count(v->storage.get())) lasting.insert(v.get());
+    }
+  }
+  return lasting;
+}
+
 // What the nodes that a tracer recorded read of the forward: not views, not inputs, not their own. A view that is a
 // result is read as it is: a gradient of the gradient comes by it.
-std::vector<Tensor> read_of_forward(const Tracer& t) {
+std::vector<Tensor> read_of_forward(const Tracer& t, std::vector<Tensor>& views) {
   std::vector<Tensor> saved;
+  const std::unordered_set<const TensorImpl*> lasting = lasting_views(t);
   std::unordered_set<const TensorImpl*> known, results;
   for (const Tensor& y : t.forward.results) results.insert(y.get());
   for (const GraphInput& in : t.graph.inputs) known.insert(in.value.get());
   std::function<void(const Tensor&)> save = [&](const Tensor& v) {
     if (!known.insert(v.get()).second) return;
-    if (Extractor::is_view(v) && !results.count(v.get())) return each_tensor(v->node->args, save);
-    saved.push_back(v);
+    if (!Extractor::is_view(v) || results.count(v.get())) return saved.push_back(v);
+    each_tensor(v->node->args, save);
+    if (v->requires_grad && lasting.count(v.get())) views.push_back(v);
   };
   for (size_t i = t.mark.nodes; i < t.graph.nodes.size(); i++) {
     each_tensor(t.graph.nodes[i]->args, save);
@@ -210,6 +226,9 @@ struct Assembler {
     }
     real_inputs = size_t(out.places);
     kept_places();
+    for (const Tensor& v : t.forward.views) {
+      if (t.request.create_graph) known_as[new_place(v)].push_back(v);
+    }
     for (const Tensor& v : t.tangents) {
       if (v) new_place(v);
     }
@@ -469,6 +488,17 @@ std::unique_ptr<Graph> repeated_values(const TracedForward& forward) {
   return graph;
 }
 
+std::unique_ptr<Graph> view_values(const TracedForward& forward) {
+  auto graph = std::make_unique<Graph>();
+  SymScope symbols(forward.graph->env.get());
+  GradModeScope no_grad(false);
+  Extractor make{*graph};
+  make.inputs_of(*forward.graph, forward.graph->inputs.size());
+  for (const Tensor& v : forward.saved) make.input("saved", v);
+  for (const Tensor& v : forward.views) graph->outputs.push_back(make.value(v));
+  return graph;
+}
+
 void find_saved(TracedForward& forward) {
   BackwardRequest all;
   all.gradients = forward.results;
@@ -476,7 +506,7 @@ void find_saved(TracedForward& forward) {
   all.so_far.resize(forward.sources.size());
   Tracer tracer(forward, all, true);
   tracer.run();
-  forward.saved = read_of_forward(tracer);
+  forward.saved = read_of_forward(tracer, forward.views);
   forward.reads = inputs_that_are_read(tracer);
   for (const Edge& e : forward.sources) forward.met.push_back(tracer.follower.met.count(e.node.get()) > 0);
 }

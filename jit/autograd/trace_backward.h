@@ -38,11 +38,13 @@ struct BackwardRequest {
 // A traced forward: what gradients go in at and what they come out at.
 struct TracedForward {
   std::unique_ptr<Graph> graph;
-  std::vector<Edge> sources;                                // where the gradients of inputs go to
-  std::vector<Tensor> inputs;                               // those, by source
-  std::vector<Tensor> results;                              // outputs with history, then the saved values
-  std::vector<Tensor> saved;                                // values that backwards read; not inputs, not views
-  std::vector<uint32_t> saved_result;                       // by saved value: the result that takes its gradient
+  std::vector<Edge> sources;           // where the gradients of inputs go to
+  std::vector<Tensor> inputs;          // those, by source
+  std::vector<Tensor> results;         // outputs with history, the saved values, the views
+  std::vector<Tensor> saved;           // values that backwards read; not inputs, not views
+  std::vector<uint32_t> saved_result;  // by saved value: the result that takes its gradient
+  std::vector<Tensor> views;           // of saved values and inputs: a gradient of the gradient comes by them
+  std::vector<uint32_t> views_result;  // by view, as saved_result
   std::unordered_map<const GradNode*, uint32_t> spendable;  // nodes that a release spends, numbered
   std::vector<bool> met;                                    // by source: gradients meet there, or a sum goes on
   std::vector<bool> reads;  // by input of a run: a backward may read its elements, or asks whether they changed
@@ -66,6 +68,8 @@ struct TracedForward {
 
 // The traced inputs and what a run keeps in, the saved values that it does not keep out.
 std::unique_ptr<Graph> repeated_values(const TracedForward& forward);
+// The traced inputs and the saved values in, the views out.
+std::unique_ptr<Graph> view_values(const TracedForward& forward);
 
 // What the gradient of a result goes on to.
 struct ResultReach {

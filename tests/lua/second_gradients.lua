@@ -112,4 +112,35 @@ test("a hook whose gradient lies otherwise writes to what was read before it", f
   end
 end)
 
+test("a view that is read takes gradients as it does in eager code", function()
+  local F = lt.nn.functional
+  for name, make in pairs {
+    view = function(a) local v = a:view(9); return (v * v):sin(), a * 3 end,
+    chain = function(a, b) local v = a:t(); local r = v:narrow(0, 1, 2); return (r * r * v[0] * b[1]):sin(), a + v end,
+    part = function(a, b) local v = a[0]; return (v * b * v):sin() + a, a * b end,
+    middle = function(a, b) local x = a * b; local v = x:t(); return (v * v * a + x):sin(), x * 3 end,
+    product = function(a, b) return a:matmul(b:t()):tanh() + a + b, b * 3 end,
+    attention = function(a, b)
+      local q, k = a:view(1, 1, 3, 3), b:view(1, 1, 3, 3)
+      return F.scaled_dot_product_attention(q, k, q):view(3, 3) + a, b * 3
+    end,
+    written = function(a, b) local x = a * b; x:mul_(2); local v = x:t(); return (x * v):sin(), v * 3 end,
+  } do
+    for _, options in ipairs {{}, {backend = "aot_eager"}, {dynamic = true}} do
+      compare(function(wrap, see)
+        local a, b = numbers(3, 3, 3):requires_grad_(), numbers(4, 3, 3):requires_grad_()
+        local f = wrap(make, options)
+        return function()
+          a.grad, b.grad = nil, nil
+          local y, z = f(a, b)
+          local q = lt.grad((y * y):sin():sum(), a, {create_graph = true})
+          ;((q * q):sum() + y:sum() + z:sin():sum()):backward()
+          see(a.grad)
+          if name ~= "view" then see(b.grad) end
+        end
+      end)
+    end
+  end
+end)
+
 h.finish()
