@@ -139,8 +139,7 @@ void Engine::run_hooks(const GradNode& node, std::vector<Tensor>& grads) {
     AutogradMeta* meta = *r.meta;
     if (!meta || r.result >= grads.size() || !grads[r.result]) continue;
     Tensor& grad = rehearsal_ ? rehearsal_->retained_gradient(node, i) : meta->grad;
-    grad = grad ? add(grad, grads[r.result]) : grads[r.result];
-    seen_by_lua(grad);
+    grad = grad ? add(grad, grads[r.result]) : op1(OpId::clone, {grads[r.result], std::string("preserve_format")});
   }
 }
 

@@ -477,6 +477,19 @@ local function apart(name, make)
   end)
 end
 
+test("kept gradients of two tensors share no memory", function()
+  local a = lt.ones(3, {requires_grad = true})
+  local p = a * 2
+  local q = p + 1
+  p:retain_grad()
+  q:retain_grad()
+  local seen
+  q:register_hook(function(g) seen = g end)
+  q:sum():backward()
+  q.grad:mul_(3)
+  equal(text(p.grad) .. text(seen) .. text(a.grad), text(lt.ones(3)) .. text(lt.ones(3)) .. text(lt.full({3}, 2)))
+end)
+
 apart("a gradient that is kept", function(a, b)
   return function()
     local p = a + b
