@@ -10,6 +10,7 @@
 #include "jit/graph/function.h"
 #include "jit/graph/replay.h"
 #include "jit/graph/unbacked.h"
+#include "ops/core/resize.h"
 #include "ops/defs/autocast.h"
 
 namespace lutra {
@@ -125,6 +126,7 @@ bool fails(const Node& n) {
 struct WrittenInputs {
   struct Copy {
     Ref<Storage> storage, before;
+    int64_t begin, end;  // bytes
     uint32_t version;
   };
   std::vector<const Storage*> inputs;
@@ -137,19 +139,29 @@ struct WrittenInputs {
       if (fails(*graph.nodes[i])) last = i;
     }
   }
-  void keep(const Ref<Storage>& s) {
-    const bool known = std::any_of(copies.begin(), copies.end(), [&](const Copy& c) { return c.storage == s; });
-    if (known || !std::count(inputs.begin(), inputs.end(), s.get()) || !s->data) return;
-    Ref<Storage> before = allocate(s->nbytes, s->device);
-    copy_bytes(before->data, s->device, s->data, s->device, s->nbytes);
-    copies.push_back({s, std::move(before), s->version});
+  void keep(const Tensor& t) {
+    const Ref<Storage>& s = t->storage;
+    if (!std::count(inputs.begin(), inputs.end(), s.get()) || !s->data || t->numel() == 0) return;
+    // From the first element to the last one that it has.
+    const int64_t begin = is_packed(t->dtype) ? t->offset.hint / 2 : bytes_of(t->dtype, t->offset.hint);
+    const int64_t end = bytes_of(t->dtype, extent(t->offset, t->sizes, t->strides));
+    const bool known = std::any_of(copies.begin(), copies.end(),
+                                   [&](const Copy& c) { return c.storage == s && c.begin <= begin && end <= c.end; });
+    if (known) return;
+    Ref<Storage> before = allocate(size_t(end - begin), s->device);
+    copy_bytes(before->data, s->device, at(*s, begin), s->device, size_t(end - begin));
+    copies.push_back({s, std::move(before), begin, end, s->version});
   }
+  // The latest first: it may overlap what was written before.
   void put_back() const {
-    for (const Copy& c : copies) {
-      copy_bytes(c.storage->data, c.storage->device, c.before->data, c.storage->device, c.storage->nbytes);
+    for (size_t i = copies.size(); i-- > 0;) {
+      const Copy& c = copies[i];
+      copy_bytes(at(*c.storage, c.begin), c.storage->device, c.before->data, c.storage->device,
+                 size_t(c.end - c.begin));
       c.storage->version = c.version;
     }
   }
+  static void* at(const Storage& s, int64_t byte) { return static_cast<char*>(s.data) + byte; }
 };
 
 // Puts the generator back unless told that all went well.
@@ -172,7 +184,7 @@ std::vector<Value> interpret(const Graph& graph, const std::vector<Tensor>& inpu
     for (size_t i = 0; i < graph.nodes.size(); i++) {
       const Node& n = *graph.nodes[i];
       if (n.rng >= 0) scope.generator.next_call = scope.base + uint64_t(n.rng);
-      if (n.inplace && i < written.last) written.keep(in.tensor(n.args[0].tensor())->storage);
+      if (n.inplace && i < written.last) written.keep(in.tensor(n.args[0].tensor()));
       in.run(n);
     }
   } catch (...) {
