@@ -227,28 +227,41 @@ class Product {
       const Matrix c = pixels_of(out, begin * out.strides[3] + group * g_.k * out.strides[1], end - begin, g_.k);
       return gemm::run_pair_piece(call_.isa, a, b, c, packed);
     }
+    if (out.strides[3] == 1 && !has_bias_) {
+      auto* rounded = scratch<uint16_t>(Scratch::kConvMap, (end - begin) * wide_, "convolution");
+      gemm::run_pair_piece(call_.isa, a, b, matrix(rounded, DType::kBFloat16, end - begin, g_.k, wide_, 1), packed);
+      return store(group, begin, end, [&](int64_t at, int64_t n) {
+        look_in_loop();
+        turn_halves(rounded, wide_, n, 1, g_.k, static_cast<uint16_t*>(out.data) + at, out.strides[1]);
+        rounded += n * wide_;
+      });
+    }
     auto* sums = scratch<float>(Scratch::kConvMap, (end - begin) * wide_, "convolution");
     const Matrix c = matrix(sums, DType::kFloat32, end - begin, g_.k, wide_, 1);
     gemm::run_pair_piece(call_.isa, a, b, c, packed);
     if (has_bias_) {
       for (int64_t r = 0; r < end - begin; r++) add_bias(bias_.data() + group * g_.k, sums + r * wide_);
     }
-    store(sums, group, begin, end);
+    store(group, begin, end, [&](int64_t at, int64_t n) {
+      gemm::copy_out(micro_, sums, wide_, pixels_of(out, at, n, g_.k));
+      sums += n * wide_;
+    });
   }
 
   void add_bias(const float* bias, float* sums) const {
     for (int64_t k = 0; k < g_.k; k++) sums[k] = flushed(sums[k] + bias[k]);
   }
 
-  void store(const float* sums, int64_t group, int64_t begin, int64_t end) const {
+  // to(at, n): the next n pixels, which lie in a row, from element `at` on.
+  template <class F>
+  void store(int64_t group, int64_t begin, int64_t end, const F& to) const {
     const ExternView& out = call_.out[0];
     const int64_t* s = out.strides;
     const int64_t length = g_.oh == 1 || s[2] == g_.ow * s[3] ? pixels_ : g_.ow;  // of pixels that lie in a row
     for_images(length, begin, end, [&](int64_t part, int64_t first, int64_t last) {
       const int64_t n = part * length / pixels_, line = part * length % pixels_ / g_.ow;
       const int64_t at = n * s[0] + group * g_.k * s[1] + line * s[2] + first * s[3];
-      gemm::copy_out(micro_, sums, wide_, pixels_of(out, at, last - first, g_.k));
-      sums += (last - first) * wide_;
+      to(at, last - first);
     });
   }
 
