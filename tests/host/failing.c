@@ -235,7 +235,7 @@ static void giant_rows(double times) {
   check(giant_call(S, x, ++kernels, -1) == LUTRA_OK, message);
   check(giant_call(S, x, ++kernels, -1) == LUTRA_OK, message);
   all = seen;
-  for (at = 0; at < all; at += times < 1 ? 7 : 1) {
+  for (at = 0; at < all; at += times < 4 ? 7 : 1) {
     failed += giant_call(S, x, ++kernels, at) != LUTRA_OK;
     if (++i % 8 == 0) check(giant_call(S, x, ++kernels, -1) == LUTRA_OK, message);
   }
