@@ -128,8 +128,10 @@ static void no_pointers(void) {
   rules.kernel = kernel;
   REFUSED(lutra_register_op(S, "f(Tensor x)", &rules), A, "'f(Tensor x)' is no schema");
   REFUSED(lutra_register_op(S, "f(Frob x) -> Tensor", &rules), A, "unknown type 'Frob'");
-  rules.size = 0; /* a caller that knows nothing of it */
-  REFUSED(lutra_register_op(S, "f(Tensor x) -> Tensor", &rules), A, "the kernel must not be NULL");
+  rules.size = 0; /* it was forgotten */
+  REFUSED(lutra_register_op(S, "f(Tensor x) -> Tensor", &rules), A, "size must be sizeof(lutra_OpCallbacks)");
+  limits.size = 0, limits.seconds = 1;
+  REFUSED(lutra_set_limits(S, &limits), A, "size must be sizeof(lutra_Limits)");
   limits.size = sizeof limits;
   limits.seconds = -1;
   REFUSED(lutra_set_limits(S, &limits), A, "seconds must be 0 to 1e9, got -1");
@@ -277,6 +279,10 @@ int main(void) {
   pthread_t thread;
   lutra_State* closed;
   lutra_Function* f = NULL;
+  lutra_Options options;
+  memset(&options, 0, sizeof options);
+  options.sandbox = 1; /* and its size was forgotten */
+  check(!lutra_open(&options) && strstr(lutra_error(NULL), "size must be sizeof(lutra_Options)"), "a size of options");
   S = lutra_open(NULL);
   if (!S) return fputs(lutra_error(NULL), stderr), 1;
   all_with_state(NULL, LUTRA_ERROR_STATE, "the state is NULL");

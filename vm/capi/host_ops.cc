@@ -368,7 +368,8 @@ extern "C" int lutra_register_op(lutra_State* S, const char* schema, const lutra
   StateScope scope(S, "lutra_register_op");
   if (!scope.has(schema, "the schema") || !scope.has(callbacks, "callbacks")) return scope.code();
   lutra_OpCallbacks rules = {};
-  std::memcpy(&rules, callbacks, callbacks->size < sizeof rules ? callbacks->size : sizeof rules);
+  if (!read_struct(callbacks, offsetof(lutra_OpCallbacks, arg), rules))
+    return scope.fail(LUTRA_ERROR_ARGUMENT, "lutra_register_op: size must be sizeof(lutra_OpCallbacks)");
   if (!rules.kernel) return scope.fail(LUTRA_ERROR_ARGUMENT, "lutra_register_op: the kernel must not be NULL");
   return scope.run([&](lua_State* L) { return add_op(S, L, schema, rules); });
 }

@@ -70,15 +70,10 @@ int open_all(lua_State* L) {
   return 0;
 }
 
-lutra_Options read_options(const lutra_Options* given) {
-  lutra_Options options = {};
-  if (!given) return options;
-  const size_t known = given->size < sizeof options ? given->size : sizeof options;
-  for (size_t i = 0; i < known; ++i) reinterpret_cast<char*>(&options)[i] = reinterpret_cast<const char*>(given)[i];
-  return options;
-}
-
-const char* wrong_option(const lutra_Options& options) {
+// Reads what is given; the fault that it has, if any.
+const char* read_options(const lutra_Options* given, lutra_Options& options) {
+  if (given && !read_struct(given, offsetof(lutra_Options, cache), options))
+    return "size must be sizeof(lutra_Options)";
   if (options.sandbox && options.lua) return "a sandbox is a state of its own, not one of the host";
   if (options.allocator.allocate && !options.allocator.free) return "an allocator needs a function that frees";
   const bool counted = options.threads.count >= 1 && options.threads.count <= 255;
@@ -141,8 +136,8 @@ using namespace lutra;
 using namespace lutra::capi;
 
 extern "C" lutra_State* lutra_open(const lutra_Options* given) {
-  const lutra_Options options = read_options(given);
-  if (const char* wrong = wrong_option(options)) {
+  lutra_Options options = {};
+  if (const char* wrong = read_options(given, options)) {
     fail_thread(LUTRA_ERROR_ARGUMENT, "lutra_open", wrong);
     return nullptr;
   }
@@ -252,7 +247,8 @@ extern "C" int lutra_set_limits(lutra_State* S, const lutra_Limits* given) {
   const StateScope scope(S, "lutra_set_limits");
   if (!scope) return scope.code();
   lutra_Limits limits = {};
-  if (given) std::memcpy(&limits, given, given->size < sizeof limits ? given->size : sizeof limits);
+  if (given && !read_struct(given, offsetof(lutra_Limits, threads), limits))
+    return scope.fail(LUTRA_ERROR_ARGUMENT, "lutra_set_limits: size must be sizeof(lutra_Limits)");
   if (limits.threads < 0) return scope.fail(LUTRA_ERROR_ARGUMENT, "lutra_set_limits: threads must not be negative");
   if (!(limits.seconds >= 0) || limits.seconds > 1e9) {
     return scope.fail(LUTRA_ERROR_ARGUMENT, "lutra_set_limits: seconds must be 0 to 1e9, got ", limits.seconds);

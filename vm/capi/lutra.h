@@ -87,7 +87,7 @@ typedef struct lutra_ThreadPool {
 } lutra_ThreadPool;
 
 typedef struct lutra_Options {
-  size_t size;           /* sizeof(lutra_Options) of the caller; members it does not know are as if zero */
+  size_t size;           /* sizeof(lutra_Options) of the caller: less than the first version's is an error */
   const char* device;    /* where tensors are made by default: NULL or "cpu", "cuda:0" */
   int no_global;         /* do not set the global `lt` (scripts use require "lutra") */
   int ignore_env;        /* do not read LUA_PATH and the like */
@@ -122,13 +122,14 @@ LUTRA_API void lutra_close(lutra_State* S);
 /* Ends what runs in the state by an error (LUTRA_ERROR_LIMIT, "interrupted!"): Lua code, ops, kernels between their
  * parts, compilation. A program that catches the error gets it again 0.2 s later, until the call ends; the state goes
  * on. Where nothing runs, nothing happens. May be called from any thread and from a signal's handler, as long as the
- * state is open. One state of a process at a time has loops of LuaJIT's machine code that look whether they shall stop,
- * the first that is open: it uses LuaJIT's profiler (SIGPROF). In others such a loop ends when it next calls an op or
- * leaves the machine code. SIGRTMIN + 7 is Lutra's. */
+ * state is open; so it leaves no message: LUTRA_ERROR_STATE is all that it says. One state of a process at a time has
+ * loops of LuaJIT's machine code that look whether they shall stop, the first that is open: it uses LuaJIT's profiler
+ * (SIGPROF). In others such a loop ends when it next calls an op or leaves the machine code. SIGRTMIN + 7 is Lutra's.
+ */
 LUTRA_API int lutra_interrupt(lutra_State* S);
 
 typedef struct lutra_Limits {
-  size_t size;    /* sizeof(lutra_Limits) of the caller */
+  size_t size;    /* sizeof(lutra_Limits) of the caller, as of lutra_Options */
   double seconds; /* of the clock, of each call that runs a program; 0: any number */
   uint64_t bytes; /* that the state may hold, its tensors and Lua's heap together; 0: any number */
   int threads;    /* that an op may use, the calling one included; 0: as many as the settings say */
@@ -144,7 +145,8 @@ LUTRA_API int lutra_set_limits(lutra_State* S, const lutra_Limits* limits);
 
 /* The last error of this state: "FILE:LINE: message" and a traceback. Where S is NULL, or cannot be used by this
  * thread: of the last call of this thread that had no state to tell it (lutra_open, functions of tensors,
- * LUTRA_ERROR_STATE). Valid until the next call; never NULL. */
+ * LUTRA_ERROR_STATE). Valid until the next call; never NULL. Only after a failure does it mean anything: calls that
+ * succeed leave it as it was. */
 LUTRA_API const char* lutra_error(const lutra_State* S);
 
 /* LUTRA_VERSION and LUTRA_ABI of the library that is running. */
@@ -321,7 +323,7 @@ typedef struct lutra_Shape {
  * state, lutra_fail excepted, are LUTRA_ERROR_STATE within. Results depend on inputs alone: a call whose inputs are
  * those of an earlier one may be left out, a failing one made twice. Rules of several states may run at once. */
 typedef struct lutra_OpCallbacks {
-  size_t size; /* sizeof(lutra_OpCallbacks) of the caller */
+  size_t size; /* sizeof(lutra_OpCallbacks) of the caller, as of lutra_Options */
   /* Fills in the m results, which are all as the first tensor beforehand. Tensors have no data yet, floats are
    * LUTRA_NIL: sizes cannot depend on them. It is asked once for the sizes and dtypes of a call in a compiled function,
    * at each call elsewhere. NULL: they stay as the first tensor. */

@@ -9,8 +9,11 @@
 #pragma once
 #include <sys/types.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -131,6 +134,15 @@ lutra_Tensor* new_handle_of(F&& make) {
   handle->tensor = make();
   handle->refs = 1;
   return handle.release();
+}
+
+// Copies what a caller gives, whose struct may be older or newer: members that it does not know stay as they are in
+// `known`. False where its size ends before the last member of the first ABI: it was not set.
+template <class T>
+bool read_struct(const T* given, size_t last, T& known) {
+  if (given->size <= last) return false;
+  std::memcpy(&known, given, std::min(given->size, sizeof known));
+  return true;
 }
 
 template <class F>
