@@ -233,8 +233,8 @@ LUTRA_API int lutra_tensor_copy_from(lutra_Tensor* tensor, const void* host, siz
 /* DLPack, without a copy, on the CPU and on CUDA. Import takes the struct over: its deleter is called when no tensor
  * needs the memory any more; on failure it stays the caller's. Work on it must be done (CUDA: synchronise before).
  * Export waits for work on the tensor; the caller, or whom it is given to, calls its deleter, from any thread. Until
- * then the tensor cannot be freed or grow. _unversioned is the struct from before version 1, as NumPy 1 and old
- * capsules named "dltensor" have it. */
+ * then the tensor cannot be freed or grow. A tensor that requires grad is refused: share x:detach().
+ * _unversioned is the struct from before version 1, as NumPy 1 and old capsules named "dltensor" have it. */
 LUTRA_API int lutra_tensor_from_dlpack(lutra_State* S, struct DLManagedTensorVersioned* managed, lutra_Tensor** tensor);
 LUTRA_API int lutra_tensor_to_dlpack(lutra_Tensor* tensor, struct DLManagedTensorVersioned** managed);
 LUTRA_API int lutra_tensor_from_dlpack_unversioned(lutra_State* S, struct DLManagedTensor* managed,
@@ -301,12 +301,13 @@ LUTRA_API void lutra_values_free(lutra_Value* values, int n);
  * and on return their number; tensors there pass to Lutra, strings are copied on return, tables stay the host's with
  * all that is in them. It returns LUTRA_OK, or any other code, which becomes a Lua error with the text of lutra_fail.
  * It may call all functions on the state but lutra_close. What leaves it by lua_error(lutra_lua(S)), or in C++ as a
- * std::exception, becomes a Lua error. It must not leave by longjmp: the state could not tell that
- * the call has ended. */
+ * std::exception, becomes a Lua error. To pass the error of a call on it returns lutra_fail(S, lutra_error(S)). It must
+ * not leave by longjmp: the state could not tell that the call has ended. */
 typedef int (*lutra_Callback)(lutra_State* S, void* arg, const lutra_Value* inputs, int n, lutra_Value* outputs,
                               int* m);
 
-/* Makes callback the Lua global `name`; "host.clock" is the field of a table, made where there is none. */
+/* Makes callback the Lua global `name`; "host.clock" is the field of a table, made where there is none. It takes the
+ * place of what the name had. callback and arg must stay usable until the state is closed. */
 LUTRA_API int lutra_register(lutra_State* S, const char* name, lutra_Callback callback, void* arg);
 
 /* -- Ops of the host: as Lua functions they stay in a compiled function's graph, each as one node. */
