@@ -304,10 +304,13 @@ TEST_CASE("both guard executors agree on tensors that are almost what is wanted"
     kept_sum:backward()
     add(plain, hooked, unhooked, made, freed, kept, kept:detach(), plain:detach(), made:detach())
     add(lt.ones(2, 3, {dtype = lt.float64}), lt.ones(2, 3, {dtype = lt.int32}), lt.ones(2, 4), lt.ones(3, 3),
-      lt.ones(2, 3, 1), lt.ones(2), lt.tensor(1), lt.ones(3, 2):t(), lt.ones(4, 3):narrow(0, 1, 2), lt.ones(2, 6):view(4, 3))
+      lt.ones(2, 3, 1), lt.ones(2), lt.tensor(1), lt.ones(3, 2):t(), lt.ones(4, 3):narrow(0, 1, 2),
+      lt.ones(2, 6):view(4, 3))
     add(lt.ones(2, 6):narrow(1, 0, 3), lt.ones(1, 3):expand(2, 3), lt.ones(1, 3, leaf):expand(2, 3),
-      lt.ones(1, 1, 2, 1, 1, 1, 3), lt.ones(1, 1, 2, 1, 1, 1, 4), lt.ones(1, 1, 2, 1, 1, 3, 1), lt.zeros(0), lt.zeros(0, 3))
-    add(lt.ones(1):expand(2 ^ 31), lt.ones(1):expand(2 ^ 31 - 1), lt.ones(2 ^ 20, {dtype = lt.uint8}):as_strided({2}, {2 ^ 19}))
+      lt.ones(1, 1, 2, 1, 1, 1, 3), lt.ones(1, 1, 2, 1, 1, 1, 4), lt.ones(1, 1, 2, 1, 1, 3, 1), lt.zeros(0),
+      lt.zeros(0, 3))
+    add(lt.ones(1):expand(2 ^ 31), lt.ones(1):expand(2 ^ 31 - 1),
+      lt.ones(2 ^ 20, {dtype = lt.uint8}):as_strided({2}, {2 ^ 19}))
     return #v
   )lua"));
   const GuardStep arg = step(GuardOp::kArgLoad, -1, -1, 0);

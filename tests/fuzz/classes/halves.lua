@@ -29,8 +29,8 @@ local function generate(p)
     "y:softmax(1)", "y:transpose(2, 3)", "y:contiguous{memory_format = 'channels_last'}", "y:clone()",
     "functional.max_pool2d(y, 3, 1, 1)", "functional.avg_pool2d(y, 3, 1, 1)", "y:flip({2})",
     "y:to('float32'):to(y.dtype)",
-    "lt.autocast('cpu', {dtype = lt.bfloat16}, function() return functional.conv2d(y, wide, bias, 1, 1) end):to(x.dtype)",
-    "lt.autocast('cpu', {dtype = lt.bfloat16}, function() return y:matmul(square) end):to(x.dtype)",
+    "lt.autocast('cpu', {dtype = lt.bfloat16}, functional.conv2d, y, wide, bias, 1, 1):to(x.dtype)",
+    "lt.autocast('cpu', {dtype = lt.bfloat16}, lt.matmul, y, square):to(x.dtype)",
   }
   p.keep(p:block("f = frame(function(x)", function()
     p.keep(p:line("local y = x"))
