@@ -74,6 +74,14 @@ struct ConvWeights {
   bool flip;  // taps from the last to the first
   int64_t inner, inner_stride, columns, column_stride;
 };
+// Of a group in the forward; in the gradient of the image, where the taps turn and channels and maps change places.
+inline ConvWeights forward_weights(const ExternView& w, const ConvGeometry& g, int64_t group) {
+  return {w, group * g.k * w.strides[0], g.kh, g.kw, false, g.c, w.strides[1], g.k, w.strides[0]};
+}
+inline ConvWeights turned_weights(const ExternView& w, const ConvGeometry& turned, int64_t group) {
+  const ConvGeometry& t = turned;
+  return {w, group * t.c * w.strides[0], t.kh, t.kw, true, t.c, w.strides[0], t.k, w.strides[1]};
+}
 // One panel of them; `to` is where the group's panels begin.
 template <class T>
 void pack_weights(const ConvMicro<T>& micro, const ConvWeights& weights, const ConvPanel& panel, T* to);

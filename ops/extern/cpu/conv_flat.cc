@@ -165,21 +165,13 @@ void conv_windows(const ConvMicro<T>& micro, const ConvGeometry& g, const Extern
 
 template <class T>
 void convolve_flat(const ExternCall& call, const ConvGeometry& g) {
-  const ExternView& w = call.in[1];
-  const auto weights = [&](int64_t group) {
-    return ConvWeights{w, group * g.k * w.strides[0], g.kh, g.kw, false, g.c, w.strides[1], g.k, w.strides[0]};
-  };
+  const auto weights = [&](int64_t group) { return forward_weights(call.in[1], g, group); };
   Product<T>(call, g).run(weights, &call.in[2]);
 }
 
 template <class T>
 void convolve_input_flat(const ExternCall& call, const ConvGeometry& turned) {
-  const ExternView& w = call.in[1];
-  const int64_t inner = turned.c, columns = turned.k;
-  const auto weights = [&](int64_t group) {
-    return ConvWeights{
-        w, group * inner * w.strides[0], turned.kh, turned.kw, true, inner, w.strides[0], columns, w.strides[1]};
-  };
+  const auto weights = [&](int64_t group) { return turned_weights(call.in[1], turned, group); };
   Product<T>(call, turned).run(weights, nullptr);
 }
 
