@@ -5,12 +5,7 @@ local h = require "harness"
 local test, truthy, equal = h.test, h.truthy, h.equal
 local F = lt.nn.functional
 
-local isas = {}
-for _, isa in ipairs{"avx512", "avx2", "interp"} do
-  lt.config.isa = isa
-  if pcall(function() return lt.ones({3}) + 1 end) then isas[#isas + 1] = isa end
-end
-lt.config.isa = nil
+local isas = h.isas {"avx512", "avx2", "interp"}
 
 local seed = 1
 local function random(n)
@@ -79,18 +74,10 @@ local function case(round)
   near(answers(convolve, double(x), double(w), double(b), double(g), o),
     answers(convolve, absolute(x), absolute(w), absolute(b), absolute(g), o), want, what)
   same(want, answers(lt.compile(convolve), x, w, b, g, o), what .. ": compiled")
-  for _, isa in ipairs(isas) do
-    lt.config.isa = isa
-    same(want, answers(convolve, x, w, b, g, o), what .. " on " .. isa)
-    lt.config.isa = nil
-  end
   same(want, answers(convolve, x:contiguous(), w:contiguous(), b, g, o), what .. ": contiguous")
-  local before = lt.get_num_threads()
-  for _, threads in ipairs{1, 3} do
-    lt.set_num_threads(threads)
-    same(want, answers(convolve, x, w, b, g, o), what .. ": " .. threads .. " threads")
-  end
-  lt.set_num_threads(before)
+  h.on_each_machine(isas, function(machine)
+    same(want, answers(convolve, x, w, b, g, o), what .. machine)
+  end)
 end
 
 for part = 0, 3 do

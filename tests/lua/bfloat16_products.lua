@@ -4,12 +4,7 @@ local lt = require "lutra"
 local h = require "harness"
 local test, truthy, equal = h.test, h.truthy, h.equal
 
-local isas = {}
-for _, isa in ipairs{"avx512", "avx2"} do
-  lt.config.isa = isa
-  if pcall(function() return lt.ones({3}) + 1 end) then isas[#isas + 1] = isa end
-end
-lt.config.isa = nil
+local isas = h.isas {"avx512", "avx2"}
 
 local seed = 1
 local function random(n)
@@ -75,17 +70,9 @@ local function case(round)
   lt.reset()  -- each round is a first one for its function
   local want = results(f, a, b, bias)
   check_same(want, results(lt.compile(f), a, b, bias), what .. ": compiled")
-  for _, isa in ipairs(isas) do
-    lt.config.isa = isa
-    check_same({y:to("float32")}, {a:matmul(b):to("float32")}, what .. " on " .. isa)
-    lt.config.isa = nil
-  end
-  local before = lt.get_num_threads()
-  for _, threads in ipairs{1, 3} do
-    lt.set_num_threads(threads)
-    check_same(want, results(f, a, b, bias), what .. ": " .. threads .. " threads")
-  end
-  lt.set_num_threads(before)
+  h.on_each_machine(isas, function(machine)
+    check_same(want, results(f, a, b, bias), what .. machine)
+  end)
 end
 
 for part = 0, 3 do

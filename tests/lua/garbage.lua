@@ -186,13 +186,11 @@ local function with_finalizers(f)
       leave()
     end
   end
-  local pause, pace = collectgarbage("setpause", 0), collectgarbage("setstepmul", 100000)
   leave()
-  collectgarbage()
-  for i = 1, 12 do f(i) end
-  live = false
-  collectgarbage("setpause", pause)
-  collectgarbage("setstepmul", pace)
+  h.under_busy_collector(function()
+    for i = 1, 12 do f(i) end
+    live = false
+  end)
   truthy(runs > 0)
   h.equal(count:item(), runs)
   h.equal(wrong, 0)
@@ -257,13 +255,11 @@ for name, resets in pairs {["runs backwards"] = false, ["resets all"] = true} do
         leave()
       end
     end
-    local pause, pace = collectgarbage("setpause", 0), collectgarbage("setstepmul", 100000)
     leave()
-    collectgarbage()
-    for i = 1, 150 do step_with_hooks(i) end
-    live = false
-    collectgarbage("setpause", pause)
-    collectgarbage("setstepmul", pace)
+    h.under_busy_collector(function()
+      for i = 1, 150 do step_with_hooks(i) end
+      live = false
+    end)
     lt.config.compiled_autograd = false
     h.equal(problem, nil)
     truthy(runs > 0)

@@ -205,6 +205,42 @@ for i = 1, 4 do
 end
 for _, p in ipairs(net:parameters()) do print(("%a"):format(p:detach():double():sum():item())) end]]
 
+-- Those of the instruction sets that this machine has.
+function M.isas(names)
+  local lt, has = require "lutra", {}
+  for _, isa in ipairs(names) do
+    lt.config.isa = isa
+    if pcall(function() return lt.ones({3}) + 1 end) then has[#has + 1] = isa end
+  end
+  lt.config.isa = nil
+  return has
+end
+
+-- f(what) on each of isas, then with 1 and 3 threads.
+function M.on_each_machine(isas, f)
+  local lt = require "lutra"
+  for _, isa in ipairs(isas) do
+    lt.config.isa = isa
+    f(" on " .. isa)
+  end
+  lt.config.isa = nil
+  local before = lt.get_num_threads()
+  for _, threads in ipairs {1, 3} do
+    lt.set_num_threads(threads)
+    f(": " .. threads .. " threads")
+  end
+  lt.set_num_threads(before)
+end
+
+-- Runs f under a collector that is never done.
+function M.under_busy_collector(f)
+  local pause, pace = collectgarbage("setpause", 0), collectgarbage("setstepmul", 100000)
+  collectgarbage()
+  f()
+  collectgarbage("setpause", pause)
+  collectgarbage("setstepmul", pace)
+end
+
 -- Ends a file that cannot test here anything that it is for; ctest shows it as skipped.
 function M.skip(reason)
   print("skipped: " .. reason)

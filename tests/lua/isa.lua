@@ -3,11 +3,7 @@ local lt = require "lutra"
 local h = require "harness"
 local test, truthy = h.test, h.truthy
 
-local isas = {"interp"}
-for _, isa in ipairs{"avx2", "avx512"} do
-  lt.config.isa = isa
-  if pcall(function() return lt.ones({3}) + 1 end) then isas[#isas + 1] = isa end
-end
+local isas = h.isas {"interp", "avx2", "avx512"}
 if #isas == 1 then h.skip("this machine has neither AVX2 nor AVX-512, so there is one instruction set") end
 lt.config.isa = "avx512"
 
