@@ -7,8 +7,9 @@ local odd = {"-0.0", "0.5", "nil", "'3'", "3LL", "2.5"}
 local terms = {"v", "w", "v + 1", "v - 1", "v + w", "v - w", "v * 2", "v % 3", "v % n", "n - v", "n + v", "-v",
   "math.max(v, 2)", "math.min(v, n)", "math.max(v, w)", "math.min(v, w, 3)", "math.floor(v / 2)", "math.ceil(v / 2)",
   "math.abs(v)", "v * w", "v / 2", "(v + w) / 2", "n * v / 2", "#list - v", "v ^ 2", "math.floor(n / 2)", "v * 1",
-  "bit.band(v, 3)", "bit.bor(v, w)", "bit.bxor(v, w)", "bit.lshift(v, 1)", "bit.rshift(v, w)", "bit.arshift(v, 1)",
-  "bit.rol(v, w)", "bit.bnot(v)", "bit.tobit(v * w)", "bit.band(v, n, 7)", "math.fmod(v, w)", "(math.modf(v / 2))"}
+  "bit.band(v, 3)", "bit.bor(v, w)", "bit.bxor(v, w)", "bit.lshift(v, 1)", "bit.arshift(v, 1)", "bit.bnot(v)",
+  "bit.band(bit.rshift(v, w), 15)", "bit.band(bit.rol(v, w), 15)", "bit.tobit(v * w)", "bit.band(v, n, 7)",
+  "math.fmod(v, w)", "(math.modf(v / 2))"}
 
 local uses = {
   "x[%s]", "x[{%s, 1}]", "x[{1, %s}]", "x[{{%s, nil}}]", "x[{{nil, %s}}]", "x[{{%s, %s}}]", "x[{':', {%s, %s}}]",
