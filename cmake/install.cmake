@@ -12,7 +12,9 @@ install(CODE "
   file(CREATE_LINK \"../../$<TARGET_SONAME_FILE_NAME:lutra_shared>\" \"\${modules}/lutra.so\" SYMBOLIC)")
 install(FILES vm/capi/lutra.h vm/capi/lutra.hpp TYPE INCLUDE)
 install(DIRECTORY stdlib/ DESTINATION ${CMAKE_INSTALL_DATADIR}/lutra/stdlib FILES_MATCHING PATTERN "*.lua")
-install(FILES README.md CHANGELOG.md LICENSE docs/embedding.md docs/compile.md docs/from_pytorch.md TYPE DOC)
+install(FILES README.md CHANGELOG.md CONTRIBUTING.md LICENSE TYPE DOC)
+install(DIRECTORY docs TYPE DOC FILES_MATCHING PATTERN "*.md")
+install(DIRECTORY scripts/hosts DESTINATION ${CMAKE_INSTALL_DOCDIR}/scripts)
 
 set_target_properties(lutra_shared PROPERTIES EXPORT_NAME lutra)
 target_include_directories(lutra_shared INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

@@ -30,6 +30,7 @@ void tensors(lutra::State& S) {
   const std::vector<lutra::Value> most = S.op("max", {x, 1}, 2);
   check(most[0].tensor().to_vector<float>()[0] == 3 && most[1].tensor().dtype() == LUTRA_INT64, "two results");
   check(S.from_dlpack(x.to_dlpack()).data<float>() == data.data(), "DLPack");
+  check(S.from_dlpack(x.to_dlpack_unversioned()).data<float>() == data.data(), "DLPack before version 1");
   S.empty(LUTRA_FLOAT32, {2}).copy_from(std::vector<float>{1, 2});
   fails(LUTRA_ERROR_ARGUMENT, "a tensor of float64 is needed, this one is float32", [&] { x.item<double>(); });
   fails(LUTRA_ERROR_ARGUMENT, "there is no op 'matmool'", [&] { S.op("matmool", {x}); });
@@ -54,6 +55,42 @@ void functions(lutra::State& S) {
   fails(LUTRA_ERROR_RUN, "join what?", [&] { S.run("host.join()"); });
   fails(LUTRA_ERROR_SYNTAX, "host:1:", [&] { S.run("x = = 1"); });
   fails(LUTRA_ERROR_FILE, "no such file", [&] { S.run_file("no such file.lua"); });
+}
+
+// Integers of any type as values.
+void integers(lutra::State& S) {
+  const lutra::Tensor x = S.tensor(std::vector<float>{1, 2, 3}, {3});
+  const std::vector<float> list(2);
+  check(S.op("narrow", {x, 0, 1u, list.size()}).to_vector<float>()[1] == 3, "sizes of C++ as arguments");
+  check(S.op("mul", {x, short(2)}).to_vector<float>()[0] == 2 && lutra::Value(true).kind() == LUTRA_BOOLEAN, "short");
+  fails(LUTRA_ERROR_ARGUMENT, "does not fit", [] { lutra::Value(~std::uint64_t(0)); });
+}
+
+// What ends with a tensor's last reference, what ends a call, and a state dictionary of memory.
+void owners(lutra::State& S) {
+  static int deleted = 0;
+  float data[2] = {1, 2};
+  S.tensor(
+      data, {2}, {1}, [](void*, void* arg) { deleted += *static_cast<int*>(arg); }, &(deleted = 1));
+  check(deleted == 2, "a deleter");
+  S.set_limits(0.05);
+  fails(LUTRA_ERROR_LIMIT, "limits: 0.05 seconds are over", [&] { S.run("while true do end"); });
+  S.set_limits(0);
+  S.register_function("host.stop", [&](const std::vector<lutra::Value>&) -> std::vector<lutra::Value> {
+    S.interrupt();
+    return {};
+  });
+  fails(LUTRA_ERROR_LIMIT, "interrupted!", [&] { S.run("host.stop() while true do end"); });
+  S.run("net = lt.nn.Linear(1, 1, {bias = false})");
+  const std::string header = R"({"weight":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = char(header.size());
+  bytes += header + std::string(4, '\0');
+  const float weight = 7;
+  std::memcpy(&bytes[bytes.size() - 4], &weight, 4);
+  S.load_state("net", bytes.data(), bytes.size());
+  S.run("assert(net.weight:item() == 7)");
+  fails(LUTRA_ERROR_RUN, "", [&] { S.load_state("net", bytes.data(), 4); });
 }
 
 // Tables, as arguments, as results and from functions of the host.
@@ -177,6 +214,8 @@ int main() {
     tensors(S);
     functions(S);
     tables(S);
+    integers(S);
+    owners(S);
     exceptions(S);
     ops(S);
     exceptions_of_ops(S);

@@ -8,6 +8,7 @@
 #ifndef LUTRA_HPP
 #define LUTRA_HPP
 
+#include <cstdint>
 #include <cstring>
 #include <functional>
 #include <initializer_list>
@@ -119,6 +120,11 @@ class Tensor {
     lutra::check(lutra_tensor_to_dlpack(handle_, &out));
     return out;
   }
+  DLManagedTensor* to_dlpack_unversioned() const {
+    DLManagedTensor* out = nullptr;
+    lutra::check(lutra_tensor_to_dlpack_unversioned(handle_, &out));
+    return out;
+  }
 
  private:
   template <class T>
@@ -138,11 +144,17 @@ class Tensor {
 class Value {
  public:
   Value() = default;
-  Value(std::nullptr_t) {}                                                                   // NOLINT
-  Value(bool v) { v_.kind = LUTRA_BOOLEAN, v_.as.boolean = v; }                              // NOLINT
-  Value(double v) { v_.kind = LUTRA_NUMBER, v_.as.number = v; }                              // NOLINT
-  Value(int v) : Value(std::int64_t(v)) {}                                                   // NOLINT
-  Value(std::int64_t v) { v_.kind = LUTRA_INTEGER, v_.as.integer = v; }                      // NOLINT
+  Value(std::nullptr_t) {}                                       // NOLINT
+  Value(bool v) { v_.kind = LUTRA_BOOLEAN, v_.as.boolean = v; }  // NOLINT
+  Value(double v) { v_.kind = LUTRA_NUMBER, v_.as.number = v; }  // NOLINT
+  // Any integer type; one that no int64 holds is an error.
+  template <class T, class = typename std::enable_if<std::is_integral<T>::value && !std::is_same<T, bool>::value>::type>
+  Value(T v) {  // NOLINT
+    if (std::is_unsigned<T>::value && std::uint64_t(v) > std::uint64_t(INT64_MAX)) {
+      throw Error(LUTRA_ERROR_ARGUMENT, "the integer does not fit into 64 bits with a sign");
+    }
+    v_.kind = LUTRA_INTEGER, v_.as.integer = std::int64_t(v);
+  }
   Value(const char* v) : Value(std::string(v)) {}                                            // NOLINT
   Value(std::string v) : text_(std::move(v)) { v_.kind = LUTRA_STRING; }                     // NOLINT
   Value(Tensor v) : tensor_(std::move(v)) { v_.kind = tensor_ ? LUTRA_TENSOR : LUTRA_NIL; }  // NOLINT
@@ -335,12 +347,26 @@ class State {
     for (const std::string& a : arguments) argv.push_back(a.c_str());
     check(lutra_do_file(S_, path.c_str(), int(argv.size()), argv.data()), S_);
   }
+  // From any thread: ends what runs.
+  void interrupt() { check(lutra_interrupt(S_)); }
+  // What each later call may take; 0: any number.
+  void set_limits(double seconds, std::uint64_t bytes = 0, int threads = 0) {
+    lutra_Limits limits = lutra_Limits();
+    limits.size = sizeof limits, limits.seconds = seconds, limits.bytes = bytes, limits.threads = threads;
+    check(lutra_set_limits(S_, &limits), S_);
+  }
+
   Function function(const std::string& expression) { return Function(S_, expression.c_str()); }
 
   // Over data, which stays valid as long as the tensor; contiguous where there are no strides.
   template <class T>
   Tensor tensor(T* data, const Sizes& sizes, const Sizes& strides = {}) {
     return over(data, sizes, strides, nullptr, nullptr);
+  }
+  // The deleter is called with data and arg when no tensor needs the memory any more; on an exception it is not called.
+  template <class T>
+  Tensor tensor(T* data, const Sizes& sizes, const Sizes& strides, lutra_Deleter deleter, void* arg = nullptr) {
+    return over(data, sizes, strides, deleter, arg);
   }
   // Takes the elements over.
   template <class T>
@@ -362,6 +388,11 @@ class State {
   Tensor from_dlpack(DLManagedTensorVersioned* managed) {
     lutra_Tensor* t = nullptr;
     check(lutra_tensor_from_dlpack(S_, managed, &t), S_);
+    return Tensor(t);
+  }
+  Tensor from_dlpack(DLManagedTensor* managed) {
+    lutra_Tensor* t = nullptr;
+    check(lutra_tensor_from_dlpack_unversioned(S_, managed, &t), S_);
     return Tensor(t);
   }
 
@@ -392,6 +423,10 @@ class State {
   }
   void load_state(const char* module, const std::string& path) {
     check(lutra_load_state(S_, module, path.c_str()), S_);
+  }
+  // From the bytes of a .safetensors file.
+  void load_state(const char* module, const void* data, size_t bytes) {
+    check(lutra_load_state_memory(S_, module, data, bytes), S_);
   }
 
  private:
