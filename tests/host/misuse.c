@@ -113,6 +113,8 @@ static void no_pointers(void) {
   REFUSED(lutra_op(S, "matmull", NULL, 0, NULL, 0), A, "there is no op 'matmull'; did you mean 'matmul'?");
   REFUSED(lutra_op(S, "nn.nothing.x", NULL, 0, NULL, 0), A, "there is no op");
   REFUSED(lutra_op(S, "", NULL, 0, NULL, 0), A, "there is no op");
+  REFUSED(lutra_op(S, "sum", NULL, 0, &t, 1), LUTRA_ERROR_RUN, "sum: argument 'input' is missing");
+  check(strstr(lutra_error(S), "traceback") == NULL, "a traceback without Lua code");
   REFUSED(lutra_op(S, "float32", NULL, 0, NULL, 0), A, "there is no op 'float32'");
   REFUSED(lutra_op(S, "pi", NULL, 0, NULL, 0), A, "there is no op 'pi'");
   REFUSED(lutra_register(S, NULL, callback, NULL), A, "the name must not be NULL");

@@ -143,10 +143,10 @@ typedef struct lutra_Limits {
  * lt.limits{seconds = n, bytes = n, threads = n}(f, ...) does so for a call of f. */
 LUTRA_API int lutra_set_limits(lutra_State* S, const lutra_Limits* limits);
 
-/* The last error of this state: "FILE:LINE: message" and a traceback. Where S is NULL, or cannot be used by this
- * thread: of the last call of this thread that had no state to tell it (lutra_open, functions of tensors,
- * LUTRA_ERROR_STATE). Valid until the next call; never NULL. Only after a failure does it mean anything: calls that
- * succeed leave it as it was. */
+/* The last error of this state: "FILE:LINE: message" and, where Lua code was on the way, a traceback. Where S is NULL,
+ * or cannot be used by this thread: of the last call of this thread that had no state to tell it (lutra_open, functions
+ * of tensors, LUTRA_ERROR_STATE). Valid until the next call; never NULL. Only after a failure does it mean anything:
+ * calls that succeed leave it as it was. */
 LUTRA_API const char* lutra_error(const lutra_State* S);
 
 /* LUTRA_VERSION and LUTRA_ABI of the library that is running. */

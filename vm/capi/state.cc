@@ -290,6 +290,15 @@ int StateScope::run_task(int (*body)(lua_State*, const void*), const void* f, in
 
 int task_entry(lua_State* L) { return guarded(L, run_body); }
 
+// Whether a Lua function is on the stack. Without one a traceback has addresses of C code alone.
+static bool in_lua(lua_State* L) {
+  lua_Debug ar;
+  for (int level = 0; lua_getstack(L, level, &ar); level++) {
+    if (lua_getinfo(L, "S", &ar) && *ar.what != 'C') return true;
+  }
+  return false;
+}
+
 // The message and, after the point where it was raised, the traceback. Other values than strings by their __tostring.
 int traceback(lua_State* L) {
   lua_settop(L, 1);
@@ -301,7 +310,7 @@ int traceback(lua_State* L) {
     lua_settop(L, 1);
   }
   advise(L);
-  luaL_traceback(L, L, lua_tostring(L, 1), 1);
+  if (in_lua(L)) luaL_traceback(L, L, lua_tostring(L, 1), 1);
   return 1;
 }
 
