@@ -363,7 +363,7 @@ function DataLoader:iter() end
 ---@field result table
 
 ---@class lutra.CompileOptions
----@field dynamic? boolean nil: sizes that change become symbols at the second size; true: from the start; false: an entry a size
+---@field dynamic? boolean|table<string, integer[]> nil: sizes that change become symbols at the second size; true: from the start; false: an entry a size; {x = {0}}: dimensions of arguments, from the start
 ---@field fullgraph? boolean a graph break is an error
 ---@field wait? boolean false: calls run eagerly until the code, made in the background, is there; nil: as lt.config.async says
 ---@field backend? "native"|"eager"|"aot_eager"|function native compiles; eager runs the graph op by op, aot_eager with its passes; f(graph) gives what runs
@@ -606,8 +606,9 @@ function lt.disable(f, options) end
 ---The size of dim is a symbol from the first capture on; without dim, all sizes.
 ---@param x lutra.Tensor
 ---@param dim? integer
+---@param options? {min?: integer, max?: integer} the code is for these sizes alone, as if the program had checked them
 ---@return lutra.Tensor
-function lt.mark_dynamic(x, dim) end
+function lt.mark_dynamic(x, dim, options) end
 ---The size of dim stays a constant: each size has an entry. Without dim, all sizes.
 ---@param x lutra.Tensor
 ---@param dim? integer

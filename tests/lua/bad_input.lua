@@ -196,11 +196,13 @@ end)
 
 test("options of compile and explain", function()
   local function f(x) return x end
-  told("compile: option 'dynamic' must be a boolean, got string 'x'", lt.compile, f, {dynamic = "x"})
+  told("compile: option 'dynamic' must be a boolean, or a table of arguments and their dimensions, got string 'x'",
+    lt.compile, f, {dynamic = "x"})
   told("compile: option 'fullgraph' must be a boolean, got number 3", lt.compile, f, {fullgraph = 3})
   told("compile: option 'options' must be a table, got number 3", lt.compile, f, {options = 3})
   told("compile: option 'mode' must be a name, got number 3", lt.compile, f, {mode = 3})
-  told("explain: option 'dynamic' must be a boolean, got string 'x'", lt.explain, f, {dynamic = "x"})
+  told("explain: option 'dynamic' must be a boolean, or a table of arguments and their dimensions, got string 'x'",
+    lt.explain, f, {dynamic = "x"})
   told("explain: unknown option 'foo' (known: dynamic,", lt.explain, f, {foo = 1})
   told("patch: option 'fullgraph' must be a boolean", lt.patch, f, {fullgraph = 3})
   told("compile: options are a table, not string 'default'", lt.compile, f, "default")

@@ -183,7 +183,7 @@ test("config checks its names", function()
   raises("config: isa must be one of avx512|avx2|arm64|interp, got 'sse'", function() lt.config.isa = "sse" end)
   raises("config: profit = measure does not exist yet (what exists: auto|always)",
     function() lt.config.profit = "measure" end)
-  raises("compile: option 'dynamic' must be a boolean, got string 'yes'",
+  raises("compile: option 'dynamic' must be a boolean, or a table of arguments and their dimensions, got string 'yes'",
     function() lt.compile(print, {dynamic = "yes"}) end)
   raises("config: recompile_limit must be a number, got string", function() lt.config.recompile_limit = "8" end)
   lt.config.recompile_limit = 5

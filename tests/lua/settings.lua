@@ -19,10 +19,50 @@ test("options of compile that do not exist yet", function()
   end
   raises("patch: mode 'max-autotune' does not exist yet", lt.patch, double, {mode = "max-autotune"})
   raises("allow_in_graph: does not exist yet", lt.allow_in_graph, double)
-  raises("mark_dynamic: options, such as min and max, do not exist yet", lt.mark_dynamic, lt.ones(2), 0, {min = 2})
+  raises("mark_dynamic: unknown option 'least' (known: min, max)", lt.mark_dynamic, lt.ones(2), 0, {least = 2})
+  raises("mark_dynamic: dim 0 has size 2, which is not from 3 to", lt.mark_dynamic, lt.ones(2), 0, {min = 3})
+  raises("mark_dynamic: option 'max' must be a size, got number 2.5", lt.mark_dynamic, lt.ones(2), 0, {max = 2.5})
+  raises("mark_dynamic: min 4 is more than max 3", lt.mark_dynamic, lt.ones(2), 0, {min = 4, max = 3})
+  raises("mark_static: there are no options, got string 'min'", lt.mark_static, lt.ones(2), 0, {min = 2})
   equal(lt.mark_dynamic(lt.ones(2), 0, {}):size(0), 2)
   lt.auto {threshold = nil}
   lt.auto(false)
+end)
+
+-- How many entries f has after calls with sizes 2 to 6 in the named dimensions.
+local function entries(f, make)
+  for size = 2, 6 do f(make(size)) end
+  return #lt.guards(f)
+end
+
+test("dimensions of arguments that are symbols from the start", function()
+  local function add(x, y) return x:sum() + y:sum() end
+  local function both(n) return lt.ones(n, 3), lt.ones(3, n) end
+  equal(entries(lt.compile(add, {dynamic = {x = {0}, y = {-1}}}), both), 1)
+  equal(entries(lt.compile(add, {dynamic = {x = {0}}}), both), 2)
+  local net = lt.nn.Linear(3, 2)
+  equal(entries(lt.compile(net, {dynamic = {input = {0}}}), function(n) return lt.ones(n, 3) end), 1)
+  local report = lt.explain(net, {dynamic = {input = {0}}})(lt.ones(4, 3))
+  truthy(report.out_guards and tostring(report):find("float32{any, 3}", 1, true))
+  raises("compile: option 'dynamic': the function has no argument z (known: x, y)", lt.compile, add,
+    {dynamic = {z = {0}}})
+  raises("compile: option 'dynamic.x' must be a list of dimensions, got number 0", lt.compile, add, {dynamic = {x = 0}})
+  raises("compile: option 'dynamic.x' must be a list of dimensions, got number 0.5", lt.compile, add,
+    {dynamic = {x = {0.5}}})
+  local f = lt.compile(double, {dynamic = {x = {0, -2}}})
+  raises("compile: option 'dynamic': dim -2 of x is out of range for 1 dims", f, lt.ones(2))
+  equal(f(lt.ones(2, 2)):sum():item(), 8)
+end)
+
+test("marked sizes with bounds", function()
+  lt.reset()
+  local f = lt.compile(double)
+  f(lt.mark_dynamic(lt.ones(4), 0, {min = 3, max = 8}))
+  f(lt.ones(3)) f(lt.ones(8))
+  equal(#lt.guards(f), 1)
+  f(lt.ones(9))
+  equal(#lt.guards(f), 2)
+  truthy(tostring(lt.recompiles(f)):find("was x.shape[1] <= 8, is x.shape[1] = 9", 1, true))
 end)
 
 test("reduce-overhead is the default's code", function()

@@ -7,9 +7,11 @@
 #include <cstdio>
 
 #include "jit/runtime/profile.h"
+#include "vm/bind/tensor_userdata.h"
 #include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/policy.h"
 #include "vm/capture/dispatch/state.h"
+#include "vm/capture/segment/begin.h"
 #include "vm/capture/segment/capture.h"
 #include "vm/host/runtime.h"
 
@@ -34,9 +36,30 @@ CaptureOptions options_of(lua_State* L, const CompiledProto& compiled) {
   return options;
 }
 
+// Dimensions that the option 'dynamic' names are there.
+void check_dynamic_dims(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, const SegmentCall& call) {
+  if (compiled.options.dynamic_dims.empty()) return;
+  const std::vector<std::string> names = argument_names(compiled.code->proto(), point.pc, point.args);
+  for (int i = 0; i < call.nargs; i++) {
+    const std::string name = i < int(names.size()) ? names[size_t(i)] : vararg_name(i - call.nslots);
+    const auto dims = compiled.options.dynamic_dims.find(name);
+    const Tensor* t = dims == compiled.options.dynamic_dims.end() ? nullptr : to_tensor(L, i + 1);
+    if (!t) continue;
+    const int rank = int((*t)->dim());
+    for (const int dim : dims->second) {
+      if (dim >= -rank && dim < rank) continue;
+      fail("compile: option 'dynamic': dim ", dim, " of ", name, " is out of range for ", rank, " dims");
+    }
+  }
+}
+
 std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point,
                                   const SegmentCall& call, const std::vector<Caller>& callers) {
   TraceOptions options{compiled.options.dynamic, point.dynamic_dims};
+  check_dynamic_dims(L, compiled, point, call);
+  for (const auto& [source, dims] : compiled.options.dynamic_dims) {
+    options.dynamic_dims[source].insert(dims.begin(), dims.end());
+  }
   for (const auto& [source, values] : point.changing_values) options.changing_values[source] = int(values.size());
   options.loose_functions = point.loose_functions;
   options.fullgraph = compiled.options.fullgraph;

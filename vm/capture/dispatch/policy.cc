@@ -34,7 +34,7 @@ std::string size_hint(const TraceState& state, lua_State* L, const CompiledProto
   if (t->sizes[size_t(dim)].hint < 2 || (spec.sizes[size_t(dim)] >= 0 && spec.sizes[size_t(dim)] < 2)) {
     return "sizes 0 and 1 have entries of their own, since broadcasting is decided by them";
   }
-  if (mark_of(state, L, t, dim) < 0) return "lt.mark_static(x, dim) gives each size an entry";
+  if (mark_of(state, L, t, dim).said < 0) return "lt.mark_static(x, dim) gives each size an entry";
   if (compiled.options.dynamic == 0) return "dynamic = false gives each size an entry";
   return recompile_hint("size");
 }

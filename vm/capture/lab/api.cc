@@ -17,6 +17,7 @@
 #include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/lab/open.h"
+#include "vm/capture/lab/options.h"
 #include "vm/capture/lab/report.h"
 #include "vm/host/modes.h"
 #include "vm/host/runtime.h"
@@ -27,86 +28,8 @@ namespace {
 
 const char kAnchorKey = 0;  // registry: what is kept alive so that its address stays its own
 
-// "string 'f'", "a table", as errors of ops name a value.
-std::string described(lua_State* L, int index) { return LuaReader(L).describe(index - 1); }
-
 [[noreturn]] void wrong_function(lua_State* L, const char* who, const char* wanted) {
   fail(who, ": argument 'f' must be ", wanted, ", got ", described(L, 1));
-}
-
-// -- options
-
-// One reference a function, so that compiling twice with it finds the same compiled prototype.
-int backend_reference(lua_State* L) {
-  int& reference = capture_state(L).backends[lua_topointer(L, -1)];
-  if (!reference) {
-    lua_pushvalue(L, -1);
-    reference = luaL_ref(L, LUA_REGISTRYINDEX);
-  }
-  return reference;
-}
-
-// On a GPU each segment is replayed as a CUDA graph from its second run on: that is "reduce-overhead", under either
-// name.
-void check_mode(const char* who, const std::string& mode) {
-  if (mode == "default" || mode == "reduce-overhead") return;
-  const bool later = mode == "max-autotune" || mode == "max-autotune-no-cudagraphs";
-  fail(who, later ? ": mode '" : ": unknown mode '", mode, later ? "' does not exist yet" : "'",
-       " (what exists: default, reduce-overhead)", KnownNames{"default", "reduce-overhead"}.question(mode));
-}
-
-// The table on top of the stack: settings of one compiled function, of which there are none yet.
-void check_backend_options(lua_State* L, const char* who) {
-  lua_pushnil(L);
-  if (!lua_next(L, -2)) return;
-  lua_pop(L, 1);
-  lua_pushvalue(L, -1);
-  fail(who, ": options.", lua_tostring(L, -1),
-       " does not exist yet, nor does any other key (settings for all: lt.config)");
-}
-
-CaptureOptions read_options(lua_State* L, int index, const char* who) {
-  CaptureOptions o;
-  if (lua_isnoneornil(L, index)) return o;
-  if (!lua_istable(L, index)) fail(who, ": options are a table, not ", described(L, index));
-  if (lua_getmetatable(L, index)) fail(who, ": options are a plain table, not one with a metatable, as a module is");
-  lua_pushnil(L);
-  while (lua_next(L, index)) {
-    if (lua_type(L, -2) != LUA_TSTRING) fail(who, ": options have names");
-    const std::string key = lua_tostring(L, -2);
-    const auto wrong = [&](const char* wanted) {
-      fail(who, ": option '", key, "' must be ", wanted, ", got ", described(L, lua_gettop(L)));
-    };
-    if ((key == "dynamic" || key == "fullgraph" || key == "wait") && !lua_isboolean(L, -1)) wrong("a boolean");
-    if (key == "wait") {
-      o.wait = lua_toboolean(L, -1);
-    } else if (key == "dynamic") {
-      o.dynamic = lua_toboolean(L, -1);
-    } else if (key == "fullgraph") {
-      o.fullgraph = lua_toboolean(L, -1);
-    } else if (key == "backend" && lua_isfunction(L, -1)) {
-      o.backend_function = backend_reference(L);
-    } else if (key == "backend") {
-      if (lua_type(L, -1) != LUA_TSTRING) wrong("a name or a function");
-      o.backend = lua_tostring(L, -1);
-      const KnownNames backends = {"native", "eager", "aot_eager"};
-      if (!backends.have(o.backend)) {
-        fail(who, ": unknown backend '", o.backend, "' (native, eager, aot_eager or a function)",
-             backends.question(o.backend));
-      }
-    } else if (key == "mode") {
-      if (lua_type(L, -1) != LUA_TSTRING) wrong("a name");
-      check_mode(who, lua_tostring(L, -1));
-    } else if (key == "options") {
-      if (!lua_istable(L, -1)) wrong("a table");
-      check_backend_options(L, who);
-    } else {
-      const KnownNames options = {"dynamic", "fullgraph", "wait", "backend", "mode", "options"};
-      fail(who, ": unknown option '", key, "'", options.known(key));
-    }
-    lua_pop(L, 1);
-  }
-  return o;
 }
 
 std::shared_ptr<CompiledProto> checked_proto(lua_State* L, const char* who) {
@@ -165,7 +88,8 @@ std::shared_ptr<CompiledProto> push_compiled(lua_State* L, int index, const Capt
 }
 
 int api_compile(lua_State* L) {
-  const CaptureOptions options = read_options(L, 2, "compile");
+  lua_settop(L, 2);
+  const CaptureOptions options = read_options(L, 1, 2, "compile");
   lua_settop(L, 1);
   const bool module = to_function(L, 1, "compile");
   auto compiled = push_compiled(L, 1, options, 0);
@@ -178,7 +102,8 @@ int api_compile(lua_State* L) {
 }
 
 int api_patch(lua_State* L) {
-  const CaptureOptions options = read_options(L, 2, "patch");
+  lua_settop(L, 2);
+  const CaptureOptions options = read_options(L, 1, 2, "patch");
   lua_settop(L, 1);
   if (lua_iscfunction(L, 1)) fail("patch: a C function has no bytecode to capture");
   if (!lua_isfunction(L, 1)) wrong_function(L, "patch", "a Lua function");
@@ -206,17 +131,15 @@ int api_unpatch(lua_State* L) {
   return 1;
 }
 
+// Upvalues: what was given, as a function of Lua, what was given, options.
 int run_explain(lua_State* L) {
   const int n = lua_gettop(L);
   CaptureState& state = capture_state(L);
-  lua_pushvalue(L, lua_upvalueindex(1));
-  const int f = n + 1;
-  CaptureOptions options;
-  options.dynamic = int(lua_tointeger(L, lua_upvalueindex(2)));
-  options.fullgraph = lua_toboolean(L, lua_upvalueindex(3));
-  options.backend = lua_tostring(L, lua_upvalueindex(4));
-  options.backend_function = int(lua_tointeger(L, lua_upvalueindex(5)));
+  for (int i = 1; i <= 3; i++) lua_pushvalue(L, lua_upvalueindex(i));
+  CaptureOptions options = read_options(L, n + 2, n + 3, "explain");
   options.wait = 1;
+  const int f = n + 1;
+  lua_settop(L, f);
   auto compiled = push_compiled(L, f, options, state.next_proto++);
   const size_t backwards = state.backward->log().size();
   for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
@@ -229,15 +152,13 @@ int run_explain(lua_State* L) {
 int explain_entry(lua_State* L) { return guarded(L, run_explain); }
 
 int api_explain(lua_State* L) {
-  const CaptureOptions options = read_options(L, 2, "explain");
-  lua_settop(L, 1);
-  to_function(L, 1, "explain");
+  lua_settop(L, 2);
+  read_options(L, 1, 2, "explain");
   lua_pushvalue(L, 1);
-  lua_pushinteger(L, options.dynamic);
-  lua_pushboolean(L, options.fullgraph);
-  lua_pushstring(L, options.backend.c_str());
-  lua_pushinteger(L, options.backend_function);
-  lua_pushcclosure(L, explain_entry, 5);
+  to_function(L, 3, "explain");
+  lua_settop(L, 3);
+  lua_insert(L, 1);
+  lua_pushcclosure(L, explain_entry, 3);
   return 1;
 }
 
@@ -407,47 +328,27 @@ int api_allow_in_graph(lua_State* L) {
       "graphs)");
 }
 
-bool is_empty_table(lua_State* L, int index) {
-  lua_pushnil(L);
-  if (!lua_next(L, index)) return true;
-  lua_pop(L, 2);
-  return false;
-}
-
-// mark_dynamic(x, dim), mark_static(x, dim); without dim, all of them.
+// mark_dynamic(x, dim, {min=, max=}), mark_static(x, dim); without dim, all of them.
 int mark(lua_State* L, bool dynamic) {
   Tensor* t = to_tensor(L, 1);
   const char* who = dynamic ? "mark_dynamic" : "mark_static";
   if (!t) fail(who, ": argument 'x' must be a Tensor, got ", described(L, 1));
-  if (!lua_isnoneornil(L, 3) && !(lua_istable(L, 3) && is_empty_table(L, 3))) {
-    fail(who, ": options, such as min and max, do not exist yet");
-  }
-  if (!lua_isnoneornil(L, 2) && lua_type(L, 2) != LUA_TNUMBER) {
+  lua_settop(L, 3);
+  if (lua_istable(L, 2)) lua_replace(L, 3);
+  const SizeBounds bounds = read_bounds(L, 3, who, dynamic);
+  if (!lua_isnil(L, 2) && lua_type(L, 2) != LUA_TNUMBER) {
     fail(who, ": argument 'dim' must be an integer, got ", described(L, 2));
   }
-  int64_t dim = int64_t(luaL_optnumber(L, 2, -1000));
-  const int64_t rank = (*t)->dim();
-  if (dim != -1000 && (dim < -rank || dim >= rank)) fail(who, ": dim ", dim, " is out of range for ", rank, " dims");
+  const int64_t all = -1000, dim = int64_t(luaL_optnumber(L, 2, double(all))), rank = (*t)->dim();
+  if (dim != all && (dim < -rank || dim >= rank)) fail(who, ": dim ", dim, " is out of range for ", rank, " dims");
   CaptureState& state = capture_state(L);
-  lua_settop(L, 1);
-  if (!state.trace.marks) {
-    push_weak_table(L, "k");
-    state.trace.marks = luaL_ref(L, LUA_REGISTRYINDEX);
-  }
-  lua_rawgeti(L, LUA_REGISTRYINDEX, state.trace.marks);
-  lua_pushvalue(L, 1);
-  lua_rawget(L, 2);
-  if (lua_isnil(L, 3)) {
-    lua_newtable(L);
-    lua_replace(L, 3);
-    lua_pushvalue(L, 1);
-    lua_pushvalue(L, 3);
-    lua_rawset(L, 2);
-  }
   for (int64_t d = 0; d < rank; d++) {
-    if (dim != -1000 && d != (dim < 0 ? dim + rank : dim)) continue;
-    lua_pushboolean(L, dynamic);
-    lua_rawseti(L, 3, int(d));
+    if (dim != all && d != (dim < 0 ? dim + rank : dim)) continue;
+    const int64_t size = (*t)->sizes[size_t(d)].hint;
+    if (size < bounds.min || size > bounds.max) {
+      fail(who, ": dim ", d, " has size ", size, ", which is not from ", bounds.min, " to ", bounds.max);
+    }
+    set_mark(state.trace, L, *t, int(d), {dynamic ? 1 : -1, bounds});
   }
   lua_settop(L, 1);
   return 1;

@@ -42,7 +42,7 @@ Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call)
   for (int i = nslots; i < nargs; i++) {
     lua_pushvalue(t.L, i + 1);
     const int n = i - nslots;
-    f.varargs.push_back(t.wrap(t.source(SourceKind::kVararg, nullptr, nullptr, n, str("select(", n + 1, ", ...)"))));
+    f.varargs.push_back(t.wrap(t.source(SourceKind::kVararg, nullptr, nullptr, n, vararg_name(n))));
   }
   const bc::Slots open = place.code.liveness().open[place.pc];
   for (unsigned s = 0; s < open.size(); s++) {

@@ -16,20 +16,51 @@ void push_weak_table(lua_State* L, const char* mode) {
   lua_setmetatable(L, -2);
 }
 
-int mark_of(const TraceState& state, lua_State* L, const Tensor& t, int dim) {
-  if (!state.marks) return 0;
+// A mark is a dimension's list of what was said and the bounds.
+Mark mark_of(const TraceState& state, lua_State* L, const Tensor& t, int dim) {
+  Mark mark;
+  if (!state.marks) return mark;
   const int top = lua_gettop(L);
   luaL_checkstack(L, 4, "a mark");
   lua_rawgeti(L, LUA_REGISTRYINDEX, state.marks);
   push_tensor(L, t);
   lua_rawget(L, -2);
-  int mark = 0;
   if (lua_istable(L, -1)) {
     lua_rawgeti(L, -1, dim);
-    if (!lua_isnil(L, -1)) mark = lua_toboolean(L, -1) ? 1 : -1;
+    if (lua_istable(L, -1)) {
+      for (int i = 1; i <= 3; i++) lua_rawgeti(L, top + 3, i);
+      mark = {int(lua_tonumber(L, -3)), {int64_t(lua_tonumber(L, -2)), int64_t(lua_tonumber(L, -1))}};
+    }
   }
   lua_settop(L, top);
   return mark;
+}
+
+void set_mark(TraceState& state, lua_State* L, const Tensor& t, int dim, const Mark& mark) {
+  const int top = lua_gettop(L);
+  luaL_checkstack(L, 6, "a mark");
+  if (!state.marks) {
+    push_weak_table(L, "k");
+    state.marks = luaL_ref(L, LUA_REGISTRYINDEX);
+  }
+  lua_rawgeti(L, LUA_REGISTRYINDEX, state.marks);
+  push_tensor(L, t);
+  lua_rawget(L, top + 1);
+  if (lua_isnil(L, -1)) {
+    lua_newtable(L);
+    push_tensor(L, t);
+    lua_pushvalue(L, top + 3);
+    lua_rawset(L, top + 1);
+    lua_replace(L, top + 2);
+  }
+  lua_createtable(L, 3, 0);
+  int at = 0;
+  for (const double value : {double(mark.said), double(mark.bounds.min), double(mark.bounds.max)}) {
+    lua_pushnumber(L, value);
+    lua_rawseti(L, -2, ++at);
+  }
+  lua_rawseti(L, top + 2, dim);
+  lua_settop(L, top);
 }
 
 LuaCode* code_of(TraceState& state, lua_State* L, int index) {

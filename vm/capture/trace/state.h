@@ -12,12 +12,22 @@ struct lua_State;
 
 namespace lutra {
 
+struct SizeBounds {
+  int64_t min = 0, max = int64_t(1) << 40;
+};
+
+// What lt.mark_dynamic (1) or lt.mark_static (-1) said of a dimension; 0: nothing.
+struct Mark {
+  int said = 0;
+  SizeBounds bounds{};
+};
+
 struct TraceState {
   std::unordered_map<const void*, std::unique_ptr<LuaCode>> codes;  // by identity of the prototype
   std::unordered_map<const void*, const Builtin*> builtins;         // by address of the function
   std::unordered_map<const void*, std::string> c_names;             // "print", "io.write"
   std::unordered_map<const void*, std::string> disabled;            // lt.disable: Lua functions, by address; why
-  int marks = 0;               // registry reference: [tensor] = {[dim] = dynamic?}; weak keys. 0: none yet
+  int marks = 0;               // registry reference: [tensor] = {[dim] = mark}; weak keys. 0: none yet
   bool stress_breaks = false;  // lt.config.stress = "break": a break before each instruction that can have one
 };
 
@@ -29,8 +39,8 @@ LuaCode* code_of(TraceState& state, lua_State* L, int index);
 void push_weak_table(lua_State* L, const char* mode);
 // As lua_pushnumber, which makes every NaN the one that prints as -nan.
 void push_number(lua_State* L, double d);
-// What mark_dynamic (1) or mark_static (-1) said of dim; 0: nothing.
-int mark_of(const TraceState& state, lua_State* L, const Tensor& t, int dim);
+Mark mark_of(const TraceState& state, lua_State* L, const Tensor& t, int dim);
+void set_mark(TraceState& state, lua_State* L, const Tensor& t, int dim, const Mark& mark);
 // Fills in builtins and names from the globals and the module table at the top of the stack.
 void learn_builtins(lua_State* L, TraceState& state);
 

@@ -81,6 +81,7 @@ struct TraceOptions {
   bool enters_callees = false;            // a callee that breaks before the first op is resumed all the same
 };
 
+inline std::string vararg_name(int n) { return str("select(", n + 1, ", ...)"); }
 inline std::string size_name(const std::string& tensor, int dim) { return str(tensor, ".shape[", dim + 1, "]"); }
 
 // How a frame of the trace was called.

@@ -255,18 +255,25 @@ TensorSpec Trace::spec_of(const Tensor& real, const Tensor& fake) {
 }
 
 Sizes Trace::symbolic_sizes(const Tensor& real, const Source* source, int input) {
-  auto dims = options.dynamic_dims.find(source->text);
-  auto is_dynamic = [&](int d) {
+  const auto dims = options.dynamic_dims.find(source->text);
+  const int rank = int(real->sizes.size());
+  const auto is_dynamic = [&](const Mark& mark, int d) {
     if (!kSymbolicSizes.contains(real->sizes[d].hint)) return false;
-    if (const int mark = mark_of(state, L, real, d)) return mark > 0;
+    if (mark.said) return mark.said > 0;
     if (options.dynamic == 0) return false;
     if (options.dynamic == 1 && !real->requires_grad) return true;
-    return dims != options.dynamic_dims.end() && dims->second.count(d) > 0;
+    return dims != options.dynamic_dims.end() && (dims->second.count(d) > 0 || dims->second.count(d - rank) > 0);
   };
   Sizes sizes = real->sizes;
-  for (int d = 0; d < int(sizes.size()); d++) {
-    if (!is_dynamic(d)) continue;
-    sizes[d] = SymInt::of_expr(*graph->env, graph->env->leaf(SymOp::kSize, input, d, sizes[d].hint));
+  SymEnv& env = *graph->env;
+  for (int d = 0; d < rank; d++) {
+    const Mark mark = mark_of(state, L, real, d);
+    if (!is_dynamic(mark, d)) continue;
+    const int32_t size = env.leaf(SymOp::kSize, input, d, sizes[d].hint);
+    sizes[d] = SymInt::of_expr(env, size);
+    const SizeBounds any;
+    if (mark.bounds.min > any.min) env.ask(SymCmp::kLe, env.constant(mark.bounds.min), size);
+    if (mark.bounds.max < any.max) env.ask(SymCmp::kLe, size, env.constant(mark.bounds.max));
   }
   return sizes;
 }
