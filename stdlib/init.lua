@@ -34,7 +34,7 @@ lazy.fill(lt, {
   iinfo = "iinfo", help = "repl.help", autograd = "autograd", amp = "amp", deepcopy = "deepcopy",
   isinstance = "isinstance",
   cond = "control.cond", while_loop = "control.while_loop", scan = "control.scan", map = "control.map",
-  associative_scan = "control.associative_scan"}, {checks = "check check_is_size"})
+  associative_scan = "control.associative_scan"}, {checks = "check check_is_size", stance = "set_stance"})
 
 if package and package.preload then
   local function load(name) return lt[name:sub(#"lutra." + 1)] end

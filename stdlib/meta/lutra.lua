@@ -609,6 +609,13 @@ function lt.disable(f, options) end
 ---@param options? {min?: integer, max?: integer} the code is for these sizes alone, as if the program had checked them
 ---@return lutra.Tensor
 function lt.mark_dynamic(x, dim, options) end
+---What compiled functions do from now on, or while f(...) runs, which then gives the results. "force_eager": the
+---original code; "eager_on_recompile": compiled code that is there, otherwise the original; "fail_on_recompile": a call
+---without compiled code is an error.
+---@param stance "default"|"force_eager"|"eager_on_recompile"|"fail_on_recompile"
+---@param f? function
+---@return ...
+function lt.set_stance(stance, f, ...) end
 ---The size of dim stays a constant: each size has an entry. Without dim, all sizes.
 ---@param x lutra.Tensor
 ---@param dim? integer

@@ -76,6 +76,30 @@ bool follow_frame(CaptureState& state, lua_State* L, const CompiledProto& compil
   return false;
 }
 
+// "x size 0 was 3, is 4 (read at f.lua:2)": what the guard `failed` of an entry has met. Its constants are at
+// `constants`, weak ones above them.
+std::string describe_failure(lua_State* L, const Entry& e, int failed, const SegmentCall& call, int constants) {
+  int relation = -1;
+  const std::string found =
+      describe_found(L, e.guards, failed, call.nslots, call.nargs, call.self, constants, constants + 1, &relation);
+  const GuardRow row = relation >= 0 ? row_of_relation(e.guards, size_t(relation)) : row_of(e.guards, size_t(failed));
+  return str(row.source, row.source.empty() ? "" : " ", "was ", row.expected, ", is ", found, " (read at ",
+             row.place.file ? row.place.file : "?", ":", row.place.line, ")");
+}
+
+// Whether the stance lets a function be compiled, once more or for the first time. What nobody has asked for is not an
+// error.
+template <class Reason>
+bool may_compile(const CaptureState& state, const CompiledProto& compiled, Reason&& reason) {
+  if (state.stance == Stance::kDefault) return true;
+  if (state.stance == Stance::kFailOnRecompile && !compiled.automatic) {
+    const std::string why = reason();
+    fail("set_stance: 'fail_on_recompile': ", compiled.name, " has no code for this call", why.empty() ? "" : ": ",
+         why);
+  }
+  return false;
+}
+
 // Guards are watched as code is: one of n calls asks the witness, too. False where an entry was entered wrongly. It
 // then declines for good, so that the original code runs.
 bool is_entered_rightly(lua_State* L, CompiledProto& compiled, Entry& e, int nslots, int nargs, int self) {
@@ -87,13 +111,8 @@ bool is_entered_rightly(lua_State* L, CompiledProto& compiled, Entry& e, int nsl
   lua_rawgeti(L, LUA_REGISTRYINDEX, e.weak);
   const int failed = run_guards(L, e.guards, nslots, nargs, self, top + 1, top + 2, &values);
   if (failed >= 0) {
-    int relation = -1;
-    const std::string found = describe_found(L, e.guards, failed, nslots, nargs, self, top + 1, top + 2, &relation);
-    const GuardRow row = relation >= 0 ? row_of_relation(e.guards, size_t(relation)) : row_of(e.guards, size_t(failed));
-    report_guard(compiled.name,
-                 str(row.source, row.source.empty() ? "" : " ", "was ", row.expected, ", is ", found, " (read at ",
-                     row.place.file ? row.place.file : "?", ":", row.place.line, ")"),
-                 *e.guard_text, e.graph_text);
+    report_guard(compiled.name, describe_failure(L, e, failed, {nslots, nargs, self}, top + 1), *e.guard_text,
+                 e.graph_text);
     e.decline = true;
   }
   lua_settop(L, top);
@@ -190,7 +209,8 @@ struct PortalCall {
   // Learns of the miss and captures. False where the original code runs.
   bool capture(const std::shared_ptr<Entry>& missed, int failed) {
     const auto [nslots, nargs, self] = values;
-    if (waits()) return false;
+    if (waits() || !may_compile(state, *compiled, [&] { return missed ? reason_of(*missed, failed) : ""; }))
+      return false;
     runtime(L).counters.cache_misses++;
     const bool pays = has_to_pay(L, *compiled);
     if (pays && !is_affordable(L, state)) return false;
@@ -215,6 +235,15 @@ struct PortalCall {
     if (made && !made->decline) settle(made);
     refresh(state, L, compiled);
     return made != nullptr;
+  }
+
+  std::string reason_of(const Entry& missed, int failed) {
+    const int top = lua_gettop(L);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, missed.constants);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, missed.weak);
+    const std::string reason = describe_failure(L, missed, failed, values, top + 1);
+    lua_settop(L, top);
+    return reason;
   }
 
   // Where what a frame above does next changes time and again, that is a graph of its own: its ways times those of the
@@ -311,6 +340,7 @@ int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledPr
   const int given = lua_gettop(L);
   ProtoPoint& point = compiled->points.begin()->second;
   if (point.pc == 1 && point.entries.empty() && !point.dead) {
+    if (!may_compile(state, *compiled, [] { return ""; })) return 0;
     // The portal at pc 1 takes the live parameters only, which stand in order, then the varargs.
     const int params = proto.num_params, live = int(point.args.size());
     lua_settop(L, std::max(given, params));
@@ -353,6 +383,7 @@ int run_portal(lua_State* L, int id) {
   if (it == state.portals.end()) return 0;
   std::shared_ptr<CompiledProto> compiled = it->second.compiled.lock();
   if (!compiled) return 0;
+  if (state.stance == Stance::kForceEager) return 0;
   const PortalPlace portal = it->second;  // the run may change what there is
   if (portal.stub) return run_stub(state, L, compiled);
   auto point = compiled->points.find(portal.pc);

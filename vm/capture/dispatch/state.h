@@ -30,8 +30,13 @@ struct AutomaticCode {
 
 class CompiledBackward;
 
+// lt.set_stance: what compiled functions do. The names are those that users give.
+enum class Stance : uint8_t { kDefault, kForceEager, kEagerOnRecompile, kFailOnRecompile };
+inline constexpr const char* kStances[] = {"default", "force_eager", "eager_on_recompile", "fail_on_recompile"};
+
 struct CaptureState {
   TraceState trace;
+  Stance stance = Stance::kDefault;
   std::map<ProtoKey, std::shared_ptr<CompiledProto>> protos;
   std::unordered_map<int, Portal> portals;  // by portal id
   std::unordered_map<uint64_t, std::weak_ptr<CompiledProto>> by_serial, by_version;

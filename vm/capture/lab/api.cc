@@ -1,4 +1,5 @@
 // lt.compile, lt.patch, lt.explain and their relatives: the functions that capture puts into the module table.
+#include <algorithm>
 #include <cstring>
 #include <lua.hpp>
 #include <span>
@@ -383,6 +384,22 @@ int api_auto(lua_State* L) {
   return 0;
 }
 
+// The name of the new one in, that of the old one out.
+int api_set_stance(lua_State* L) {
+  if (lua_type(L, 1) != LUA_TSTRING) fail("set_stance: argument 'stance' must be a name, got ", described(L, 1));
+  const std::string name = lua_tostring(L, 1);
+  Stance& stance = capture_state(L).stance;
+  const auto found = std::find(std::begin(kStances), std::end(kStances), name);
+  if (found == std::end(kStances)) {
+    KnownNames names;
+    for (const char* known : kStances) names.add(known);
+    fail("set_stance: unknown stance '", name, "'", names.known(name));
+  }
+  lua_pushstring(L, kStances[size_t(stance)]);
+  stance = Stance(found - std::begin(kStances));
+  return 1;
+}
+
 struct ApiRow {
   const char* name;
   int (*run)(lua_State*);
@@ -414,7 +431,7 @@ const ApiRow kNative[] = {{"control_possible", api_beside_trace},    {"control_o
                           {"control_scan", api_of_a_trace},          {"control_branch_reads", api_of_a_trace},
                           {"control_loop_reads", api_of_a_trace},    {"control_place_of", api_place_of},
                           {"note_plain_checkpoint", api_of_a_trace}, {"break_rows", api_break_rows},
-                          {"is_captured", api_beside_trace}};
+                          {"is_captured", api_beside_trace},         {"set_stance", api_set_stance}};
 
 int api_entry(lua_State* L) {
   auto* row = static_cast<const ApiRow*>(lua_touserdata(L, lua_upvalueindex(1)));
