@@ -409,6 +409,20 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
   }
 };
 
+// Backwards are made when gradients come, in any layout, and ask whether a size is 1, whose stride is none. The guards
+// are made before that: asked now, the answer is one of them.
+static void ask_for_ones(const Graph& g) {
+  SymEnv& env = *g.env;
+  for (const auto& n : g.nodes) {
+    for (const Tensor& t : n->results) {
+      if (!t || !t->requires_grad) continue;
+      for (const SymInt& size : t->sizes) {
+        if (!size.is_constant()) env.ask(SymCmp::kEq, size.expr, env.constant(1));
+      }
+    }
+  }
+}
+
 std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph> traced,
                                                           const std::vector<Edge>& sources,
                                                           const CompileOptions& options) {
@@ -437,6 +451,7 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
   }
   // Which values are saved does not depend on the gradients' strides: any will do to find them.
   find_saved(self->traced_);
+  ask_for_ones(g);
   self->spendable_ = self->traced_.spendable.size();
   return self;
 }
