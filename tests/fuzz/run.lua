@@ -6,7 +6,7 @@
 -- Options: --modes A,B --device D --lines (errors name the same lines) --strict (gradients agree to the last bit after
 -- breaks)
 -- --print (programs are printed) --keep FOLDER (programs that fail are written there) --no-shrink --seconds N (for one
--- program)
+-- program) --jit off|N (LuaJIT's JIT is off, or begins traces after N rounds; default: as it comes)
 local lt = require "lutra"
 
 local folder = arg[0]:match("^(.*/)") or "./"
@@ -35,6 +35,11 @@ do
   end
 end
 if options.device then lt.set_default_device(options.device) end
+if options.jit == "off" then
+  jit.off()
+elseif options.jit then
+  jit.opt.start("hotloop=" .. options.jit, "hotexit=" .. options.jit)
+end
 
 -- The first mode that does not do what eager does: its name, the kind of difference and its text; then how many
 -- gradients differed in their last bits only, and what eager showed.
@@ -90,10 +95,10 @@ local function run_alone(text, lines, names)
   file:write(text)
   file:close()
   local command =
-    ("timeout %s '%s' '%srun.lua' --program %s --brief 1 --modes %s%s%s%s 2>/dev/null; echo status $?"):format(
+    ("timeout %s '%s' '%srun.lua' --program %s --brief 1 --modes %s%s%s%s%s 2>/dev/null; echo status $?"):format(
     options.seconds, executable(), folder, path, names, lines and " --lines" or "", options.strict and " --strict"
       or "",
-    options.device and " --device " .. options.device or "")
+    options.device and " --device " .. options.device or "", options.jit and " --jit " .. options.jit or "")
   local pipe = assert(io.popen(command))
   local out = pipe:read("*a")
   pipe:close()
