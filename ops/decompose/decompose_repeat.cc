@@ -41,13 +41,28 @@ Interleaved interleaved(const Value& input, const Value& dim) {
   return {t->dim() == 0 ? unsqueeze(t, vdim(0)) : t, d};
 }
 
+// The positions where a graph makes them. How many there are is a size that elements decide. It is 1, which no graph
+// takes, where eager code raises an error.
+Tensor positions_in_graph(const Tensor& repeats, const Value& total) {
+  constexpr int64_t kMost = int64_t(1) << 40;
+  const Tensor n = to_dtype(repeats, DType::kInt64), sum = sum_all(n);
+  Tensor fits = op1(OpId::all, {op1(OpId::logical_and, {ge(n, vint(0)), le(n, vint(kMost))})});
+  if (!total.is_none()) fits = op1(OpId::logical_and, {fits, eq(sum, total)});
+  const Tensor last = op1(OpId::clamp, {where(fits, sub(sum, vint(1)), vint(0)), vint(0), Value()});
+  const Tensor told = op1(OpId::bincount, {op1(OpId::reshape, {last, Sizes{1}}), Value(), vint(0)});
+  const SymInt size = total.is_none() ? told->sizes[0] : total.sym_int();
+  const Tensor all = op1(OpId::arange, {vint(0), vint(size), vint(1), DType::kInt64, repeats->device()});
+  const Tensor ends = op1(OpId::cumsum, {n, vdim(0), Value()});
+  return to_dtype(op1(OpId::searchsorted, {ends, all, false, true, Value(), Value()}), repeats->dtype);
+}
+
 // The positions that repeats [2, 0, 1] stand for: 0 0 2.
 Tensor positions(const Tensor& repeats, const Value& total) {
-  need_data("repeat_interleave", repeats);
   if (!is_index(repeats->dtype)) {
     fail("repeat_interleave: repeats must be int64 or int32, got ", name(repeats->dtype));
   }
   if (repeats->dim() != 1) fail("repeat_interleave: repeats must be a vector, got shape ", to_string(repeats->sizes));
+  if (repeats->is_fake()) return positions_in_graph(repeats, total);
   const Elements elements(repeats);
   int64_t sum = 0;
   const auto look = [](int64_t i) {

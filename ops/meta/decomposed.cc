@@ -10,6 +10,9 @@
 namespace lutra {
 namespace {
 
+// An op among the parts has results whose shape depends on elements: no node stands for the whole.
+struct ToldSize {};
+
 struct DryRun : Mode {
   std::unordered_map<const Storage*, Tensor> made;
   std::vector<std::pair<Tensor, uint32_t>> written;  // and the version that it had
@@ -25,7 +28,7 @@ struct DryRun : Mode {
       ModeScope again(this);
       return decompose(info(op), args);
     }
-    if (info(op).dynamic) fail_dynamic(op);
+    if (info(op).dynamic) throw ToldSize{};
     parts |= info(op).has(kRandom);
     Results results;
     for (const ResultSpec& spec : info(op).meta(op, args)) {
@@ -68,11 +71,16 @@ ResultSpecs meta_decomposed(OpId op, const Args& args) {
   DryRun dry;
   ModeScope mode(&dry);
   ResultSpecs specs;
-  for (const Tensor& t : decompose_named(info(op), args, false)) {
-    ResultSpec spec;
-    spec.sizes = t->sizes, spec.strides = t->strides, spec.dtype = t->dtype;
-    dry.parts |= !dry.takes_whole(t);
-    specs.push_back(spec);
+  try {
+    for (const Tensor& t : decompose_named(info(op), args, false)) {
+      ResultSpec spec;
+      spec.sizes = t->sizes, spec.strides = t->strides, spec.dtype = t->dtype;
+      dry.parts |= !dry.takes_whole(t);
+      specs.push_back(spec);
+    }
+  } catch (const ToldSize&) {
+    if (!info(op).has(kByParts)) fail_dynamic(op);
+    return {};
   }
   for (ResultSpec& spec : specs) spec.parts = dry.parts;
   return specs;

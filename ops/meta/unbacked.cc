@@ -14,12 +14,18 @@ ResultSpec dense(DType dtype, const Sizes& sizes) {
 
 bool is_unique(OpId op) { return op == OpId::unique || op == OpId::unique_consecutive; }
 
+// Of slices along the first dim: their number is the first size.
+bool of_slices(const Args& args) {
+  return !args.back().is_none() && args.back().sym_int().hint == 0 && args[0].as<Tensor>()->dim() > 0;
+}
+
 }  // namespace
 
 SymInt most_elements(OpId op, const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
   if (op == OpId::bincount) return kMostElements;
   if (op == OpId::masked_select) return numel(broadcast(op, x->sizes, args[1].as<Tensor>()->sizes));
+  if (is_unique(op) && of_slices(args)) return x->sizes[0];
   return op == OpId::nonzero || (is_unique(op) && args.back().is_none()) ? x->numel() : SymInt(-1);
 }
 
@@ -34,7 +40,9 @@ ResultSpecs specs_of_size(OpId op, const Args& args, SymInt n) {
   if (!is_unique(op)) return {dense(x->dtype, {n})};
   const size_t last = args.size() - 1;
   const bool inverse = args[last - 2].as<bool>(), counts = args[last - 1].as<bool>();
-  return {dense(x->dtype, {n}), dense(DType::kInt64, inverse ? x->sizes : Sizes{0}),
+  Sizes values{n}, places = x->sizes;
+  if (of_slices(args)) values = x->sizes, values[0] = n, places = {x->sizes[0]};
+  return {dense(x->dtype, values), dense(DType::kInt64, inverse ? places : Sizes{0}),
           dense(DType::kInt64, {counts ? n : SymInt(0)})};
 }
 

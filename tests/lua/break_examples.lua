@@ -124,20 +124,20 @@ local total = (x * 2):sum()
 if total < x:max() then return x end
 return x / total]],
   mask_read = [[
-for i = 1, 2 do
-  x = x * 2
-  x = x[x:gt(1)]
-end
-return x + 1]],
-  mask_write = [[
-local f = lt.compile(function(x, row)
-  for i = 1, 2 do
-    x = x * 2
-    x[{row:gt(1), lt.tensor(0, {dtype = "int64"})}] = 0
-  end
-  return x + 1
+local w = lt.ones(3, {requires_grad = true})
+local f = lt.compile(function(x)
+  local y = x * w
+  return y[x:gt(1)] * 2
 end)
-f(lt.ones(3, 2), lt.ones(3))]],
+f(lt.full({3}, 2))]],
+  mask_write = [[
+local w = lt.ones(3, 2, {requires_grad = true})
+local f = lt.compile(function(x, row)
+  local y = x * w
+  y[{row:gt(1), lt.tensor(0, {dtype = "int64"})}] = 0
+  return y + 1
+end)
+f(lt.ones(3, 2), lt.full({3}, 2))]],
   tensor_text = [[
 x = x * 2
 local text = "x is " .. x

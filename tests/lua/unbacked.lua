@@ -174,6 +174,128 @@ local function first(n, most)
   return lt.tensor(t)
 end
 
+test("a permutation of an unbacked size", function()
+  local function shuffled(x)
+    x = x * 2
+    local y = x[x:gt(0)]
+    return y[lt.randperm(y:size(0))] + 1, lt.randperm(5), lt.rand(2)
+  end
+  lt.reset()
+  local f = lt.compile(shuffled)
+  for _, x in ipairs(several) do
+    lt.manual_seed(7)
+    local want = text {shuffled(x)}
+    lt.manual_seed(7)
+    equal(text {f(x)}, want)
+  end
+  equal(breaks(), 0)
+end)
+
+test("a permutation has each number once", function()
+  for _, n in ipairs {0, 1, 2, 100, 5000} do
+    local p = lt.randperm(n)
+    truthy(lt.equal(p:sort(), lt.arange(n)), n)
+  end
+  equal(lt.randperm(3, {dtype = "float32"}).dtype, "float32")
+  local out = lt.empty(0, {dtype = "int32"})
+  truthy(lt.randperm(4, {out = out}) == out and out.dtype == "int32")
+  h.raises("n must not be negative", lt.randperm, -1)
+end)
+
+test("repetitions that a tensor tells", function()
+  one_graph(function(x)
+    local n = (x:abs() * 2):long()
+    local y = lt.stack({x, -x}, 1)
+    return x:repeat_interleave(n) + 1, y:repeat_interleave(n, 0) * 2, lt.repeat_interleave(n:int()) + 1,
+      y:repeat_interleave(lt.tensor({2, 1}, {dtype = "int64"}), 1)
+  end)
+  local x, n = lt.arange(4):float(), lt.tensor({1, 0, 2, 1}, {dtype = "int64"})
+  local graphs, broken = compare(function()
+    return function(n) n = n + 0 return x:repeat_interleave(n, {dim = 0, output_size = 4}) + 1 end
+  end, {n})
+  equal(graphs, 1)
+  equal(broken, 0)
+end)
+
+test("repetitions that are errors", function()
+  local x = lt.arange(3):float()
+  local function f(n) n = n + 0 return x:repeat_interleave(n) + 1 end
+  local function g(n) n = n + 0 return lt.repeat_interleave(n, {output_size = 4}) + 1 end
+  for _, f in ipairs {f, g} do
+    lt.reset()
+    local compiled = lt.compile(f)
+    for _, n in ipairs {{1, 2, 1}, {1, -1, 4}, {2, 2, 1}, {0, 0, 0}, {2 ^ 53, 1, 2}, {1, 3, 0}} do
+      n = lt.tensor(n, {dtype = "int64"})
+      if n:max():item() < 2 ^ 50 then
+        local ok, want = pcall(f, n)
+        local compiled_ok, got = pcall(compiled, n)
+        equal(compiled_ok, ok)
+        equal(ok and text(got) or got, ok and text(want) or want)
+      end
+    end
+  end
+end)
+
+test("gradients of repetitions", function()
+  compare(function()
+    return function(x)
+      local w = x:detach():requires_grad_()
+      local n = (x:abs() * 2):long()
+      local loss = (w * 2):repeat_interleave(n):exp():sum()
+      loss:backward()
+      return w.grad
+    end
+  end, several)
+end)
+
+test("different slices", function()
+  one_graph(function(x)
+    local y = lt.stack({x, x * 2, x}, 1):round()
+    local rows, places, counts = y:unique {dim = 0, return_inverse = true, return_counts = true}
+    local columns, of = y:unique {dim = -1, return_inverse = true}
+    return rows + 1, rows[places], counts:double() / 2, columns * 2, of + 1,
+      lt.unique_consecutive(y, {dim = 1}) + 1, rows.shape, columns:is_contiguous()
+  end)
+end)
+
+-- Each of a few steps has sizes of its own; of many steps, the body is a segment that goes on behind such a size.
+test("a mask reads in a loop", function()
+  local function steps(n)
+    return function(x)
+      x = x * 2
+      local total = x:sum()
+      for i = 1, n do total = total + x[x:gt(-i)]:sum() * i end
+      return total
+    end
+  end
+  one_graph(steps(3))
+  lt.reset()
+  local f = lt.compile(steps(200))
+  for _, x in ipairs(several) do equal(text(f(x)), text(steps(200)(x))) end
+  local graphs = lt.counters().stats.unique_graphs
+  truthy(graphs <= 6, graphs .. " graphs")
+end)
+
+test("a mask reads in the body of a region", function()
+  one_graph(function(x)
+    return lt.scan(function(c, v)
+      local y = c[c:gt(0)]
+      return c + y:sum() * v, y:sum()
+    end, x * 2, lt.tensor {1, 2, 3})
+  end)
+end)
+
+test("a break says which number is not known", function()
+  lt.reset()
+  local f = lt.compile(function(x)
+    x = x * 2
+    return x[x:gt(0)]:split(2)[1] + 1
+  end)
+  f(lt.ones(7))
+  local b = lt._report(f).break_reasons[1]
+  truthy(b.hint:find("nothing says which number n is", 1, true), b.hint)
+end)
+
 test("any counts of several tellers fit", function()
   local w = lt.full({64, 3}, 0.1, {requires_grad = true})
   local v = lt.arange(64):float():view(-1, 1) + 1

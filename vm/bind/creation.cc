@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstring>
 #include <lua.hpp>
-#include <numeric>
 
 #include "ops/core/current_device.h"
 #include "ops/core/interrupt.h"
@@ -22,58 +21,23 @@ Value dtype_or(const Value& dtype, DType otherwise) { return dtype.is_none() ? V
 
 // -- randperm
 
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-// Takes one call of the generator: lt's own, or a table of lt.Generator, which holds seed and call.
-uint64_t draw_key(lua_State* L, int table) {
-  if (table == 0) {
-    Generator& generator = default_generator();
-    return mix(generator.seed ^ mix(generator.next_call++));
-  }
-  lua_getfield(L, table, "seed");
-  lua_getfield(L, table, "call");
-  if (!lua_isnumber(L, -2) || !lua_isnumber(L, -1)) fail("randperm: generator must be made by lt.Generator");
-  const double seed = lua_tonumber(L, -2), call = lua_tonumber(L, -1);
-  lua_pop(L, 2);
-  lua_pushnumber(L, call + 1);
-  lua_setfield(L, table, "call");
-  return mix(uint64_t(int64_t(seed)) ^ mix(uint64_t(call)));
-}
-
-// Fisher and Yates, drawing element i's number from (seed, call, i).
-int randperm(lua_State* L) {
+// The order of n random numbers. There are so many that two are seldom the same; the sort is stable where they are.
+LuaResults randperm(const Binding& self, ArgReader& in) {
   static const std::vector<ArgInfo> schema = parse_schema("int n, *, dtype? dtype=None, Device? device=None");
-  LuaReader in(L);
-  ExtraKeyword generator[] = {{"generator"}, {"out"}};
-  const Args a = bind_schema("randperm", schema, in, generator);
-  const int64_t n = a[0].sym_int().hint;
-  if (n < 0) fail("randperm: n must not be negative, got ", n);
-  const bool given = generator[0].value >= 0;
-  if (given && in.kind(generator[0].value) != LuaKind::kTable) {
-    fail("randperm: argument 'generator' must be made by lt.Generator, got ", in.describe(generator[0].value));
-  }
-  const uint64_t key = draw_key(L, given ? generator[0].value + 1 : 0);
-  Tensor t = make_tensor({n}, DType::kInt64);
-  auto* p = t->data_as<int64_t>();
-  constexpr int64_t kStretch = 1 << 16;  // between two looks whether it shall stop
-  for (int64_t i = 0; i < n; i += kStretch) check_stop(), std::iota(p + i, p + std::min(n, i + kStretch), i);
-  for (int64_t i = n - 1; i > 0; --i) {
-    if (i % kStretch == 0) check_stop();
-    const auto r = uint64_t((static_cast<unsigned __int128>(mix(key + uint64_t(i))) * uint64_t(i + 1)) >> 64);
-    std::swap(p[i], p[r]);
-  }
-  const Value where = device_or_default(a[2]);
-  if (!where.is_none()) t = copy_to(t, where.as<Device>());
+  constexpr int64_t kNumbers = int64_t(1) << 62;
+  ExtraKeyword extras[] = {{"generator"}, {"out"}};
+  const Args a = bind_schema(self.name, schema, in, extras);
+  const SymInt n = a[0].sym_int();
+  if (n < 0) fail("randperm: n must not be negative, got ", n.hint);
+  GeneratorScope scope(self.name, in, extras[0]);
+  const Tensor numbers =
+      op1(OpId::randint, {vint(0), vint(kNumbers), Sizes{n}, DType::kInt64, device_or_default(a[2])});
+  scope.keep();
+  const Tensor order = op1(OpId::argsort, {numbers, vdim(0), false, true});
   Value out;
-  if (generator[1].value >= 0 && in.kind(generator[1].value) == LuaKind::kTensor) out = in.tensor(generator[1].value);
+  if (extras[1].value >= 0 && in.kind(extras[1].value) == LuaKind::kTensor) out = in.tensor(extras[1].value);
   const DType otherwise = out.is_none() ? DType::kInt64 : out.tensor()->dtype;
-  push_tensor(L, written_out("randperm", out, to_dtype(t, dtype_or(a[1], otherwise).as<DType>())));
-  return 1;
+  return {written_out(self.name, out, to_dtype(order, dtype_or(a[1], otherwise).as<DType>()))};
 }
 
 // -- lt.tensor: nested tables
@@ -298,7 +262,7 @@ const Special kSpecials[] = {
      },
      nullptr},
     {"new_tensor", kMethod, new_tensor, nullptr},
-    {"randperm", kFunctionOf | kHostEffect, nullptr, randperm},
+    {"randperm", kFunctionOf | kDraws, randperm, nullptr},
     {"tensor", kFunctionOf, tensor_binding, nullptr},
     {"as_tensor", kFunctionOf,
      [](const Binding& self, ArgReader& in) -> LuaResults {

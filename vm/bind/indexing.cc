@@ -283,9 +283,25 @@ LuaResults nonzero(Args& a) {
   return {call_op(OpId::nonzero_tuple, {a[0]})};
 }
 
+// The different slices along a dim of a FakeTensor: as along its first one, whose size a graph has a symbol for.
+Results unique_slices(OpId op, Args& a) {
+  const Tensor x = a[0].tensor();
+  const int64_t dim = wrap_dim(name(op), a.back().sym_int().guard(), x->dim());
+  Sizes first{dim}, back;
+  for (int64_t d = 0; d < x->dim(); d++) {
+    if (d != dim) first.push_back(d);
+    back.push_back(d == dim ? 0 : d < dim ? d + 1 : d);
+  }
+  a[0] = op1(OpId::permute, {x, first}), a.back() = vdim(0);
+  Results r = call_op(op, a);
+  r[0] = op1(OpId::permute, {r[0], back});
+  return r;
+}
+
 // The values, then the inverse and the counts as far as they are asked for.
 LuaResults unique_of(OpId op, Args& a, size_t inverse) {
-  const Results r = call_op(op, a);
+  const bool slices = a[0].tensor()->is_fake() && !a.back().is_none() && a[0].tensor()->dim() > 0;
+  const Results r = slices ? unique_slices(op, a) : call_op(op, a);
   LuaResults out{r[0]};
   if (a[inverse].as<bool>()) out.push_back(r[1]);
   if (a[inverse + 1].as<bool>()) out.push_back(r[2]);

@@ -256,7 +256,14 @@ bool ask(Trace& t, SymCmp cmp, const Scalar& x, const Scalar& y) {
 
 }  // namespace
 
-bool TraceSizes::takes() { return !t_.ended && t_.regions.empty() && !t_.decisions.sizes_outside && !ends_graph(t_); }
+// Where the trace unrolls a loop it takes a few. The break at the next one keeps the loop: its body is a segment then,
+// which goes on behind such a size.
+bool TraceSizes::takes() {
+  constexpr size_t kMostInLoops = 8;
+  if (t_.ended || !t_.regions.empty() || t_.decisions.sizes_outside) return false;
+  if (!ends_graph(t_)) return true;
+  return !t_.graph->nodes.empty() && t_.unbacked.size() < kMostInLoops;
+}
 
 SymInt TraceSizes::size(OpId op, SymInt most) {
   if (most.hint < kLeast || t_.program.scalar_sources.size() != t_.graph->scalars.size()) return 0;
@@ -307,6 +314,13 @@ bool unbacked_equal(Trace& t, const Scalar& x, const Scalar& y) {
 Tensor unbacked_element(Trace& t, const Scalar& n) {
   const GradModeScope without_history(false);
   return full({}, as_number(n), DType::kFloat64, t.graph->device.value_or(Device{}));
+}
+
+void stop_at_size(Trace& t, int32_t expr) {
+  t.stop(Break::needs_size, {"",
+                             str("nothing says which number ", in_words(*t.graph->env, expr),
+                                 " is before the graph has run, and as many results or steps need it"),
+                             true});
 }
 
 void stop_at_error(Trace& t, size_t guards, const BreakAbout& about) {

@@ -27,6 +27,8 @@ bool unbacked_equal(Trace& t, const Scalar& x, const Scalar& y);
 // The number as a tensor of the graph.
 Tensor unbacked_element(Trace& t, const Scalar& n);
 
+// Ends the trace where the value of an expression of such sizes is needed.
+[[noreturn]] void stop_at_size(Trace& t, int32_t expr);
 // Ends the trace at an error of an op. Where an answer about such a size, which came after the first `guards`
 // questions, may have decided it, the break says which fact is missing.
 [[noreturn]] void stop_at_error(Trace& t, size_t guards, const BreakAbout& about);
