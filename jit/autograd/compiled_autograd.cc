@@ -104,7 +104,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
   }
 
   void lead_to(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources) {
-    if (leaves->others().empty()) {
+    if (leaves->others().empty() && code->made_.empty()) {
       next.share(leaves->edges());
     } else {
       std::vector<Edge> edges = *leaves->edges();
@@ -113,6 +113,15 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
       next.assign(std::move(edges));
     }
     link(*this, {});
+  }
+
+  void lead_to_made(const std::vector<Value>& out) {
+    for (size_t k = 0; k < code->made_.size(); k++) {
+      const Tensor& leaf = out[code->made_[k]].tensor();
+      leaf->requires_grad = true;
+      next.push_back(gradient_edge(leaf));
+      leaf->requires_grad = code->traced_.inputs[code->sources_.size() + k]->requires_grad;
+    }
   }
 
   // An input may take other memory (x.data = y).
@@ -280,7 +289,9 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     for (size_t i = 0; i < traced.saved.size(); i++) {
       const int at = traced.kept_place(i);
       Tensor& t = all[at < 0 ? other++ : first + size_t(at)];
-      if (t && traced.saved[i]->requires_grad) t = with_history(t, {Ref<GradNode>(this), traced.saved_result[i]});
+      if (!t || !traced.saved[i]->requires_grad) continue;
+      const int leaf = code->made_source(traced.saved[i]);
+      t = with_history(t, leaf < 0 ? Edge{Ref<GradNode>(this), traced.saved_result[i]} : next[size_t(leaf)]);
     }
     for (size_t i = 0; i < views.size(); i++) {
       all.push_back(views[i] ? with_history(views[i], {Ref<GradNode>(this), traced.views_result[i]}) : Tensor());
@@ -449,11 +460,37 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
     self->results_.push_back(i);
     self->traced_.results.push_back(y);
   }
+  self->find_made_leaves();
   // Which values are saved does not depend on the gradients' strides: any will do to find them.
   find_saved(self->traced_);
   ask_for_ones(g);
   self->spendable_ = self->traced_.spendable.size();
   return self;
+}
+
+// They are sources behind those of the inputs. One may not require grad any more: its gradient comes to it all the
+// same.
+void CompiledAutograd::find_made_leaves() {
+  std::unordered_set<const GradNode*> open;
+  for (const Tensor& y : traced_.results) open.merge(nodes_behind(y));
+  for (const Edge& e : traced_.sources) open.erase(e.node.get());
+  for (size_t i = 0; i < traced_.graph->outputs.size(); i++) {
+    if (!traced_.graph->outputs[i].is<Tensor>()) continue;
+    const Tensor& y = traced_.graph->outputs[i].tensor();
+    if (!y->autograd || y->autograd->grad_fn || y->node->is_input()) continue;
+    GradNode* const accumulator = y->autograd->accumulator;
+    if (!open.erase(accumulator)) continue;
+    made_.push_back(i);
+    traced_.sources.push_back({Ref<GradNode>(accumulator), 0});
+    traced_.inputs.push_back(y);
+  }
+}
+
+int CompiledAutograd::made_source(const Tensor& fake) const {
+  for (size_t k = sources_.size(); k < traced_.inputs.size(); k++) {
+    if (traced_.inputs[k].same(fake)) return int(k);
+  }
+  return -1;
 }
 
 void CompiledAutograd::ready() {
@@ -571,13 +608,14 @@ std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, cons
   auto node = make_ref<CompiledNode>();
   node->leaves = leaves_.find(inputs, sources_, reads_);
   if (node->leaves->has_twice()) throw SharedSource();
+  node->code = shared_from_this();
   node->leaves->hold(), node->memory.reset(node->leaves.get());
   node->lead_to(inputs, sources_);  // before a write gives an input another history
   const std::vector<uint32_t> before = writes_.before(inputs);
   node->drawn = default_generator();
   std::vector<Value> out = forward_.run(inputs, scalars, donors);
   writes_.after(before, inputs, out);
-  node->code = shared_from_this();
+  node->lead_to_made(out);
   node->keep(inputs, out, out.size() - traced_.kept());
   node->scalars = scalars;
   out.resize(out.size() - traced_.kept());

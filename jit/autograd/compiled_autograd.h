@@ -65,6 +65,8 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   const ResultReach& reach(uint32_t result);
   std::unique_ptr<Graph> saving_graph() const;
   void cut(std::unique_ptr<Graph>& forward);
+  void find_made_leaves();
+  int made_source(const Tensor& fake) const;  // -1: it is no leaf that the graph makes
   void find_read();
   void number_saved();
   EventuallyCompiled& repeated();
@@ -75,6 +77,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   std::string text_;
   Compiled forward_;
   std::vector<size_t> sources_;     // by source: which of the run's inputs
+  std::vector<size_t> made_;        // outputs that are leaves which take a gradient: the sources behind the inputs'
   std::vector<size_t> results_;     // outputs that take a gradient
   std::vector<int> input_history_;  // by input of the run: its source, -1 where it takes no gradient
   size_t inputs_ = 0;               // of a run

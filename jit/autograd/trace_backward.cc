@@ -155,12 +155,13 @@ std::unordered_set<const TensorImpl*> lasting_views(const Tracer& t) {
 }
 
 // What the nodes that a tracer recorded read of the forward: not views, not inputs, not their own. A view that is a
-// result is read as it is: a gradient of the gradient comes by it.
+// result, or a leaf that the forward makes, is read as it is: a gradient of the gradient comes by it.
 std::vector<Tensor> read_of_forward(const Tracer& t, std::vector<Tensor>& views) {
   std::vector<Tensor> saved;
   const std::unordered_set<const TensorImpl*> lasting = lasting_views(t);
   std::unordered_set<const TensorImpl*> known, results;
   for (const Tensor& y : t.forward.results) results.insert(y.get());
+  for (const Tensor& y : t.forward.inputs) results.insert(y.get());
   for (const GraphInput& in : t.graph.inputs) known.insert(in.value.get());
   std::function<void(const Tensor&)> save = [&](const Tensor& v) {
     if (!known.insert(v.get()).second) return;

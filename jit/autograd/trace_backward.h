@@ -38,7 +38,7 @@ struct BackwardRequest {
 // A traced forward: what gradients go in at and what they come out at.
 struct TracedForward {
   std::unique_ptr<Graph> graph;
-  std::vector<Edge> sources;           // where the gradients of inputs go to
+  std::vector<Edge> sources;           // where gradients go to: of inputs, then of leaves that the forward makes
   std::vector<Tensor> inputs;          // those, by source
   std::vector<Tensor> results;         // outputs with history, the saved values, the views
   std::vector<Tensor> saved;           // values that backwards read; not inputs, not views

@@ -165,7 +165,7 @@ local f = lt.compile(function(view, w) view:mul_(w) return view * 2 end)
 f(view, w)]],
   new_leaf = [[
 local f = lt.compile(function(x)
-  local w = lt.ones(3, {requires_grad = true})
+  local w = lt.zeros(4):narrow(0, 1, 3):requires_grad_()
   return (w * x):sum(), w
 end)
 f(lt.ones(3))]],

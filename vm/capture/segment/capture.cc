@@ -190,6 +190,7 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   }
   const std::vector<Edge> sources = input_edges(t);
   const bool differentiable = sort_outputs(t, e, sources);
+  if (differentiable && !wanted.backend_function) keep_leaves(t, e);
   find_view_outputs(t, e);
   t.close();
   Graph& g = *t.graph;
@@ -434,7 +435,7 @@ struct SegmentCapture {
     // No promise that the history of a user's backend leads from one output to another.
     const bool hooks = !entry.effects.hooks.empty() || !entry.effects.retained.empty();
     if (!d.hooks_outside && hooks && wanted.backend_function) stop_before(d.hooks_outside);
-    if (!d.leaves_outside && parts_leaves(t, input_edges(t))) stop_before(d.leaves_outside);
+    if (!d.leaves_outside && parts_leaves(t, input_edges(t), wanted.backend_function)) stop_before(d.leaves_outside);
     next_points(t, end);
     compile_entry(t, wanted, entry);
   }

@@ -149,6 +149,20 @@ bool sort_outputs(Trace& t, Entry& e, const std::vector<Edge>& sources) {
   return differentiable;
 }
 
+void keep_leaves(Trace& t, Entry& e) {
+  std::unordered_set<const TensorImpl*> known;
+  for (const Value& v : t.graph->outputs) known.insert(v.tensor().get());
+  for (const Tensor& y : with_history(*t.graph)) {
+    for (const GradNode* node : nodes_behind(y)) {
+      const Tensor leaf = leaf_of(node);
+      const bool made = leaf && leaf->is_fake() && !leaf->node->is_input();
+      if (!made || !known.insert(leaf.get()).second) continue;
+      if (leaf->requires_grad) e.effects.leaf_outputs.push_back(int(t.graph->outputs.size()));
+      t.graph->outputs.emplace_back(leaf);
+    }
+  }
+}
+
 namespace {
 
 // Where those who run the segment see a tensor: as an input, whose last value may be an output, too, or as an output.
@@ -206,11 +220,10 @@ bool parts_functions(const Trace& t) {
   return std::any_of(outputs.begin(), outputs.end(), has_function_behind);
 }
 
-bool parts_leaves(Trace& t, const std::vector<Edge>& sources) {
-  for (const Value& v : t.graph->outputs) {
-    if (t.is_new_leaf(v.tensor())) return is_differentiable(t, sources);
-  }
-  return false;
+bool parts_leaves(Trace& t, const std::vector<Edge>& sources, bool backend) {
+  const auto parts = [&](const Value& v) { return t.is_new_leaf(v.tensor()) && (backend || v.tensor()->base); };
+  const std::vector<Value>& outputs = t.graph->outputs;
+  return std::any_of(outputs.begin(), outputs.end(), parts) && is_differentiable(t, sources);
 }
 
 }  // namespace lutra

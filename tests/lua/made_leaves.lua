@@ -1,0 +1,186 @@
+-- Leaves that a compiled function makes and gives out: parameters of a new module, tensors that require grad. Their
+-- gradients are needed outside, and the function is one graph all the same.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal = h.test, h.equal
+local nn = lt.nn
+
+-- make(frame) gives the text of what is seen: the same for f and lt.compile(f), in so many graphs.
+local function check(name, make, graphs)
+  test(name, function()
+    equal(h.graphs_of(function(frame)
+      lt.manual_seed(7)
+      return make(frame)
+    end), graphs or 1, "graphs")
+  end)
+end
+
+local function all(...)
+  local parts = {...}
+  for i = 1, select("#", ...) do parts[i] = lt.is_tensor(parts[i]) and h.text(parts[i]) or tostring(parts[i]) end
+  return table.concat(parts, "\n")
+end
+local function parameters(module)
+  local parts = {}
+  for i, p in ipairs(module:parameters()) do parts[i] = all(p, p.grad, p.is_leaf) end
+  return table.concat(parts, "\n")
+end
+local x = lt.tensor {1, 2, 3}
+
+check("a leaf and a loss of it", function(frame)
+  local f = frame(function(x)
+    local w = lt.ones(3, {requires_grad = true})
+    return (w * w * x):sum(), w
+  end)
+  local loss, w = f(x)
+  local other, v = f(x)
+  loss:backward()
+  local first = all(w.grad, v.grad)
+  other:backward()
+  return all(first, w.grad, v.grad, w.is_leaf)
+end)
+
+check("a new module and a loss of it", function(frame)
+  local f = frame(function(x)
+    local m = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2))
+    return m(x:expand(5, 3)):square():mean(), m
+  end)
+  local loss, m = f(x)
+  loss:backward()
+  local opt = lt.optim.SGD(m:parameters(), {lr = 0.1})
+  opt:step()
+  return all(parameters(m), m(x:expand(2, 3)))
+end)
+
+check("a module that is trained a step, and kept with its optimiser", function(frame)
+  local f = frame(function(x)
+    local m = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
+    local opt = lt.optim.Adam(m:parameters(), {lr = 0.1})
+    m(x):sum():backward()
+    opt:step()
+    opt:zero_grad()
+    return m(x):sum(), m, opt
+  end)
+  local loss, m, opt = f(x)
+  loss:backward()
+  opt:step()
+  return parameters(m)
+end)
+
+check("a module that is made by the first call", function(frame)
+  local kept = {}
+  local f = frame(function(x)
+    if not kept.m then kept.m = nn.Linear(3, 3) end
+    return kept.m(x):sum()
+  end)
+  for _ = 1, 3 do f(x):backward() end
+  return parameters(kept.m)
+end, 2)
+
+check("gradients of gradients", function(frame)
+  local f = frame(function(x)
+    local w = lt.full({3}, 2, {requires_grad = true})
+    local m = nn.Linear(3, 3)
+    return (m(w * w) * x):square():sum(), w, m
+  end)
+  local loss, w, m = f(x)
+  local g = lt.grad(loss, w, {create_graph = true})
+  g:square():sum():backward()
+  return all(g, w.grad, m.weight.grad)
+end)
+
+check("a leaf that was written is refused", function(frame)
+  local f = frame(function(x)
+    local w = lt.ones(3, {requires_grad = true})
+    return (w * w * x):sum(), w
+  end)
+  local loss, w = f(x)
+  lt.no_grad(function() w:add_(1) end)
+  local ok, message = pcall(loss.backward, loss)
+  return all(ok, message:gsub("^[^ ]*:%d+: ", ""), w, w.grad)
+end)
+
+check("hooks of a leaf, and a backward within", function(frame)
+  local seen = {}
+  local f = frame(function(x)
+    local w = lt.ones(3, {requires_grad = true})
+    w:register_hook(function(g) seen[#seen + 1] = g return g * 2 end)
+    w:register_hook(function(g) seen[#seen + 1] = g + 1 end)
+    lt.mul(w, w):sum():backward()
+    return w, (w * x * w):sum()
+  end)
+  local w, loss = f(x)
+  loss:backward()
+  return all(w.grad, unpack(seen))
+end)
+
+check("a result of a leaf that nobody has", function(frame)
+  local seen = {}
+  local f = frame(function(x)
+    local w, v = lt.ones(3, {requires_grad = true}), lt.zeros(5):narrow(0, 1, 3):requires_grad_()
+    local y, z = w * 2, v + 1
+    y:register_hook(function(g) seen[#seen + 1] = g end)
+    z:register_hook(function(g) seen[#seen + 1] = g + 1 end)
+    return (y * y * x):sum(), z:sum()
+  end)
+  local loss, other = f(x)
+  loss:backward()
+  other:backward()
+  return all(#seen, unpack(seen))
+end)
+
+check("a leaf that does not require grad any more", function(frame)
+  local seen = {}
+  local f = frame(function(x)
+    local w = lt.ones(3, {requires_grad = true})
+    local y = w * w
+    w:requires_grad_(false)
+    y:register_hook(function(g) seen[#seen + 1] = g end)
+    return (y * x):sum(), w
+  end)
+  local loss, w = f(x)
+  loss:backward()
+  local ok = pcall(loss.backward, loss)
+  return all(ok, w, w.requires_grad, w.grad, unpack(seen))
+end)
+
+check("a leaf that has a hook and no loss", function(frame)
+  local f = frame(function(x)
+    local w = lt.ones(3, {requires_grad = true})
+    w:register_hook(function(g) return g * 2 end)
+    return w, x * 2
+  end)
+  local w, y = f(x)
+  local loss = (w * y):sum()
+  loss:backward()
+  return all(w.grad)
+end)
+
+check("views of a leaf, and a leaf in the memory of an argument", function(frame)
+  local f = frame(function(x)
+    local w, d = lt.ones(3, {requires_grad = true}), x:detach():requires_grad_()
+    local v = w:narrow(0, 0, 2)
+    return (w * w * d):sum() + v:sum(), w, v, d
+  end)
+  local x = lt.tensor {1, 2, 3}
+  local loss, w, v, d = f(x)
+  loss = loss + (v * 2):sum()
+  loss:backward()
+  lt.no_grad(function() v:mul_(3) d:mul_(2) end)
+  return all(w, w.grad, v, d, d.grad, x)
+end)
+
+test("a leaf goes with what it is kept by", function()
+  local f = lt.compile(function(x)
+    local w, other = lt.ones(3, {requires_grad = true}), lt.ones(3, {requires_grad = true})
+    return (w * x):sum(), w, other
+  end)
+  local gone = setmetatable({}, {__mode = "v"})
+  local loss
+  loss, gone.w, gone.other = f(x)
+  collectgarbage() collectgarbage()
+  loss:backward()
+  equal(gone.other, nil)
+end)
+
+h.finish()
