@@ -26,6 +26,22 @@ using Mode = ScatterMode;
 
 constexpr int64_t kBlock = 256;           // positions that are resolved at a time
 constexpr int64_t kParallelWork = 32768;  // elements below which threads cost more than they bring
+constexpr int64_t kLeastRun = 16, kLongRun = 1024;  // elements of a slice's rows that a piece takes
+
+// Who shares the work; no `parallel`: this thread alone.
+struct Workers {
+  ParallelFor parallel = nullptr;
+  int64_t threads = 1;
+  explicit Workers(const ExternCall& call) : parallel(call.parallel), threads(std::max(call.threads, 1)) {}
+  Workers() = default;
+};
+
+// How many of a slice's n elements a piece takes at least, each at `positions` places. Pieces meet every row of memory,
+// and a short part of a row keeps memory waiting: so there are no more of them than threads, unless they are long.
+int64_t least_run(const Workers& w, int64_t n, int64_t positions) {
+  const int64_t share = std::min((n + w.threads - 1) / w.threads, kLongRun);
+  return std::max({kLeastRun, share, kParallelWork / std::max<int64_t>(positions, 1)});
+}
 
 int64_t load_index(const ExternView& v, int64_t at) {
   return v.dtype == DType::kInt64 ? static_cast<const int64_t*>(v.data)[at] : static_cast<const int32_t*>(v.data)[at];
@@ -215,7 +231,7 @@ int longest_slice_dim(const Walk& w) {
 }
 
 template <class T, class R>
-void run_walk(const Walk& w, const R& reduce, T* to, const T* from, ParallelFor parallel) {
+void run_walk(const Walk& w, const R& reduce, T* to, const T* from, const Workers& workers) {
   const int64_t positions = w.positions(), slice = w.slice();
   if (positions == 0 || slice == 0) return;
   const int split = longest_slice_dim(w);
@@ -247,13 +263,14 @@ void run_walk(const Walk& w, const R& reduce, T* to, const T* from, ParallelFor 
       for (int64_t k = 0; k < n; k++) reduce_slice<T>(w, reduce, to + dst[k], from + src[k], 0, -1, 0, 0);
     });
   };
-  const bool large = positions * slice >= kParallelWork && parallel;
+  const bool large = positions * slice >= kParallelWork && workers.parallel;
   if (large && w.apart >= 0 && w.sizes[w.apart] > 1) {
     const int64_t each = positions * slice / w.sizes[w.apart];
-    parallel(w.sizes[w.apart], std::max<int64_t>(1, kParallelWork / std::max<int64_t>(each, 1)), positions_apart);
+    workers.parallel(w.sizes[w.apart], std::max<int64_t>(1, kParallelWork / std::max<int64_t>(each, 1)),
+                     positions_apart);
   } else if (large && split >= 0 && w.slice_sizes[split] >= 32) {
-    const int64_t n = w.slice_sizes[split], each = positions * slice / n;
-    parallel(n, std::max<int64_t>(16, kParallelWork / each), slices);
+    const int64_t n = w.slice_sizes[split];
+    workers.parallel(n, least_run(workers, n, positions * slice / n), slices);
   } else if (w.slice_dims == 0) {
     elements(-1, 0, 0);
   } else {
@@ -262,13 +279,13 @@ void run_walk(const Walk& w, const R& reduce, T* to, const T* from, ParallelFor 
 }
 
 template <class T>
-void run_mode(const Walk& w, Mode mode, T* to, const T* from, ParallelFor parallel) {
+void run_mode(const Walk& w, Mode mode, T* to, const T* from, const Workers& workers) {
   switch (mode) {
-    case Mode::kSet: return run_walk<T>(w, Reduce<T, Mode::kSet>{}, to, from, parallel);
-    case Mode::kAdd: return run_walk<T>(w, Reduce<T, Mode::kAdd>{}, to, from, parallel);
-    case Mode::kMul: return run_walk<T>(w, Reduce<T, Mode::kMul>{}, to, from, parallel);
-    case Mode::kMax: return run_walk<T>(w, Reduce<T, Mode::kMax>{}, to, from, parallel);
-    case Mode::kMin: return run_walk<T>(w, Reduce<T, Mode::kMin>{}, to, from, parallel);
+    case Mode::kSet: return run_walk<T>(w, Reduce<T, Mode::kSet>{}, to, from, workers);
+    case Mode::kAdd: return run_walk<T>(w, Reduce<T, Mode::kAdd>{}, to, from, workers);
+    case Mode::kMul: return run_walk<T>(w, Reduce<T, Mode::kMul>{}, to, from, workers);
+    case Mode::kMax: return run_walk<T>(w, Reduce<T, Mode::kMax>{}, to, from, workers);
+    case Mode::kMin: return run_walk<T>(w, Reduce<T, Mode::kMin>{}, to, from, workers);
   }
 }
 
@@ -303,7 +320,7 @@ void divide_by_counts(const Walk& w, const ExternView& out, bool include_self) {
   for (int32_t d = 0; d < out.dim; d++) extent += std::max<int64_t>(out.sizes[d] - 1, 0) * out.strides[d];
   std::vector<int64_t> counts(size_t(extent), include_self ? 1 : 0);
   const int64_t one = 1;
-  run_walk<int64_t>(constant_source(w), Reduce<int64_t, Mode::kAdd>{}, counts.data(), &one, nullptr);
+  run_walk<int64_t>(constant_source(w), Reduce<int64_t, Mode::kAdd>{}, counts.data(), &one, Workers());
   T* data = static_cast<T*>(out.data);
   each_element(out, [&](int64_t at) {
     const int64_t n = counts[size_t(at)];
@@ -329,9 +346,9 @@ void scatter(const Walk& w, const ExternCall& call, const ExternView& source, Sc
     T* to = static_cast<T*>(out.data);
     if (!include_self) {
       const T start = identity<T>(r.mode);
-      run_mode<T>(constant_source(w), Mode::kSet, to, &start, call.parallel);
+      run_mode<T>(constant_source(w), Mode::kSet, to, &start, Workers(call));
     }
-    run_mode<T>(w, r.mode, to, static_cast<const T*>(source.data), call.parallel);
+    run_mode<T>(w, r.mode, to, static_cast<const T*>(source.data), Workers(call));
     if (r.mean) divide_by_counts<T>(w, out, include_self);
   });
 }
@@ -371,7 +388,7 @@ void run_index_add(const ExternCall& call) {
   if (out.data != call.in[0].data) copy_elements(call.in[0], out, call.parallel);
   with_element_type(out.dtype, [&]<class T>() {
     run_walk<T>(w, AddScaled<T>{call.scalars[0]}, static_cast<T*>(out.data), static_cast<const T*>(call.in[2].data),
-                call.parallel);
+                Workers(call));
   });
 }
 
@@ -444,7 +461,7 @@ void run_embedding_backward(const ExternCall& call) {
       });
     };
     if (rows * n < kParallelWork || !call.parallel) return columns(0, n);
-    call.parallel(n, std::max<int64_t>(16, kParallelWork / rows), columns);
+    call.parallel(n, least_run(Workers(call), n, rows), columns);
   });
 }
 
