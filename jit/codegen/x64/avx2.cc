@@ -123,6 +123,15 @@ class Avx2 final : public Vectors {
     return r;
   }
 
+  x86::Vec turned(const x86::Vec& a, bool wide) override {
+    return unary_imm(wide ? Ids::kIdVpermpd : Ids::kIdVpermilps, wide, a, 0x1b);
+  }
+  x86::Vec seconds(const x86::Vec& a, const x86::Vec& b, bool wide) override {
+    x86::Vec r = fresh(wide);
+    cc.emit(wide ? Ids::kIdVshufpd : Ids::kIdVshufps, r, a, b, asmjit::Imm(wide ? 0xa : 0xd8));
+    return wide ? unary_imm(Ids::kIdVpermpd, wide, r, 0xd8) : r;
+  }
+
   Mask compare_floats(Cmp c, bool wide, const x86::Vec& a, const Operand_& b, const Mask* only) override {
     static const int kPredicate[] = {0x00, 0x04, 0x11, 0x12, 0x1e, 0x1d, 0x03};
     x86::Vec r = fresh(wide);

@@ -103,6 +103,19 @@ class Avx512 final : public Vectors {
     return r;
   }
 
+  x86::Vec turned(const x86::Vec& a, bool wide) override {
+    static const int kLanes[] = {7, 6, 5, 4, 3, 2, 1, 0};
+    x86::Vec r = fresh(wide);
+    cc.emit(wide ? Ids::kIdVpermpd : Ids::kIdVpermps, r, chosen(kLanes, wide), a);
+    return r;
+  }
+  x86::Vec seconds(const x86::Vec& a, const x86::Vec& b, bool wide) override {
+    static const int kLanes[] = {0, 2, 4, 6, 9, 11, 13, 15};  // those of b from 8 on
+    x86::Vec r = copy(a, wide);
+    cc.emit(wide ? Ids::kIdVpermt2pd : Ids::kIdVpermt2ps, r, chosen(kLanes, wide), b);
+    return r;
+  }
+
   Mask compare_floats(Cmp c, bool wide, const x86::Vec& a, const asmjit::Operand_& b, const Mask* only) override {
     static const int kPredicate[] = {0x00, 0x04, 0x11, 0x12, 0x1e, 0x1d, 0x03};
     return compare(wide ? Ids::kIdVcmppd : Ids::kIdVcmpps, kPredicate[int(c)], wide, a, b, only);
@@ -231,6 +244,13 @@ class Avx512 final : public Vectors {
   }
 
  private:
+  // Which eight lanes a permutation takes.
+  x86::Vec chosen(const int (&lanes)[8], bool wide) {
+    int64_t wide_ones[8];
+    std::copy(lanes, lanes + 8, wide_ones);
+    const void* data = wide ? static_cast<const void*>(wide_ones) : lanes;
+    return unary(Ids::kIdVmovups, wide, cc.newConst(asmjit::ConstPoolScope::kLocal, data, wide ? 64 : 32));
+  }
   static InstId load_id(DType t) {
     switch (t) {
       case DType::kFloat64:

@@ -198,6 +198,7 @@ KernelEmitter::Place KernelEmitter::place(const Access& a, DType type, const Lan
   x86::Gp index;
   bool row = true, owned = false;
   int lane_terms = 0;
+  const Coef* step = nullptr;
   for (size_t i = 0; i < a.terms.size(); i++) {
     const Access::Term& t = a.terms[i];
     if (is_zero(t.stride)) continue;
@@ -209,6 +210,7 @@ KernelEmitter::Place KernelEmitter::place(const Access& a, DType type, const Lan
     if (group.lane_loop && !t.is_value && t.id == group.lane_loop->id) {
       lane_terms++;
       row &= is_one(t.stride);
+      step = &t.stride;
     }
     if (base.bound[i]) continue;
     x86::Gp e = element_index(t);
@@ -233,6 +235,7 @@ KernelEmitter::Place KernelEmitter::place(const Access& a, DType type, const Lan
   }
   p.mem = x86::ptr(at);
   p.indices = lane_offsets(a, group, u);
+  if (lane_terms == 1) p.step = step;
   return p;
 }
 
@@ -243,9 +246,43 @@ Value KernelEmitter::load(DType t, const Place& p, const LaneGroup& group, int u
     case Place::kLanes: break;
   }
   LUTRA_CHECK(v_.lanes == v_.wide_lanes(), "a gather of narrow lanes");
+  if (p.step && !group.mask(u) && !is_mask(t)) return load_steps(t, p, u);
   if (is_small(t)) return gather_small(t, p, group.mask(u));
   Value v;
   v.reg = v_.gather(t, p.mem, p.indices, group.mask(u));
+  return v;
+}
+
+// All lanes of an access with one stride. A gather takes as long as ten rows: where the stride is -1, the row that ends
+// with the first lane is turned; where it is 2, two rows have all elements.
+Value KernelEmitter::load_steps(DType t, const Place& p, int u) {
+  const bool wide = is_wide(t);
+  const int64_t lanes = v_.lanes, size = int64_t(size_of(t));
+  Value v;
+  v.reg = v_.fresh(wide);
+  const asmjit::Label done = cc_.newLabel();
+  const auto where = [&](int64_t step, const std::function<x86::Vec()>& of) {
+    if (p.step->arg < 0 && p.step->literal != step) return;
+    const asmjit::Label other = cc_.newLabel();
+    if (p.step->arg >= 0) {
+      cc_.cmp(int_arg(p.step->arg), step);
+      cc_.jne(other);
+    }
+    cc_.emit(Ids::kIdVmovaps, v.reg, of());
+    cc_.jmp(done);
+    cc_.bind(other);
+  };
+  const auto row = [&](int64_t first) {
+    x86::Mem m = p.mem;
+    m.addOffset(first * size);
+    return reg(t, load_row(t, m, nullptr));
+  };
+  where(-1, [&] { return v_.turned(row(-(u + 1) * lanes + 1), wide); });
+  // The last element of the second row is the last lane's: the one behind it need not be there.
+  where(2, [&] { return v_.seconds(row(2 * u * lanes), row((2 * u + 1) * lanes - 1), wide); });
+  const x86::Vec others = is_small(t) ? reg(t, gather_small(t, p, nullptr)) : v_.gather(t, p.mem, p.indices, nullptr);
+  cc_.emit(Ids::kIdVmovaps, v.reg, others);
+  cc_.bind(done);
   return v;
 }
 

@@ -91,8 +91,9 @@ class KernelEmitter {
   // Where an access of one vector lies.
   struct Place {
     enum Kind { kUniform, kRow, kLanes } kind;
-    x86::Mem mem;      // kLanes: without index
-    x86::Vec indices;  // kLanes: 64-bit, in elements
+    x86::Mem mem;                // kLanes: without index
+    x86::Vec indices;            // kLanes: 64-bit, in elements
+    const Coef* step = nullptr;  // kLanes: how far each lane's element is from the one before, where that is all
   };
 
   struct AccState {
@@ -194,6 +195,7 @@ class KernelEmitter {
   Value load(DType t, const Place& p, const LaneGroup& group, int u);
   Value load_uniform(DType t, const x86::Mem& m);
   Value load_row(DType t, const x86::Mem& m, const Mask* mask);
+  Value load_steps(DType t, const Place& p, int u);
   Value gather_small(DType t, const Place& p, const Mask* mask);
   void store(DType t, const Value& v, const Place& p, const LaneGroup& group, int u);
   void store_row(DType t, const Value& v, const x86::Mem& m, const Mask* mask);

@@ -204,6 +204,11 @@ class Vectors {
   // The even (odd) blocks of 16 bytes of a, then those of b; both of the same size, which is 32 bytes or more.
   virtual x86::Vec blocks(const x86::Vec& a, const x86::Vec& b, bool odd) = 0;
 
+  // Of registers with wide_lanes() lanes: the lanes from the last to the first; and those with even numbers, of a and
+  // of what follows it: b begins with the last lane of a.
+  virtual x86::Vec turned(const x86::Vec& a, bool wide) = 0;
+  virtual x86::Vec seconds(const x86::Vec& a, const x86::Vec& b, bool wide) = 0;
+
   // Rows of lanes in memory, of any type but bool, and of bools. Lanes that a mask leaves out are not touched; loads
   // give 0 there.
   virtual x86::Vec load_row(DType t, const x86::Mem& m, const Mask* mask) = 0;

@@ -24,8 +24,8 @@ namespace {
 using Walk = ScatterWalk;
 using Mode = ScatterMode;
 
-constexpr int64_t kBlock = 256;           // positions that are resolved at a time
-constexpr int64_t kParallelWork = 32768;  // elements below which threads cost more than they bring
+constexpr int64_t kBlock = 256;                     // positions that are resolved at a time
+constexpr int64_t kParallelWork = 32768;            // elements below which threads cost more than they bring
 constexpr int64_t kLeastRun = 16, kLongRun = 1024;  // elements of a slice's rows that a piece takes
 
 // Who shares the work; no `parallel`: this thread alone.
