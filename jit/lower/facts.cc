@@ -2,12 +2,13 @@
 #include "jit/lower/facts.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace lutra {
 namespace {
 
 using Poly = std::map<std::vector<int32_t>, int64_t>;
-constexpr size_t kMostTerms = 64;
+constexpr size_t kMostTerms = 64, kMostSteps = 256;
 
 void add_to(Poly& p, const Poly& q, int64_t times) {
   for (const auto& [m, c] : q) {
@@ -35,6 +36,25 @@ bool mentions(const Poly& p, int32_t atom) {
     if (std::find(m.begin(), m.end(), atom) != m.end()) return true;
   }
   return false;
+}
+
+// p, where the atom is what rest is.
+Poly put(const Poly& p, int32_t atom, const Poly& rest) {
+  Poly q;
+  for (const auto& [m, c] : p) {
+    Poly part{{{}, c}};
+    for (int32_t a : m) part = product(part, a == atom ? rest : Poly{{{a}, 1}});
+    add_to(q, part, 1);
+  }
+  return q;
+}
+
+// The greatest term, of the highest degree: an order that products keep, so that what stands for it ends.
+std::vector<int32_t> leading(const Poly& p) {
+  const auto less = [](const auto& a, const auto& b) {
+    return a.first.size() != b.first.size() ? a.first.size() < b.first.size() : a.first < b.first;
+  };
+  return std::max_element(p.begin(), p.end(), less)->first;
 }
 
 }  // namespace
@@ -93,31 +113,79 @@ void SymFacts::learn() {
   }
 }
 
-void SymFacts::vanishes(const Poly& zero) {
-  bool defined = false;
-  // x - p = 0 defines the atom x where p has no x. The newest atom goes, so that definitions form no cycle.
-  for (auto it = zero.rbegin(); it != zero.rend() && !defined; ++it) {
+// x - p = 0 defines the atom x where p has no x. The newest atom goes, so that definitions form no cycle. zeros: what
+// of zeros_ reads otherwise now.
+bool SymFacts::define(const Poly& zero, std::vector<Poly>& zeros) {
+  for (auto it = zero.rbegin(); it != zero.rend(); ++it) {
     if (it->first.size() != 1 || (it->second != 1 && it->second != -1)) continue;
-    int32_t atom = it->first[0];
+    const int32_t atom = it->first[0];
     Poly rest;
     add_to(rest, zero, -it->second);
     add_to(rest, {{{atom}, 1}}, 1);
     if (mentions(rest, atom)) continue;
-    known_[atom] = rest;
     for (auto& [other, p] : known_) {
-      if (other == atom || !mentions(p, atom)) continue;
-      Poly q;
-      for (const auto& [m, c] : p) {
-        Poly part{{{}, c}};
-        for (int32_t a : m) part = product(part, a == atom ? rest : Poly{{{a}, 1}});
-        add_to(q, part, 1);
-      }
-      p = q;
+      if (mentions(p, atom)) p = put(p, atom, rest);
     }
-    defined = true;
+    known_[atom] = rest;
+    std::erase_if(zeros_, [&](const auto& z) {
+      if (!mentions(z.second, atom)) return false;
+      zeros.push_back(put(z.second, atom, rest));
+      return true;
+    });
+    return true;
   }
-  if (!defined) zeros_.push_back(zero);
+  return false;
+}
+
+// Takes multiples of what is zero from p; true where p is another one then. Each step puts lesser terms for one.
+bool SymFacts::reduce(Poly& p) const {
+  const auto step = [&] {
+    for (const auto& [lead, zero] : zeros_) {
+      for (const auto& [m, c] : p) {
+        const int64_t by = zero.at(lead);
+        if (c % by || !std::includes(m.begin(), m.end(), lead.begin(), lead.end())) continue;
+        Monomial rest;
+        std::set_difference(m.begin(), m.end(), lead.begin(), lead.end(), std::back_inserter(rest));
+        add_to(p, product(zero, Poly{{rest, c / by}}), -1);
+        return true;
+      }
+    }
+    return false;
+  };
+  size_t steps = 0;
+  while (steps < kMostSteps && step()) steps++;
+  return steps > 0;
+}
+
+void SymFacts::vanishes(const Poly& zero) {
+  std::vector<Poly> zeros{zero};
+  while (!zeros.empty()) {
+    Poly z = std::move(zeros.back());
+    zeros.pop_back();
+    reduce(z);
+    if (z.empty()) continue;
+    int64_t common = 0;
+    for (const auto& [m, c] : z) common = std::gcd(common, c);
+    for (auto& [m, c] : z) c /= common;
+    if (define(z, zeros)) continue;
+    const Monomial lead = leading(z);
+    const int64_t by = z.at(lead);
+    std::erase_if(zeros_, [&](const auto& other) {
+      const bool reads = std::any_of(other.second.begin(), other.second.end(), [&](const auto& term) {
+        const Monomial& m = term.first;
+        return term.second % by == 0 && std::includes(m.begin(), m.end(), lead.begin(), lead.end());
+      });
+      if (reads) zeros.push_back(other.second);
+      return reads;
+    });
+    zeros_.emplace_back(lead, std::move(z));
+  }
   polys_.clear();
+}
+
+bool SymFacts::is_zero(Poly difference) const {
+  if (!difference.empty()) reduce(difference);
+  return difference.empty();
 }
 
 bool SymFacts::equal(SymInt a, SymInt b) {
@@ -127,13 +195,7 @@ bool SymFacts::equal(SymInt a, SymInt b) {
   learn();
   Poly d = poly_of(a);
   add_to(d, poly_of(b), -1);
-  if (d.empty()) return true;
-  for (const Poly& z : zeros_) {
-    Poly plus = d, minus = d;
-    add_to(plus, z, 1), add_to(minus, z, -1);
-    if (plus.empty() || minus.empty()) return true;
-  }
-  return false;
+  return is_zero(std::move(d));
 }
 
 bool SymFacts::ask_equal(SymInt a, SymInt b) {

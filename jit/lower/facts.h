@@ -29,12 +29,16 @@ class SymFacts {
   Poly compute(int32_t expr);  // from its operands' polynomials
   void learn();                // reads new guards
   void vanishes(const Poly& zero);
+  bool define(const Poly& zero, std::vector<Poly>& zeros);
+  bool reduce(Poly& p) const;
+  bool is_zero(Poly difference) const;
 
   SymEnv& env_;
   size_t guards_seen_ = 0;
   std::unordered_map<int32_t, Poly> polys_;
   std::unordered_map<int32_t, Poly> known_;  // atom -> what an equality guard says it is
-  std::vector<Poly> zeros_;                  // differences that are zero and define no atom
+  // Differences that are zero and define no atom, by the terms that the others stand for: see leading().
+  std::vector<std::pair<Monomial, Poly>> zeros_;
 };
 
 }  // namespace lutra

@@ -33,6 +33,26 @@ TEST_CASE("equality of sizes modulo ring arithmetic", "[lower]") {
   CHECK(s.env.guards().size() == 2);
 }
 
+TEST_CASE("what follows from equations that define no size", "[lower]") {
+  Symbols s;
+  SymInt n = s.size(0, 2), m = s.size(1, 6), k = s.size(2, 3), a = s.size(3, 12), b = s.size(4, 6);
+  // A layout of constant strides, whose sizes changed: a loop over n in one over 2.
+  CHECK(s.facts.ask_equal(SymInt(6), n * 3));
+  CHECK(s.facts.equal(SymInt(12), SymInt(3) * (SymInt(2) * n)));
+  CHECK(s.facts.equal(n, SymInt(2)));
+  // Products: each multiple of a known equation, and the sum of two.
+  CHECK(s.facts.ask_equal(m * k, SymInt(18)));
+  CHECK(s.facts.equal(m * k * 2, SymInt(36)));
+  CHECK(s.facts.equal(a * m * k, a * 18));
+  CHECK_FALSE(s.facts.equal(m, SymInt(6)));
+  CHECK(s.facts.ask_equal(a * k, b * m));
+  CHECK(s.facts.equal(a * k * k, b * 18));
+  // A size that is known only later is put into what stands.
+  CHECK(k == 3);
+  CHECK(s.facts.equal(m * 2, SymInt(12)));
+  CHECK(s.facts.equal(a * 3, b * 6));
+}
+
 TEST_CASE("dimensions in the order of strides", "[lower]") {
   Symbols s;
   SymInt n = s.size(0, 4), m = s.size(1, 9);

@@ -122,4 +122,21 @@ test("draws of gumbel_softmax", function()
   truthy(not pcall(lt.nn.functional.gumbel_softmax, lt.tensor({1, 2}):long()), "integers")
 end)
 
+test("gradients by channels, of sizes that change", function()
+  local function f(x, w, b) return lt.nn.functional.conv_transpose2d(x, w, b) end
+  for _, calls in ipairs {{{2, 2, 3, 2, 2}, {2, 1, 3, 2, 3}}, {{3, 2, 4, 1, 4}, {3, 1, 3, 2, 3}}} do
+    local c = lt.compile(function(x, w, b) return f(x, w, b) end)
+    for _, s in ipairs(calls) do
+      local x0, w0, b0 = lt.randn(s[1], s[2], s[3], s[4]), lt.randn(s[2], s[5], 1, 1), lt.randn(s[5])
+      local function gradients(run)
+        local x, w, b = x0:clone():requires_grad_(), w0:clone():requires_grad_(), b0:clone():requires_grad_()
+        local y = run(x, w, b)
+        y:backward(lt.ones_like(y):contiguous {memory_format = "channels_last"})
+        return {x.grad:tolist(), w.grad:tolist(), b.grad:tolist()}
+      end
+      deep(gradients(c), gradients(f))
+    end
+  end
+end)
+
 h.finish()
