@@ -28,6 +28,8 @@ Tensor with_history(const Tensor& t, const Edge& edge) {
   return again;
 }
 
+bool same_storage(const Tensor& a, const Tensor& b) { return a->storage.get() == b->storage.get(); }
+
 bool is_symbolic(const Sizes& sizes) {
   return std::any_of(sizes.begin(), sizes.end(), [](const SymInt& n) { return !n.is_constant(); });
 }
@@ -56,12 +58,13 @@ struct DrawnAgain {
 struct CompiledNode : GradNode, Pooled<CompiledNode> {
   std::shared_ptr<CompiledAutograd> code;
   std::shared_ptr<LeafInputs> leaves;
-  HeldMemory memory;               // of leaves; null: all is spent
-  std::vector<Tensor> values;      // the run's inputs but for leaves, then what it keeps
-  bool has_all = false;            // leaves are among the values
-  size_t kept = 0;                 // values that a run keeps
-  Generator drawn;                 // before the run
-  std::vector<uint32_t> versions;  // of inputs that backwards read, then of what it keeps
+  HeldMemory memory;                                  // of leaves; null: all is spent
+  std::vector<Tensor> values;                         // the run's inputs but for leaves, then what it keeps
+  bool has_all = false;                               // leaves are among the values
+  size_t kept = 0;                                    // values that a run keeps
+  Generator drawn;                                    // before the run
+  std::vector<uint32_t> versions;                     // of inputs that backwards read, then of what it keeps
+  std::vector<std::pair<size_t, Tensor>> written_as;  // by place: of a copy, the result that eager code would write
   std::vector<double> scalars;
   std::vector<bool> spent;  // by spendable node of the traced forward; empty: none
   size_t spent_count = 0;
@@ -85,6 +88,12 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     if (i >= code->inputs_) return versions[code->read_.size() + i - code->inputs_];
     const int at = code->version_at_[i];
     return at < 0 ? value(i)->storage->version : versions[size_t(at)];
+  }
+  uint32_t version_now(size_t i) const {
+    for (const auto& [place, t] : written_as) {
+      if (place == i) return t->storage->version;
+    }
+    return value(i)->storage->version;
   }
   std::vector<Tensor> all_values() const {
     std::vector<Tensor> all;
@@ -133,7 +142,12 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     for (size_t i : code->read_) versions.push_back(inputs[i]->storage->version);
     for (size_t i = results; i < out.size(); i++) {
       values.push_back(plain(out[i].tensor()));
-      versions.push_back(values.back()->storage->version);
+      const int memory = code->memory_of_[i - results];
+      const Tensor& written = memory < 0 ? values.back() : out[size_t(memory)].tensor();
+      versions.push_back(written->storage->version);
+      if (!same_storage(written, values.back())) {
+        written_as.emplace_back(code->inputs_ + i - results, plain(written));
+      }
     }
   }
 
@@ -143,7 +157,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     v.object(code);
     values = all_values(), has_all = true;
     for (size_t i = 0; i < values.size(); i++) {
-      if (!stands_in && values[i]->storage->version != version(i)) return false;
+      if (!stands_in && version_now(i) != version(i)) return false;
       v.fixed(values[i]);
     }
     return true;
@@ -183,7 +197,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
 
   // Of inputs, sizes are left, which sums of gradients ask for.
   void drop_memory() {
-    memory = nullptr;
+    memory = nullptr, written_as.clear();
     values.resize(has_all ? code->inputs_ : leaves->no_leaves().size()), kept = 0;
     for (Tensor& t : values) t = without_memory(t);
   }
@@ -213,7 +227,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
           if (is_read(*read)) fail(read->error);
           continue;
         }
-        const uint32_t now = value(size_t(read->place))->storage->version, then = version(size_t(read->place));
+        const uint32_t now = version_now(size_t(read->place)), then = version(size_t(read->place));
         if (now != then && is_read(*read)) fail_modified(read->value, read->op, now, then);
       }
     }
@@ -513,8 +527,23 @@ void CompiledAutograd::find_read() {
   }
 }
 
+// What a graph has written is a value of its own, and the result is a view of the value that its base has then.
+void CompiledAutograd::find_memory() {
+  const std::vector<Value>& outputs = traced_.graph->outputs;
+  memory_of_.assign(traced_.kept(), -1);
+  for (size_t k = 0; k < traced_.saved.size(); k++) {
+    const int place = traced_.kept_place(k);
+    for (size_t i = 0; place >= 0 && i < outputs.size(); i++) {
+      if (!outputs[i].is<Tensor>() || !same_storage(outputs[i].tensor(), traced_.saved[k])) continue;
+      int& memory = memory_of_[size_t(place)];
+      if (memory < 0 || !outputs[i].tensor()->view) memory = int(i);
+    }
+  }
+}
+
 // One that is a result takes its gradients together with those of the result, as they come.
 void CompiledAutograd::number_saved() {
+  find_memory();
   std::unordered_map<const TensorImpl*, uint32_t> known;
   for (uint32_t k = 0; k < results_.size(); k++) known[traced_.results[k].get()] = k;
   for (const Tensor& t : traced_.saved) {

@@ -68,6 +68,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   void find_made_leaves();
   int made_source(const Tensor& fake) const;  // -1: it is no leaf that the graph makes
   void find_read();
+  void find_memory();
   void number_saved();
   EventuallyCompiled& repeated();
   const Graph* views();
@@ -84,6 +85,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   std::vector<bool> reads_;         // by input of a run: whether backwards may read its elements
   std::vector<size_t> read_;        // those inputs
   std::vector<int> version_at_;     // by input of a run: its number among those; -1: none
+  std::vector<int> memory_of_;      // by saved value: the output that has its memory in eager code; -1: none
   size_t spendable_ = 0;
   std::optional<bool> plain_;
   std::unique_ptr<EventuallyCompiled> repeated_;  // makes the saved values that runs do not keep

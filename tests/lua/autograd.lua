@@ -422,4 +422,50 @@ for name, f in pairs {
   end)
 end
 
+-- What a graph has written and then kept for its backward is a copy. The error is that of the memory that it stands for.
+for name, f in pairs {
+  ["a view is written beside another that was"] = function(w)
+    local base = lt.zeros(4, 4)
+    local row, rest = base[0], base["1:"]
+    rest:add_(w)
+    local m = rest:clone()
+    row:sub_(1)
+    return (m * row):sum(), row, base
+  end,
+  ["the same, its base is not kept"] = function(w)
+    local base = lt.zeros(4, 4)
+    local row, rest = base[0], base["1:"]
+    rest:add_(w)
+    local m = rest:clone()
+    row:sub_(1)
+    return (m * row):sum(), row
+  end,
+  ["a view is written"] = function(w)
+    local base = lt.zeros(4, 4)
+    local row = base[0]
+    row:sub_(1)
+    return (w * row):sum(), row, base
+  end,
+  ["its base is written"] = function(w)
+    local base = lt.zeros(4, 4)
+    local row = base[0]
+    base:add_(1)
+    return (w * 2 * row):sum(), row
+  end,
+} do
+  h.test("what a backward reads is written after the call: " .. name, function()
+    local function outcome(run, writes)
+      local w = lt.ones(3, 4, {requires_grad = true})
+      local l, row = run(w)
+      if writes then row:sub_(1) end
+      local ok, message = pcall(l.backward, l)
+      return ok and h.text(w.grad) or tostring(message):match("modified by an inplace operation")
+    end
+    lt.reset()
+    local g = lt.compile(f)
+    for _, writes in ipairs {true, false, true} do h.equal(outcome(g, writes), outcome(f, writes)) end
+    h.truthy(outcome(f, true):find("inplace", 1, true))
+  end)
+end
+
 h.finish()
