@@ -1,5 +1,6 @@
--- Arithmetic, views, reductions, in-place writes, branches, loops, tables, closures and breaks, with gradients or
--- without; sizes change between the calls.
+-- Arithmetic, views, reductions, in-place writes, branches, loops, tables, closures and breaks, protected calls,
+-- coroutines, closures and objects that are kept from call to call, integers that become sizes, positions and bounds,
+-- with gradients or without; sizes and integers change between the calls.
 local unary = {"tanh", "sigmoid", "relu", "exp", "abs", "neg", "square", "floor", "sign"}
 local binary = {"+", "-", "*"}
 
@@ -8,6 +9,9 @@ local function generate(p)
   -- t1 to t4 are float32 of shape {n, 4}, s1 and s2 Lua numbers.
   local function tensor() return "t" .. p:random(4) end
   local function scalar() return "s" .. p:random(2) end
+  -- k is 1 to 3, n the first size.
+  local function length() return p:pick {"k", "math.min(k + 1, 4)", "n % 3 + 1", tostring(p:random(3))} end
+  local function position(size) return p:pick {"(k - 1) % " .. size, "(n - 1) % 2", "0", "-1"} end
   local function number() return p:random(2) == 1 and scalar() or tostring(p:random(7) / 4) end
   local function assign(format, ...) p:line(tensor() .. " = " .. format, ...) end
   local block
@@ -40,6 +44,42 @@ local function generate(p)
       tensor()) end,
     function() p:line("log[#log + 1] = %s", scalar()) end,
     function() p:line(p:pick {"lt.graph_break()", "effect(s1)", "log[#log + 1] = " .. tensor() .. ":sum():item()"}) end,
+    function() assign("%s[%s] + %s", tensor(), position("n"), tensor()) end,
+    function() assign("%s * lt.arange(4):float():narrow(0, 0, %s):sum()", tensor(), length()) end,
+    function() assign("lt.zeros(%s, 4):sum() + %s", length(), tensor()) end,
+    function() assign("%s + %s:narrow(1, %s, 1)", tensor(), tensor(), position("4")) end,
+    function() assign("%s + %s[{':', {0, %s}}]:sum(1, true)", tensor(), tensor(), length()) end,
+    function() assign("%s + (%s:topk(%s, 1)):sum(1, true)", tensor(), tensor(), length()) end,
+    function() p:line("k = %s", p:pick {"k % 3 + 1", "math.min(k, n)", "math.max(1, math.floor(k / 2))"}) end,
+    function() p:line("%s = %s + n * k / 16", scalar(), scalar()) end,
+    function()
+      p:block("do local ok, v = pcall(function(v)", function()
+        p:line("v = v * %s", number())
+        if p:chance(30) then p:line("if k == %d then error('k is ' .. k) end", p:random(3)) end
+        if p:chance(30) then p:line("lt.graph_break()") end
+        p:line("return v + %s", tensor())
+      end, ("end, %s) if ok then %s = v else log[#log + 1] = 'raised' end end"):format(tensor(), tensor()))
+    end,
+    function()
+      p:block("do local co = coroutine.wrap(function(v)", function()
+        p:line("v = v * %s", number())
+        p:line("local w = coroutine.yield(v)")
+        if p:chance(40) then p:line("for i = 1, k do w = w + i; coroutine.yield(w) end") end
+        p:line("return w - v")
+      end, ("end); local v = co(%s); %s = co(v + %s) end"):format(tensor(), tensor(), tensor()))
+    end,
+    function()
+      p:line("do local c, t = 0, %s:detach(); kept[%d] = function(v) c = c + 1; return v * c + t end end", tensor(),
+        p:random(3))
+    end,
+    function()
+      p:line("if kept[%d] then local ok, v = pcall(kept[%d], %s) if ok then %s = v end end", p:random(3), p:random(3),
+        tensor(), tensor())
+    end,
+    function()
+      p:line("kept.object = setmetatable({v = %s}, {__index = {half = function(o) return o.v / 2 end}})", number())
+    end,
+    function() p:line("if kept.object then %s = %s + kept.object:half() end", tensor(), tensor()) end,
     function()
       p:block(("if %s > %s then"):format(number(), number()), block)
       if p:chance(50) then p:block(("if %s <= %s then"):format(number(), number()), block) end
@@ -53,10 +93,11 @@ local function generate(p)
     depth = depth - 1
   end
 
-  p.keep(p:line("local log = {}"))
+  p.keep(p:line("local log, kept = {}, {}"))
   p.keep(p:line("local function effect(v) log[#log + 1] = v end"))
   p:line("local function helper(t, s) local r = t * s; if s > 1 then lt.graph_break() end; return r - 0.5, s + 0.25 end")
   p.keep(p:block("local f = frame(function(t1, t2, t3, s1, s2, k)", function()
+    p.keep(p:line("local n = t1:size(0)"))
     p:line("local t4 = t1 + t2")
     for _ = 1, 4 + p:random(8) do statements[p:random(#statements)]() end
     p:line("return t1 + t2, t3:tanh(), t4, s1, s2")
