@@ -422,7 +422,7 @@ for name, f in pairs {
   end)
 end
 
--- What a graph has written and then kept for its backward is a copy. The error is that of the memory that it stands for.
+-- What a graph has written and kept for its backward is a copy. The error is that of the memory that it stands for.
 for name, f in pairs {
   ["a view is written beside another that was"] = function(w)
     local base = lt.zeros(4, 4)
