@@ -8,6 +8,7 @@
 //    slices, or positions whose elements cannot meet.
 // 2. All indices are looked at before the first element is written.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -128,16 +129,50 @@ void each_block(const Walk& w, int split, int64_t begin, int64_t end, F&& f) {
               str(w.op, ": index ", v, " is out of bounds for dimension ", index.dim, " with size ", index.size));
 }
 
+// Whether all are in [low, last]. A difference that does not fit belongs to one that is not.
+template <class I>
+[[gnu::optimize("O3")]] bool are_within(const I* index, int64_t n, int64_t low, int64_t last) {
+  uint64_t signs = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const auto v = uint64_t(int64_t(index[i]));
+    signs |= (v - uint64_t(low)) | (uint64_t(last) - v);
+  }
+  return signs >> 63 == 0;
+}
+
+bool are_within(const ExternView& v, int64_t low, int64_t last, const Workers& workers) {
+  if (!is_contiguous(v)) {
+    bool good = true;
+    each_element(v, [&](int64_t at) {
+      const int64_t i = load_index(v, at);
+      good &= i >= low && i <= last;
+    });
+    return good;
+  }
+  std::atomic<bool> good{true};
+  const auto run = [&](int64_t begin, int64_t end) {
+    in_stretches(end - begin, [&](int64_t from, int64_t to) {
+      const int64_t at = begin + from, n = to - from;
+      const bool fits = v.dtype == DType::kInt64 ? are_within(static_cast<const int64_t*>(v.data) + at, n, low, last)
+                                                 : are_within(static_cast<const int32_t*>(v.data) + at, n, low, last);
+      if (!fits) good = false;
+    });
+  };
+  if (v.numel() < kParallelWork || !workers.parallel)
+    run(0, v.numel());
+  else
+    workers.parallel(v.numel(), kParallelWork, run);
+  return good;
+}
+
 // Where nothing is written nothing is looked at, as in PyTorch.
-void check_indices(const Walk& w) {
+void check_indices(const Walk& w, const Workers& workers) {
   if (w.positions() == 0 || w.slice() == 0) return;
   for (const IndexOperand& index : w.indices) {
     const ExternView& v = *index.view;
     const int64_t low = w.wraps ? -index.size : 0;
-    const auto span = uint64_t(index.size - low);
-    bool good = true;  // looked at in one sweep, and again only to tell which is bad
-    each_element(v, [&](int64_t at) { good &= uint64_t(load_index(v, at)) - uint64_t(low) < span; });
-    if (good) continue;
+    // Looked at in one sweep, and again only to tell which is bad.
+    if (are_within(v, low, index.size - 1, workers)) continue;
     each_element(v, [&](int64_t at) {
       const int64_t i = load_index(v, at);
       if (i < low || i >= index.size) out_of_bounds(w, index, i);
@@ -340,7 +375,7 @@ void divide_by_counts(const Walk& w, const ExternView& out, bool include_self) {
 // The input brought into the result, then the walk. Without include_self what is reduced into starts anew.
 void scatter(const Walk& w, const ExternCall& call, const ExternView& source, ScatterReduction r, bool include_self) {
   const ExternView& out = call.out[0];
-  check_indices(w);
+  check_indices(w, Workers(call));
   if (out.data != call.in[0].data) copy_elements(call.in[0], out, call.parallel);
   with_element_type(out.dtype, [&]<class T>() {
     T* to = static_cast<T*>(out.data);
@@ -384,7 +419,7 @@ void run_index_add(const ExternCall& call) {
   const Walk w = slice_walk("index_add", call.out[0], call.ints[0], call.in[1], call.in[2]);
   if (call.scalars[0] == 1) return scatter(w, call, call.in[2], {Mode::kAdd}, true);
   const ExternView& out = call.out[0];
-  check_indices(w);
+  check_indices(w, Workers(call));
   if (out.data != call.in[0].data) copy_elements(call.in[0], out, call.parallel);
   with_element_type(out.dtype, [&]<class T>() {
     run_walk<T>(w, AddScaled<T>{call.scalars[0]}, static_cast<T*>(out.data), static_cast<const T*>(call.in[2].data),
@@ -434,7 +469,7 @@ void run_embedding_backward(const ExternCall& call) {
   const ExternView &g = call.in[0], &index = call.in[1], &out = call.out[0];
   const int64_t pad = call.ints[1];
   const Walk w = embedding_walk(call);
-  check_indices(w);
+  check_indices(w, Workers(call));
   with_element_type(out.dtype, [&]<class T>() {
     T* to = static_cast<T*>(out.data);
     std::memset(static_cast<void*>(to), 0, size_t(out.numel()) * sizeof(T));
