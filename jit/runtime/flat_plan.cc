@@ -70,8 +70,13 @@ FlatPlan::FlatPlan(const Plan& plan, const Codes& codes, std::vector<Tensor> bro
     if (e && info(e->op).dynamic) s.unbacked = sizes++;
   }
   for (size_t i = 0; i < steps.size(); i += size_t(steps[i].beside) + 1) {
-    for (size_t k = i; k <= i + size_t(steps[i].beside); k++) steps[i].writes |= writes_inputs(steps[k].launch);
-    steps[i].in_place = steps[i].writes && scatters_in_place(steps[i].launch);
+    bool repeats = true;
+    for (size_t k = i; k <= i + size_t(steps[i].beside); k++) {
+      if (!writes_inputs(steps[k].launch)) continue;
+      steps[i].writes = true;
+      repeats &= this->repeats(steps[k].launch);
+    }
+    steps[i].in_place = steps[i].writes && repeats;
   }
   add_outputs();
 }
@@ -238,9 +243,11 @@ bool FlatPlan::writes_inputs(int32_t launch) const {
   return false;
 }
 
-bool FlatPlan::scatters_in_place(int32_t launch) const {
-  const auto* e = std::get_if<ExternLaunch>(&plan.launches[size_t(launch)]);
-  return e && !e->in.empty() && e->out.size() == 1 && e->in[0].buffer == e->out[0].buffer;
+bool FlatPlan::repeats(int32_t launch) const {
+  const Launch& l = plan.launches[size_t(launch)];
+  if (const auto* k = std::get_if<KernelLaunch>(&l)) return k->repeats;
+  const auto* e = std::get_if<ExternLaunch>(&l);
+  return !e->in.empty() && e->out.size() == 1 && e->in[0].buffer == e->out[0].buffer;
 }
 
 std::string FlatPlan::listings() const {

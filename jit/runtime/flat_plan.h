@@ -31,7 +31,8 @@ struct LaunchStep {
   int32_t extent = -1, work = -1;  // slots; extent -1: no parallel loop
   bool random = false;
   bool writes = false;    // what existed before the run, itself or one beside it
-  bool in_place = false;  // a library's scatter into an input (jit/schedule/in_place.cc): the run may be made again
+  bool in_place = false;  // all that it writes of inputs is so in place (jit/schedule/in_place.cc): the run may be made
+                          // again
   int32_t unbacked = -1;  // place in FlatPlan::unbacked of one that tells a size
   int32_t beside = 0;     // how many of the next steps run side by side with it
 };
@@ -90,7 +91,7 @@ struct FlatPlan {
   void add_outputs();
   void name_runs();
   bool writes_inputs(int32_t launch) const;
-  bool scatters_in_place(int32_t launch) const;
+  bool repeats(int32_t launch) const;
 
   std::vector<std::shared_ptr<CachedKernel>> counters_;  // one a step; a kernel's has its code
   std::vector<std::shared_ptr<CachedKernel>> run_counters_;

@@ -163,14 +163,9 @@ void Runner::launch_steps(RunContext& c, bool& wrote, bool& in_place) const {
     check_stop();
     loops.set(unseen || !step->writes || step->in_place);
     if (watched) timer.emplace(flat_.backend);
-    if (step->kernel) {
-      launch_kernels(c, *step, generator, wrote);
-      wrote = wrote || step->writes;
-    } else {
-      in_place = in_place || step->in_place;
-      launch_library(c, *step);
-      wrote = wrote || (step->writes && !step->in_place);
-    }
+    in_place = in_place || step->in_place;
+    step->kernel ? launch_kernels(c, *step, generator, wrote) : launch_library(c, *step);
+    wrote = wrote || (step->writes && !step->in_place);
     if (watched) flat_.backend.wait(plan_.device);
     if (watched) note_launch(flat_, c.values.data(), step, timer->stop());
   }

@@ -34,6 +34,7 @@ struct ComputeUnit {
   std::vector<int32_t> after;   // units that must run before it although it reads nothing of them
   bool checks = false;          // its own or an inlined unit's
   int32_t in_place = -1;        // the input whose memory its value takes (in_place.cc)
+  bool repeats = false;         // written in place, and the same again where the run is made again
   bool stays = false;           // never inlined: it reads an input that is written in place later
   // Of its kernel alone, loads, stores and what stands before the loops aside; keys of what stands before the loops.
   int instructions = 0;
@@ -104,6 +105,7 @@ class ComputeUnits {
   void write_in_place();
   bool lies_as(const Tensor& a, const Tensor& b) const;
   std::vector<int32_t> chain_into(int32_t copy, int32_t input) const;
+  bool repeats(const std::vector<int32_t>& chain) const;
   bool may_write(const std::vector<int32_t>& chain, int32_t copy, int32_t input, std::vector<int32_t>& early) const;
 
   bool fuse_;

@@ -7,7 +7,8 @@
 //    is made before the chain writes, and stays so: it is not inlined. No link writes what lies in that memory.
 // 2. A run that fails is made again from its start by the original bytecode. So what may fail before the chain in the
 //    program comes before it in the plan. Behind it something may fail or ask for memory only where the chain gives the
-//    same when it is made twice, by calls of libraries: the runner does not take those for begun results.
+//    same when it is made twice: it only sets elements, and nothing that the run makes before reads that memory. The
+//    runner does not take such writes for begun results.
 #include <algorithm>
 
 #include "jit/schedule/compute_units.h"
@@ -58,15 +59,23 @@ std::vector<int32_t> ComputeUnits::chain_into(int32_t copy, int32_t input) const
   }
 }
 
+// Whether it gives the same when it is made twice, if nothing reads the input before. What fails within it leaves the
+// input as it was: a library looks at all of its operands first, a kernel does not.
+bool ComputeUnits::repeats(const std::vector<int32_t>& chain) const {
+  return std::all_of(chain.begin(), chain.end(), [&](int32_t u) {
+    const ComputeUnit& link = units_[size_t(u)];
+    return only_sets(link.node->op, link.node->args) && (link.low.kind == Lowered::kExtern || !link.checks);
+  });
+}
+
 // Whether the chain may write the input where it stands. early: who reads the input before that.
 bool ComputeUnits::may_write(const std::vector<int32_t>& chain, int32_t copy, int32_t input,
                              std::vector<int32_t>& early) const {
   const int32_t first = chain.back();
-  bool repeats = true, fails_later = false;
+  bool fails_later = false;
   const auto is_written = [&](int32_t i) { return same_memory(i, input); };
   for (int32_t u : chain) {
     const ComputeUnit& link = units_[size_t(u)];
-    repeats &= link.low.kind == Lowered::kExtern && only_sets(link.node->op, link.node->args);
     ComputeUnit rest;
     for (size_t k = 1; k < link.low.reads.size(); k++) trace(link.low.reads[k], rest);
     const auto is_link = [&](int32_t v) { return std::count(chain.begin(), chain.end(), v) > 0; };
@@ -83,7 +92,7 @@ bool ComputeUnits::may_write(const std::vector<int32_t>& chain, int32_t copy, in
       early.push_back(v);
     }
   }
-  return (repeats && early.empty()) || !fails_later;
+  return (early.empty() && repeats(chain)) || !fails_later;
 }
 
 void ComputeUnits::write_in_place() {
@@ -98,7 +107,11 @@ void ComputeUnits::write_in_place() {
     const std::vector<int32_t> chain = chain_into(c, input);
     std::vector<int32_t> early;
     if (chain.empty() || !may_write(chain, c, input, early)) continue;
-    for (int32_t u : chain) units_[size_t(u)].in_place = input, units_[size_t(u)].needs_memory = true;
+    const bool again = early.empty() && repeats(chain);
+    for (int32_t u : chain) {
+      ComputeUnit& link = units_[size_t(u)];
+      link.in_place = input, link.needs_memory = true, link.repeats = again;
+    }
     for (int32_t u : early) units_[size_t(u)].stays = true;
     units_.erase(units_.begin() + c);  // nothing stands at copies' places but copies
     any = true;

@@ -55,6 +55,7 @@ struct KernelLaunch {
   ExprId extent = 0;                  // size of the parallel loop (0: the kernel is run once)
   ExprId work = 0;                    // of one iteration of it (or of all), in elements: for splitting among threads
   bool beside = false;                // runs in one fork and join with the kernel before it
+  bool repeats = false;               // a run made again writes the same into inputs (in_place.cc)
   std::string op;                     // names the ops it was fused of
   std::vector<Fault> faults;          // one a check
   std::string file;

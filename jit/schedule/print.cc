@@ -46,6 +46,7 @@ struct Printer {
     for (size_t i = 0; i < l.buffers.size(); i++) out << (i ? ", " : "") << "b" << l.buffers[i];
     out << "; " << list(l.ints) << "; " << list(l.scalars) << ")";
     if (l.extent) out << " extent " << expr(l.extent) << " work " << expr(l.work);
+    if (l.repeats) out << " repeats";
     for (const Fault& f : l.faults) out << " fault(" << f.op << ", n" << f.arg << ", dim " << f.dim << ")";
     if (!l.file.empty()) out << " ; " << l.file << ":" << l.line;
     out << "\n";

@@ -272,6 +272,7 @@ class Planner {
     GroupKernel writes(units_, none, none);
     writes.build_write(u.low.writes[0], id, u.low.independent);
     add_kernel(writes.body, writes.faults, name(u.node->op), u.node);
+    std::get<KernelLaunch>(plan_.launches.back()).repeats = u.repeats;
   }
 
   void output(const Value& v) {

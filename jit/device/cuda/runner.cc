@@ -84,7 +84,7 @@ void CudaRunner::launch_kernels(RunContext& base, const LaunchStep& first, const
   const GpuStep& s = gpu_steps_[size_t(&first - steps_.data())];
   for (int32_t g = s.first; g < s.end; g++) {
     launch_group(of(base), groups_[size_t(g)]);
-    wrote = wrote || first.writes;
+    wrote = wrote || (first.writes && !first.in_place);
   }
 }
 

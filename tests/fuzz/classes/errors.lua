@@ -18,6 +18,13 @@ local statements = {
   function(p) p:line("y = y + options.nested.scale") end,
   function(p) p:line("y = y + y[{0, {0, n}}]:sum()") end,
   function(p) p:line("y = y + y[n]:sum()") end,
+  -- Parts of a tensor are written, and read, before ops fail on values.
+  function(p) p:line("cache[%d] = y:sum(0)", number(p)) end,
+  function(p) p:line("cache['1:3']:copy_(y['0:2'] * n)") end,
+  function(p) p:line("cache:select(1, %d):%s", number(p), p:pick {"add_(1)", "zero_()", "copy_(y[0])", "mul_(0.5)"}) end,
+  function(p) p:line("y = y + cache%s", p:pick {"", ":sum(0)", "[2]"}) end,
+  function(p) p:line("y = y + eye:index_select(0, zero + (n + %d))", number(p)) end,
+  function(p) p:line("y = y:matmul(eye) + eye[zero + (n + %d)]", number(p)) end,
   function(p) p:line("list[#list + 1] = n") end,
   function(p) p:line("last = function() return n end") end,
   function(p) p:line("if last then y = y + last() end") end,
@@ -32,6 +39,7 @@ local statements = {
 
 local function generate(p)
   p.keep(p:line("list, scale, options = {}, 1, {nested = {scale = 2}}"))
+  p.keep(p:line("cache, eye, zero = data(99, 6, 6), lt.eye(6), lt.tensor({0}, {dtype = 'int64'})"))
   p.keep(p:block("do", function()
     p.keep(p:line("local scale = 2"))
     p.keep(p:line("checked = function(n, e) local s = n * scale; if n == e then error('no ' .. n) end; return s end"))
@@ -49,7 +57,7 @@ local function generate(p)
     if i == halt then p:line("options.nested = nil") end
     p:line("try('f %d', f, data(%d, 6, 6), %d)", i, i, number(p))
   end
-  p:line("see('state', #list)")
+  p:line("see('state', #list, cache)")
 end
 
 return {count = 100, modes = "eager,compiled,dynamic,patched,auto,capture,whole,whole dynamic", generate = generate}
