@@ -474,7 +474,7 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
     self->results_.push_back(i);
     self->traced_.results.push_back(y);
   }
-  self->find_made_leaves();
+  for (size_t i = g.inputs.size(); i < sources.size(); i++) self->add_made_leaf(sources[i]);
   // Which values are saved does not depend on the gradients' strides: any will do to find them.
   find_saved(self->traced_);
   ask_for_ones(g);
@@ -482,22 +482,16 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
   return self;
 }
 
-// They are sources behind those of the inputs. One may not require grad any more: its gradient comes to it all the
-// same.
-void CompiledAutograd::find_made_leaves() {
-  std::unordered_set<const GradNode*> open;
-  for (const Tensor& y : traced_.results) open.merge(nodes_behind(y));
-  for (const Edge& e : traced_.sources) open.erase(e.node.get());
-  for (size_t i = 0; i < traced_.graph->outputs.size(); i++) {
-    if (!traced_.graph->outputs[i].is<Tensor>()) continue;
-    const Tensor& y = traced_.graph->outputs[i].tensor();
-    if (!y->autograd || y->autograd->grad_fn || y->node->is_input()) continue;
-    GradNode* const accumulator = y->autograd->accumulator;
-    if (!open.erase(accumulator)) continue;
-    made_.push_back(i);
-    traced_.sources.push_back({Ref<GradNode>(accumulator), 0});
-    traced_.inputs.push_back(y);
-  }
+// One may not require grad any more: its gradient comes to it all the same.
+void CompiledAutograd::add_made_leaf(const Edge& edge) {
+  const std::vector<Value>& outputs = traced_.graph->outputs;
+  const Tensor leaf = leaf_of(edge.node.get());
+  const auto at = std::find_if(outputs.begin(), outputs.end(),
+                               [&](const Value& v) { return v.is<Tensor>() && v.tensor().same(leaf); });
+  if (!leaf || at == outputs.end()) fail_internal("a leaf that the graph makes is no output");
+  made_.push_back(size_t(at - outputs.begin()));
+  traced_.sources.push_back(edge);
+  traced_.inputs.push_back(leaf);
 }
 
 int CompiledAutograd::made_source(const Tensor& fake) const {

@@ -39,7 +39,8 @@ struct SharedSource : Error {
 
 class CompiledAutograd final : public Segment, public std::enable_shared_from_this<CompiledAutograd> {
  public:
-  // sources: by input of the graph, where its gradient goes to; no node for those that take none.
+  // sources: by input of the graph, where its gradient goes to; no node for those that take none. Behind them, of
+  // leaves that the graph makes, which are outputs.
   static std::shared_ptr<CompiledAutograd> build(std::unique_ptr<Graph> traced, const std::vector<Edge>& sources,
                                                  const CompileOptions& options);
   void ready() override;
@@ -65,7 +66,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   const ResultReach& reach(uint32_t result);
   std::unique_ptr<Graph> saving_graph() const;
   void cut(std::unique_ptr<Graph>& forward);
-  void find_made_leaves();
+  void add_made_leaf(const Edge& edge);
   int made_source(const Tensor& fake) const;  // -1: it is no leaf that the graph makes
   void find_read();
   void find_memory();

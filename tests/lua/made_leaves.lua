@@ -112,7 +112,7 @@ check("hooks of a leaf, and a backward within", function(frame)
   local w, loss = f(x)
   loss:backward()
   return all(w.grad, unpack(seen))
-end)
+end, 3)
 
 check("a result of a leaf that nobody has", function(frame)
   local seen = {}
@@ -154,7 +154,7 @@ check("a leaf that has a hook and no loss", function(frame)
   local loss = (w * y):sum()
   loss:backward()
   return all(w.grad)
-end)
+end, 2)
 
 check("views of a leaf, and a leaf in the memory of an argument", function(frame)
   local f = frame(function(x)

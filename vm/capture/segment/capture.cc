@@ -188,9 +188,10 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
     t.close();
     return finish_symbols(t.program, t.place(), *t.graph->env, &e);
   }
-  const std::vector<Edge> sources = input_edges(t);
+  std::vector<Edge> sources = input_edges(t);
   const bool differentiable = sort_outputs(t, e, sources);
-  if (differentiable && !wanted.backend_function) keep_leaves(t, e);
+  std::vector<Edge> leaves;
+  if (differentiable && !wanted.backend_function) leaves = keep_leaves(t, e);
   find_view_outputs(t, e);
   t.close();
   Graph& g = *t.graph;
@@ -209,6 +210,8 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   const GuardPlace end = t.place();
   std::vector<Tensor> constants = constants_of(g);
   e.plain_checkpoints = t.plain_checkpoints;
+  sources.resize(g.inputs.size());
+  std::move(leaves.begin(), leaves.end(), std::back_inserter(sources));
   e.segment = make_segment(std::move(t.graph), sources, differentiable, options);
   for (TensorSpec& spec : t.program.tensors) spec.hooks = !t.backward_called;
   if (options.background) {

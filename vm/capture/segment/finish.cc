@@ -452,7 +452,7 @@ struct Finisher {
       if (h.hook.expired()) continue;
       const Edge now = gradient_edge(h.tensor);
       const bool same = now.node == h.edge.node && now.result == h.edge.result;
-      if (!same) stop_at(h.step, h.why);
+      if (!same || is_leaf(h.tensor)) stop_at(h.step, h.why);
       left.hooks.push_back({tensor(h.tensor).index, value(h.function)});
     }
   }

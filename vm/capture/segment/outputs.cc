@@ -149,18 +149,22 @@ bool sort_outputs(Trace& t, Entry& e, const std::vector<Edge>& sources) {
   return differentiable;
 }
 
-void keep_leaves(Trace& t, Entry& e) {
-  std::unordered_set<const TensorImpl*> known;
-  for (const Value& v : t.graph->outputs) known.insert(v.tensor().get());
+std::vector<Edge> keep_leaves(Trace& t, Entry& e) {
+  std::unordered_set<const TensorImpl*> known, outputs;
+  std::vector<Edge> edges;
+  for (const Value& v : t.graph->outputs) outputs.insert(v.tensor().get());
   for (const Tensor& y : with_history(*t.graph)) {
     for (const GradNode* node : nodes_behind(y)) {
       const Tensor leaf = leaf_of(node);
-      const bool made = leaf && leaf->is_fake() && !leaf->node->is_input();
+      const bool made = leaf && leaf->is_fake() && !t.input_of_fake.count(leaf.get());
       if (!made || !known.insert(leaf.get()).second) continue;
+      edges.push_back({Ref<GradNode>(leaf->autograd->accumulator), 0});
+      if (!outputs.insert(leaf.get()).second) continue;
       if (leaf->requires_grad) e.effects.leaf_outputs.push_back(int(t.graph->outputs.size()));
       t.graph->outputs.emplace_back(leaf);
     }
   }
+  return edges;
 }
 
 namespace {

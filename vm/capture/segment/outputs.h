@@ -11,8 +11,9 @@ class Trace;
 std::vector<Edge> input_edges(const Trace& t);
 // Sorts the outputs by what autograd has to know of them; true when a compiled backward is needed.
 bool sort_outputs(Trace& t, Entry& e, const std::vector<Edge>& sources);
-// Leaves that the trace made and a backward outside reaches are outputs, whoever sees them: it goes on to them.
-void keep_leaves(Trace& t, Entry& e);
+// Leaves that the trace made and a backward outside reaches are outputs, whoever sees them: it goes on to them. Gives
+// their edges.
+std::vector<Edge> keep_leaves(Trace& t, Entry& e);
 void find_view_outputs(Trace& t, Entry& e);
 // What several outputs are views of is an output, too: a write through one of them is seen by the others.
 void output_bases(Trace& t);
