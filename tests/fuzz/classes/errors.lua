@@ -21,7 +21,7 @@ local statements = {
   -- Parts of a tensor are written, and read, before ops fail on values.
   function(p) p:line("cache[%d] = y:sum(0)", number(p)) end,
   function(p) p:line("cache['1:3']:copy_(y['0:2'] * n)") end,
-  function(p) p:line("cache:select(1, %d):%s", number(p), p:pick {"add_(1)", "zero_()", "copy_(y[0])", "mul_(0.5)"}) end,
+  function(p) p:line("cache:select(1, %d):%s", number(p), p:pick {"add_(1)", "zero_()", "copy_(y[0])"}) end,
   function(p) p:line("y = y + cache%s", p:pick {"", ":sum(0)", "[2]"}) end,
   function(p) p:line("y = y + eye:index_select(0, zero + (n + %d))", number(p)) end,
   function(p) p:line("y = y:matmul(eye) + eye[zero + (n + %d)]", number(p)) end,
