@@ -273,6 +273,49 @@ test("sorting large rows", function()
   end
 end)
 
+test("a bad index is found at any place among many", function()
+  local n = 70000 -- looked at by several threads
+  local x, from = lt.zeros(100, 2), lt.ones(n, 2)
+  for _, dtype in ipairs {"int64", "int32"} do
+    local least = dtype == "int64" and -2 ^ 63 or -2 ^ 31
+    for _, place in ipairs {0, 4321, n / 2, n - 1} do
+      for _, bad in ipairs {100, 2 ^ 31 - 128, -1, least} do
+        local index = lt.randint(0, 100, {n}):to(dtype)
+        index[place] = bad
+        local text = ("index_add: index %d is out of bounds for dimension 0 with size 100"):format(bad)
+        raises(text, function() return x:index_add(0, index, from) end)
+        -- The same elements, not side by side.
+        local apart = lt.stack({index, index}, 1):select(1, 0)
+        raises(text, function() return x:index_add(0, apart, from) end)
+      end
+    end
+    local index = lt.arange(n):remainder(100):to(dtype)
+    truthy(x:index_add(0, index, from):equal(lt.full({100, 2}, n / 100)))
+    -- Negative places count from the end.
+    local put = x:index_put({index - 100}, from, true)
+    truthy(put:equal(lt.full({100, 2}, n / 100)))
+    raises("index 100 is out of bounds", function() return x:index_put({index + 1}, from, true) end)
+    raises("index -101 is out of bounds", function() return x:index_put({index - 101}, from, true) end)
+  end
+end)
+
+test("rows are scattered alike at any number of threads", function()
+  local threads = lt.config.num_threads
+  for _, columns in ipairs {1, 15, 16, 33, 1024, 5000} do
+    local x, from = lt.randn(40, columns), lt.randn(300, columns)
+    local index, want = lt.randint(0, 40, {300}), {}
+    for count = 1, 4 do
+      lt.config.num_threads = count
+      local got = {x:index_add(0, index, from), x:index_put({index}, from, true), x:index_copy(0, index, from)}
+      for i, t in ipairs(got) do
+        want[i] = want[i] or t
+        truthy(t:equal(want[i]))
+      end
+    end
+  end
+  lt.config.num_threads = threads
+end)
+
 test("errors of wrong guesses", function()
   local v = lt.arange(3)
   raises("a list of positions is a tensor", function() return v[{0, 2}] end)

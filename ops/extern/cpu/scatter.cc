@@ -153,8 +153,9 @@ bool are_within(const ExternView& v, int64_t low, int64_t last, const Workers& w
   const auto run = [&](int64_t begin, int64_t end) {
     in_stretches(end - begin, [&](int64_t from, int64_t to) {
       const int64_t at = begin + from, n = to - from;
-      const bool fits = v.dtype == DType::kInt64 ? are_within(static_cast<const int64_t*>(v.data) + at, n, low, last)
-                                                 : are_within(static_cast<const int32_t*>(v.data) + at, n, low, last);
+      const bool fits = size_of(v.dtype) == sizeof(int64_t)
+                            ? are_within(static_cast<const int64_t*>(v.data) + at, n, low, last)
+                            : are_within(static_cast<const int32_t*>(v.data) + at, n, low, last);
       if (!fits) good = false;
     });
   };
