@@ -49,7 +49,12 @@ Tensor positions_in_graph(const Tensor& repeats, const Value& total) {
   Tensor fits = op1(OpId::all, {op1(OpId::logical_and, {ge(n, vint(0)), le(n, vint(kMost))})});
   if (!total.is_none()) fits = op1(OpId::logical_and, {fits, eq(sum, total)});
   const Tensor last = op1(OpId::clamp, {where(fits, sub(sum, vint(1)), vint(0)), vint(0), Value()});
-  const Tensor told = op1(OpId::bincount, {op1(OpId::reshape, {last, Sizes{1}}), Value(), vint(0)});
+  Tensor told;
+  try {
+    told = op1(OpId::bincount, {op1(OpId::reshape, {last, Sizes{1}}), Value(), vint(0)});
+  } catch (const NeedsData&) {  // told under the name that was called
+    need_data("repeat_interleave", repeats);
+  }
   const SymInt size = total.is_none() ? told->sizes[0] : total.sym_int();
   const Tensor all = op1(OpId::arange, {vint(0), vint(size), vint(1), DType::kInt64, repeats->device()});
   const Tensor ends = op1(OpId::cumsum, {n, vdim(0), Value()});
