@@ -122,15 +122,14 @@ local sized_by_elements = "depends on the elements" -- the shape of the result i
 local never_sized = "gives depends on the elements" -- likewise, without a rule for it as a symbol
 local sized_by_default = "reads the elements" -- a size that is not given is the largest element, or a sum
 local breaking = {
-  {"nonzero 0-dim", never_sized}, {"unique dim", never_sized}, {"unique last dim", never_sized},
-    {"unique_consecutive dim", never_sized},
+  {"nonzero 0-dim", never_sized},
   {"masked_select", sized_by_elements}, {"nonzero", sized_by_elements}, {"argwhere", sized_by_elements},
     {"where one", sized_by_elements},
   {"mask of rows", sized_by_elements}, {"mask and tensor", sized_by_elements}, {"mask 0-dim", sized_by_elements},
   {"mask index", sized_by_elements}, {"bincount", sized_by_elements}, {"unique", sized_by_elements},
   {"unique_consecutive", sized_by_elements},
-  {"repeat_interleave tensor", sized_by_default}, {"repeat_interleave positions", sized_by_default},
-    {"one_hot counted", sized_by_default}, {"tensordot by a tensor", sized_by_default},
+  {"repeat_interleave tensor", sized_by_default, differentiated = true}, {"one_hot counted", sized_by_default},
+    {"tensordot by a tensor", sized_by_default},
 }
 
 -- The reason for which this case's graph breaks, or nil; names stand for the cases that begin with them.
@@ -139,7 +138,8 @@ local function graph_break(case)
     if (case.name .. " "):sub(1, #row[1] + 1) == row[1] .. " " then
       local differentiated = false
       for _, input in ipairs(case.inputs) do differentiated = differentiated or input.grad end
-      return (row[2] ~= sized_by_elements or differentiated) and row[2] or nil
+      local always = row[2] ~= sized_by_elements and not row.differentiated
+      return (always or differentiated) and row[2] or nil
     end
   end
 end
