@@ -62,7 +62,8 @@ local function generate(p)
         function() try(result() .. ":retain_grad()") end,
         function() if p:chance(40) then try(write(result())) end end,
         function() try("lt.no_grad(function() shelf.v:add_(1) end)") end,
-        function() p:line("r[2] = r[2] and r[2] + (%s * 2):sum()", p:pick {"(r[4] or x)", "(r[5] or x)", "(shelf.p or x)"}) end,
+        function() p:line("r[2] = r[2] and r[2] + (%s * 2):sum()",
+          p:pick {"(r[4] or x)", "(r[5] or x)", "(shelf.p or x)"}) end,
         function() try(("gradient('by', lt.grad(r[2], {%s}, {retain_graph = true, allow_unused = true})[1])")
           :format(result())) end,
         function() try(("local g = lt.grad(r[2], {%s}, {create_graph = true, allow_unused = true})[1] "
