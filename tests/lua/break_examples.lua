@@ -57,6 +57,10 @@ return x + 1, running]],
 x = x * 2
 debug.traceback()
 return x + 1]],
+  frames = [[
+x = x * 2
+local caller = debug.getinfo(2, "l").currentline
+return x + 1, caller]],
   load = [[
 x = x * 2
 local f = loadstring("return 3")
@@ -307,7 +311,7 @@ return x + 1]], also = "user"},
 local rest
 local function callee(x)
   x = x * 2
-  rest = debug.getinfo(1, "f").func
+  rest = debug.getinfo(1, "fL").func
   return x
 end
 local f = lt.compile(function(x) return (callee(x)) end)

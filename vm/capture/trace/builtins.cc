@@ -8,6 +8,7 @@
 
 #include "ops/defs/call.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/capture/trace/builtin_debug.h"
 #include "vm/capture/trace/builtin_models.h"
 #include "vm/capture/trace/builtin_numbers.h"
 #include "vm/capture/trace/function_node.h"
@@ -391,6 +392,7 @@ Vars run_graph_break(Trace& t, Var*, const Vars& args) {
 const Builtin kRows[] = {
     {"type", run_type},
     {"select", run_select},
+    {"debug.getinfo", run_getinfo},
     {"next", run_next},
     {"pairs", run_joineds},
     {"ipairs", run_ipairs},
