@@ -8,7 +8,8 @@
 // 2. A run that fails is made again from its start by the original bytecode. So what may fail before the chain in the
 //    program comes before it in the plan. Behind it something may fail or ask for memory only where the chain gives the
 //    same when it is made twice: it only sets elements, and nothing that the run makes before reads that memory. The
-//    runner does not take such writes for begun results.
+//    runner does not take such writes for begun results. The program may write the input later than the chain stands,
+//    in a branch that the original bytecode does not take: so behind a kernel nothing may raise on elements.
 #include <algorithm>
 
 #include "jit/schedule/compute_units.h"
@@ -68,11 +69,16 @@ bool ComputeUnits::repeats(const std::vector<int32_t>& chain) const {
   });
 }
 
+bool ComputeUnits::has_kernel(const std::vector<int32_t>& chain) const {
+  return std::any_of(chain.begin(), chain.end(),
+                     [&](int32_t u) { return units_[size_t(u)].low.kind != Lowered::kExtern; });
+}
+
 // Whether the chain may write the input where it stands. early: who reads the input before that.
 bool ComputeUnits::may_write(const std::vector<int32_t>& chain, int32_t copy, int32_t input,
                              std::vector<int32_t>& early) const {
   const int32_t first = chain.back();
-  bool fails_later = false;
+  bool fails_later = false, raises_later = false;
   const auto is_written = [&](int32_t i) { return same_memory(i, input); };
   for (int32_t u : chain) {
     const ComputeUnit& link = units_[size_t(u)];
@@ -87,12 +93,14 @@ bool ComputeUnits::may_write(const std::vector<int32_t>& chain, int32_t copy, in
     const ComputeUnit& unit = units_[size_t(v)];
     if (v == copy || unit.inlined) continue;
     fails_later |= v > first && (unit.checks || unit.low.kind == Lowered::kExtern);
+    raises_later |= v > first && (unit.checks || (unit.node && may_fail(*unit.node)));
     if (v != first && std::any_of(unit.inputs.begin(), unit.inputs.end(), is_written)) {
       if (v > first) return false;
       early.push_back(v);
     }
   }
-  return (early.empty() && repeats(chain)) || !fails_later;
+  const bool again = early.empty() && repeats(chain) && !(raises_later && has_kernel(chain));
+  return again || !fails_later;
 }
 
 void ComputeUnits::write_in_place() {

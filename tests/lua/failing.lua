@@ -210,6 +210,17 @@ test("what fails after a write of a row leaves what eager code leaves", function
     function(cache, x, at) cache[1] = x x:mul_(2) cache[2] = x return table_of:index_select(0, at) end,
     function(cache, x, at) cache:t()[0] = x:sum() return table_of:index_select(0, at), cache + 1 end,
     function(cache, x, at) cache[1] = lt.rand(2) + x return table_of:index_select(0, at) end,
+    function(cache, x, at)  -- writes what was made before the op that fails
+      local made = lt.slice_scatter(cache, x:view(1, 2), 0, 1, 2)
+      local y = table_of:index_select(0, at)
+      cache:copy_(made)
+      return y
+    end,
+    function(cache, x, at)  -- or does not
+      local made = lt.slice_scatter(cache, x:view(1, 2), 0, 1, 2)
+      if at:gt(0):nonzero():size(0) > 0 then cache:copy_(made) return cache * 1 end
+      return cache * 3
+    end,
   }
   for i, program in ipairs(programs) do
     local function seen(f)
