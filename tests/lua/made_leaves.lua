@@ -183,4 +183,25 @@ test("a leaf goes with what it is kept by", function()
   equal(gone.other, nil)
 end)
 
+test("the grad mode of the call", function()
+  local programs = {
+    function(x) local w = lt.ones(3, {requires_grad = true}) return w * x, w end,
+    function(x) local w = lt.ones(3, {requires_grad = true}) return (w * x):sum() end,
+    function(x) local y = x * 1 y:requires_grad_() return y * 2 end,
+    function(x) local w = lt.ones(3, {requires_grad = true}) return w * x, (w * x).requires_grad end,
+  }
+  for i, program in ipairs(programs) do
+    for _, first in ipairs {true, false} do
+      lt.reset()
+      local f = lt.compile(program)
+      for _, on in ipairs {first, not first, first, not first} do
+        local function call() return (f(lt.ones(3))).requires_grad end
+        local y
+        if on then y = call() else y = lt.no_grad(call) end
+        h.equal(y, on, i)
+      end
+    end
+  end
+end)
+
 h.finish()

@@ -541,6 +541,10 @@ struct Finisher {
   void grad_mode_guard() {
     bool matters = t.grad_mode_read;
     for (const auto& in : t.inputs) matters = matters || in.requires_grad;
+    for (const auto& in : t.graph->inputs) matters = matters || in.value->requires_grad;
+    for (const auto& node : t.graph->nodes) {  // a leaf that is made here, and what comes of it
+      for (const Tensor& y : node->results) matters = matters || (y && y->requires_grad);
+    }
     if (!matters) return;
     t.check(GuardOp::kGradModeCheck, nullptr, t.initial_grad_mode, t.initial_grad_mode ? "true" : "false");
   }
