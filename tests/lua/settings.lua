@@ -52,6 +52,15 @@ test("dimensions of arguments that are symbols from the start", function()
   local f = lt.compile(double, {dynamic = {x = {0, -2}}})
   raises("compile: option 'dynamic': dim -2 of x is out of range for 1 dims", f, lt.ones(2))
   equal(f(lt.ones(2, 2)):sum():item(), 8)
+  -- Other variables of that name.
+  local function other(x) x = x * 2 lt.graph_break() return x + 1 end
+  local g = lt.compile(function(x)
+    local y = other(x:sum())
+    x = x:sum()
+    lt.graph_break()
+    return x * 2 + y
+  end, {dynamic = {x = {1}}})
+  for _ = 1, 2 do equal(g(lt.ones(2, 2)):item(), 17) end
 end)
 
 test("marked sizes with bounds", function()

@@ -38,7 +38,7 @@ CaptureOptions options_of(lua_State* L, const CompiledProto& compiled) {
 
 // Dimensions that the option 'dynamic' names are there.
 void check_dynamic_dims(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, const SegmentCall& call) {
-  if (compiled.options.dynamic_dims.empty()) return;
+  if (compiled.options.dynamic_dims.empty() || point.pc != 1) return;
   const std::vector<std::string> names = argument_names(compiled.code->proto(), point.pc, point.args);
   for (int i = 0; i < call.nargs; i++) {
     const std::string name = i < int(names.size()) ? names[size_t(i)] : vararg_name(i - call.nslots);

@@ -78,7 +78,9 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
   ResumeProto resume = build_resume(*code.dump, spec);
   auto dump = std::make_shared<bc::Dump>(resume.patched.dump);
   const auto top = static_cast<uint32_t>(dump->protos.size() - 1);
-  std::shared_ptr<CompiledProto> compiled = make_proto(state, L, make_code(std::move(dump), top), parent.options);
+  CaptureOptions options = parent.options;
+  options.dynamic_dims.clear();  // of the arguments of the function that the user compiled
+  std::shared_ptr<CompiledProto> compiled = make_proto(state, L, make_code(std::move(dump), top), options);
   compiled->root = &root;
   compiled->automatic = parent.automatic;
   compiled->recompiles = parent.recompiles;
