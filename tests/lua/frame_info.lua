@@ -136,4 +136,29 @@ check("a frame that goes on after a break", function(x, seen)
   return y
 end, 3)
 
+test("what the program gets is what it compares with", function()
+  local f
+  f = lt.compile(function(x)
+    local y = x * 2
+    return y, debug.getinfo(1, "f").func == f
+  end)
+  for _ = 1, 2 do equal(select(2, f(lt.ones(2))), true) end
+end)
+
+check("getinfo that pcall calls", function(x, seen)
+  local y = x * 2
+  local _, info = pcall(debug.getinfo, 1, "Sl")
+  add(seen, info)
+  return y + 1
+end, 2)
+
+for _, name in ipairs {"@" .. ("d/"):rep(40) .. "file.lua", "=" .. ("name "):rep(20), "@" .. ("x"):rep(59)} do
+  test("a chunk named " .. name, function()
+    local f = loadstring("local x = ... local y = x * 2 return y, debug.getinfo(1, 'S').short_src", name)
+    local _, want = f(lt.ones(2))
+    local _, got = lt.compile(f)(lt.ones(2))
+    equal(got, want)
+  end)
+end
+
 h.finish()

@@ -57,17 +57,30 @@ bool is_called_by_the_one_before(const Trace& t, size_t at) {
 }
 
 // The number of the frame at a level, the function that asks being level 0.
-size_t frame_at(Trace& t, double level) {
+size_t frame_at(Trace& t, const Var* asks, double level) {
   const size_t n = t.frames.size();
   if (level < 1 || level > double(n) || level != std::trunc(level)) t.stop(Break::frames, {kName});
   const size_t at = n - size_t(level);
   const Frame& innermost = *t.frames.back();
-  const bc::Op by = bc::op(innermost.code->proto().code[innermost.pc]);
-  if ((by != bc::Op::CALL && by != bc::Op::CALLM) || innermost.is_library()) t.stop(Break::frames, {kName});
+  const bc::Ins call = innermost.code->proto().code[innermost.pc];
+  const bool calls = bc::op(call) == bc::Op::CALL || bc::op(call) == bc::Op::CALLM;
+  const Var* called = calls ? innermost.slots[bc::op_a(call)] : nullptr;
+  // pcall may stand between.
+  const bool by_itself = called && called->builtin && called->builtin == asks->builtin;
+  if (!by_itself || innermost.is_library()) t.stop(Break::frames, {kName});
   for (size_t i = at + 1; i < n; i++) {
     if (!is_called_by_the_one_before(t, i)) t.stop(Break::frames, {kName});
   }
   return at;
+}
+
+// As lj_debug_shortname cuts the names of files.
+std::string short_source(const std::string& chunkname, const std::string& file) {
+  constexpr size_t kMost = 59, kDots = 3;
+  if (chunkname.empty() || (chunkname[0] != '=' && chunkname[0] != '@')) return file;
+  const std::string name = chunkname.substr(1);
+  if (name.size() <= kMost) return name;
+  return chunkname[0] == '=' ? name.substr(0, kMost) : "..." + name.substr(name.size() - (kMost - kDots));
 }
 
 struct Asked {
@@ -84,7 +97,7 @@ struct Asked {
   void source() {
     const bc::Proto& proto = code->proto();
     set("source", t.string(code->dump->chunkname));
-    set("short_src", t.string(code->file));
+    set("short_src", t.string(short_source(code->dump->chunkname, code->file)));
     set("linedefined", proto.first_line);
     set("lastlinedefined", proto.first_line + proto.num_lines);
     set("what", t.string(proto.first_line || !proto.num_lines ? "Lua" : "main"));
@@ -110,7 +123,10 @@ struct Asked {
         set("nparams", proto.num_params);
         return set("isvararg", t.boolean(proto.vararg()));
       case 'n': return name();
-      case 'f': return set("func", function);
+      case 'f':
+        // The frame's own function is a copy of the one that the user has.
+        if (frame && (at == 0 || !is_called_by_the_one_before(t, at))) t.stop(Break::frames, {kName});
+        return set("func", function);
       default: t.stop(Break::debug, {kName});
     }
   }
@@ -128,14 +144,14 @@ bool goes_on(const Trace& t, const Var* function) {
 
 }  // namespace
 
-Vars run_getinfo(Trace& t, Var*, const Vars& args) {
+Vars run_getinfo(Trace& t, Var* self, const Vars& args) {
   Var* of = args.empty() ? t.nil() : t.force(args[0]);
   Var* what = args.size() < 2 ? t.nil() : t.force(args[1]);
   const std::string options = what->kind == VarKind::kString ? t.text(what) : "flnSu";
   if (what->kind != VarKind::kString && what->kind != VarKind::kNil) t.stop(Break::debug, {kName});
   Asked asked{t, nullptr, of};
   if (of->kind == VarKind::kNumber) {
-    asked.at = frame_at(t, t.constant(of));
+    asked.at = frame_at(t, self, t.constant(of));
     asked.frame = t.frames[asked.at];
     asked.code = asked.frame->code, asked.function = asked.frame->function;
   } else if (of->kind == VarKind::kClosure && !of->builtin) {
