@@ -29,7 +29,7 @@ print("counted", lt.counters().async.ready, lt.counters().async.failed)]]
 
 local function run(text, environment)
   local file = h.write(base .. "/program.lua", prelude .. text)
-  local command = "env LUTRA_CACHE=off %s timeout -s KILL 120 %s %s 2>&1; echo \"rc $?\""
+  local command = "env LUTRA_CACHE=off %s timeout -s KILL 300 %s %s 2>&1; echo \"rc $?\""
   return shell(command:format(environment or "", lutra, file)):match("^(.*)rc (%d+)%s*$")
 end
 local function numbers(out) return (out:gsub("counted.*", "")) end
