@@ -363,7 +363,7 @@ function DataLoader:iter() end
 ---@field result table
 
 ---@class lutra.CompileOptions
----@field dynamic? boolean|table<string, integer[]> nil: sizes that change become symbols at the second size; true: from the start; false: an entry a size; {x = {0}}: dimensions of arguments, from the start
+---@field dynamic? boolean|table<string, integer[]> symbols: true, {x = {0}}: at once; nil: after a miss; false: none
 ---@field fullgraph? boolean a graph break is an error
 ---@field wait? boolean false: calls run eagerly until the code, made in the background, is there; nil: as lt.config.async says
 ---@field backend? "native"|"eager"|"aot_eager"|function native compiles; eager runs the graph op by op, aot_eager with its passes; f(graph) gives what runs

@@ -423,22 +423,19 @@ for name, f in pairs {
 end
 
 -- What a graph has written and kept for its backward is a copy. The error is that of the memory that it stands for.
+local function beside_another(w)
+  local base = lt.zeros(4, 4)
+  local row, rest = base[0], base["1:"]
+  rest:add_(w)
+  local m = rest:clone()
+  row:sub_(1)
+  return (m * row):sum(), row, base
+end
 for name, f in pairs {
-  ["a view is written beside another that was"] = function(w)
-    local base = lt.zeros(4, 4)
-    local row, rest = base[0], base["1:"]
-    rest:add_(w)
-    local m = rest:clone()
-    row:sub_(1)
-    return (m * row):sum(), row, base
-  end,
+  ["a view is written beside another that was"] = beside_another,
   ["the same, its base is not kept"] = function(w)
-    local base = lt.zeros(4, 4)
-    local row, rest = base[0], base["1:"]
-    rest:add_(w)
-    local m = rest:clone()
-    row:sub_(1)
-    return (m * row):sum(), row
+    local loss, row = beside_another(w)
+    return loss, row
   end,
   ["a view is written"] = function(w)
     local base = lt.zeros(4, 4)
