@@ -65,6 +65,10 @@ end
 
 local folder = debug.getinfo(1, "S").source:match("^@(.*)modes%.lua$")
 
+-- The order of string keys in a table depends on when LuaJIT interned the strings. A program's constants stay while its
+-- modes run, so that tables have one order in all of them.
+local text_of_constants, constants
+
 -- Runs a program's text under a mode.
 function M.run(text, mode)
   local how = assert(modes[mode], "no mode " .. tostring(mode))
@@ -72,6 +76,7 @@ function M.run(text, mode)
   world.lines = M.lines
   local chunk, message = loadstring(text, "=program")
   if not chunk then error(message, 0) end
+  if text ~= text_of_constants then text_of_constants, constants = text, loadstring(text) end
   local environment = {}
   for k, v in pairs(_G) do environment[k] = v end
   environment._G = environment
