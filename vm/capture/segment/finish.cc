@@ -97,16 +97,26 @@ struct Finisher {
     filling = false;
   }
 
+  // The writes that decide how the table lies in memory, in order: so its pairs and its length are those of Lua's own
+  // run. A value that is nil at last may have made room for its key before.
+  std::vector<std::pair<Recipe, Recipe>> writes(Table& table) {
+    std::vector<std::pair<Recipe, Recipe>> out;
+    for (const auto& [id, written] : table.writes) {
+      TableEntry& e = table.entries.at(id);
+      const Recipe k = value(e.key);
+      const auto unknown = [](const Var* v) { return v->kind == VarKind::kNil || v->kind == VarKind::kLazy; };
+      Recipe v{Recipe::kTrue};
+      if (unknown(written) || !unknown(e.value)) v = value(unknown(written) ? written : e.value);
+      out.emplace_back(k, v);
+    }
+    return out;
+  }
+
   void fill(Table& table, int index) {
     FreshTable made;
     made.array_size = table.array_size;
     made.hash_size = table.hash_size;
-    for (const Key& id : table.log) {
-      TableEntry& e = table.entries.at(id);
-      if (t.force(e.value)->kind == VarKind::kNil) continue;
-      const Recipe k = value(e.key);
-      made.items.emplace_back(k, value(e.value));
-    }
+    made.items = writes(table);
     if (table.metatable) made.metatable = value(table.metatable);
     left.tables[size_t(index)] = std::move(made);
   }
@@ -465,12 +475,7 @@ struct Finisher {
     for (Table* table : t.written_tables) {
       const Recipe target{Recipe::kRegister, t.reg(table->source)};
       if (table->metatable_written) left.metatable_writes.push_back({target, value(table->metatable)});
-      for (const Key& id : table->log) {
-        TableEntry& e = table->entries.at(id);
-        if (!e.written) continue;
-        const Recipe k = value(e.key);
-        left.table_writes.push_back({target, k, value(e.value)});
-      }
+      for (const auto& [k, v] : writes(*table)) left.table_writes.push_back({target, k, v});
     }
     for (Cell* cell : t.written_cells) {
       left.upvalue_writes.push_back({{Recipe::kRegister, t.reg(cell->function)}, cell->index, value(cell->value)});

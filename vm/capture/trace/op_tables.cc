@@ -78,7 +78,7 @@ void op_tsetm(Trace& t, Frame& f, bc::Ins i) {
 void install_tables(Handlers& h) {
   h.set(Op::TNEW, [](Trace& t, Frame& f, bc::Ins i) {
     const unsigned d = op_d(i), array = d & 0x7ff, hash = d >> 11;
-    t.set(f, op_a(i), t.fresh_table(array ? int(array) - 1 : 0, hash ? 1 << hash : 0));
+    t.set(f, op_a(i), t.fresh_table(array == 0x7ff ? 0x800 : array ? int(array) - 1 : 0, hash ? 1 << hash : 0));
   });
   h.set(Op::TDUP, op_tdup);
   h.set(Op::GGET, [](Trace& t, Frame& f, bc::Ins i) {

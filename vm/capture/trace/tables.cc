@@ -78,6 +78,7 @@ bool Trace::append(Table* t, Var* k, Var* v) {
   t->appended.push_back(k);
   t->entries[id] = {k, v, true, true};
   t->log.push_back(id);
+  t->writes.emplace_back(id, v);
   if (!t->written) written_tables.push_back(t);
   t->written = effect = true;
   return true;
@@ -172,7 +173,7 @@ void Trace::raw_set(Table* t, Var* k, Var* v) {
   if (!e.logged) t->log.push_back(id), e.before = t->pin != 0 ? e.value : nullptr;
   if (t->pin != 0 && !t->written) written_tables.push_back(t);
   const auto something = [](const Var* x) { return x && x->kind != VarKind::kNil && x->kind != VarKind::kLazy; };
-  if (t->pin == 0 && !(e.logged && something(e.value) && something(v))) t->writes.emplace_back(id, v);
+  if (!(e.logged && something(e.value) && something(v))) t->writes.emplace_back(id, v);
   if (id.is_position()) t->touched.push_back(int64_t(id.n));
   t->written = true;
   e.key = k;
