@@ -6,6 +6,7 @@
 // only writes are copy_ nodes into inputs, after everything else except views of those inputs that are returned.
 // What cannot be had so (NeedsData) is a graph break of the whole.
 #include <algorithm>
+#include <unordered_set>
 
 #include "jit/passes/passes.h"
 #include "ops/core/overlap.h"
@@ -195,12 +196,23 @@ struct Functionaliser {
     write(self, fitted(r, self), n.is_copy());
   }
 
-  // Inputs that were written get their value; from then on they are the value.
+  // Inputs that were written get their value; from then on they are the value. A value may be another input, or lie in
+  // it, as that was before: it is copied before that one is written.
   void write_back() {
+    std::vector<const GraphInput*> written;
     for (const GraphInput& in : b.from.inputs) {
-      StorageState& s = storages[in.value->storage.get()];
-      if (!s.version || !s.base.same(in.value)) continue;
-      Tensor target = b.map_input(in.value);
+      const StorageState& s = storages[in.value->storage.get()];
+      if (s.version && s.base.same(in.value)) written.push_back(&in);
+    }
+    std::unordered_set<const Storage*> before;
+    for (const GraphInput* in : written) {
+      StorageState& s = storages[in->value->storage.get()];
+      if (before.count(s.value->storage.get())) s.value = call(OpId::clone, {s.value, std::string("preserve_format")});
+      before.insert(b.map_input(in->value)->storage.get());
+    }
+    for (const GraphInput* in : written) {
+      StorageState& s = storages[in->value->storage.get()];
+      Tensor target = b.map_input(in->value);
       Args args{target, s.value};
       b.recorder.call(OpId::copy_, args);
       s.value = target;

@@ -254,4 +254,30 @@ test("inplace of nn.functional stands last, as in PyTorch, and is a boolean", fu
   end
 end)
 
+test("an input that is copied into another and written then gives what it was", function()
+  local programs = {
+    function(c, d, e) c:copy_(d) e:copy_(c) d:mul_(2) c:add_(1) return c + e end,
+    function(c, d, e) e:copy_(d) c:copy_(e) d:mul_(2) return c:t() end,
+    function(c, d, e) local r = d * 2 c:copy_(d) d[0] = 5 return r + e end,
+    function(c, d, e) local r = d + e c:copy_(d[1]:expand(3)) d:add_(1) e:view(3, 1):copy_(c:view(3, 1)) return r end,
+    function(c, d, e) local old = d:clone() d:copy_(c) c:copy_(e) e:copy_(old) return d end,
+  }
+  for i, program in ipairs(programs) do
+    for _, grad in ipairs {false, true} do
+      local function seen(f)
+        local c, d, e = lt.arange(3):float(), lt.tensor {4, 5, 6}, lt.tensor {-1, -2, -3}
+        local w = lt.tensor({1, 2, 3}, {requires_grad = grad})
+        c, d, e = c * w, d * w, e * w
+        local out = f(c, d, e)
+        return ("%s %s %s %s"):format(out:detach(), c:detach(), d:detach(), e:detach())
+      end
+      local want = seen(program)
+      for _, backend in ipairs {"native", "eager", "aot_eager"} do
+        lt.reset()
+        equal(seen(lt.compile(program, {backend = backend})), want, ("%d %s"):format(i, backend))
+      end
+    end
+  end
+end)
+
 h.finish()

@@ -37,6 +37,12 @@ local function generate(p)
     function() p:same("%s:t():%s_(2)", p:pick {"u", "v", "r"}, p:pick {"add", "mul"}) end,
     function() p:same("%s = %s", p:pick {"u", "v", "r"},
       p:pick {"u", "v", "r", "u['::']", "v:view_as(u)", "u:detach()", "r:clone()", "r + 0"}) end,
+    function()  -- a source that is read, copied and written itself
+      local to, from = unpack(p:pick {{"u", "v"}, {"v", "u"}})
+      if p:chance(50) then p:same("r = r + %s", from) end
+      p:same("%s:copy_(%s)", to, from)
+      p:same("%s:%s_(%s)", from, p:pick {"add", "mul"}, p:pick {"k", "0.5"})
+    end,
     function() p:same("r = %s %s %s", value(), p:pick {"+", "*", "-"}, p:pick {"u", "v", "r", "w"}) end,
     function() p:same("%s:%s_()", p:pick {"u", "v", "r"}, p:pick {"zero", "neg", "tanh", "relu", "detach"}) end,
     function() p:same("r = r + %s:storage_offset()", p:pick {"u", "v"}) end,
