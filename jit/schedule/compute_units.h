@@ -106,7 +106,6 @@ class ComputeUnits {
   bool lies_as(const Tensor& a, const Tensor& b) const;
   std::vector<int32_t> chain_into(int32_t copy, int32_t input) const;
   bool repeats(const std::vector<int32_t>& chain) const;
-  bool has_kernel(const std::vector<int32_t>& chain) const;
   bool may_write(const std::vector<int32_t>& chain, int32_t copy, int32_t input, std::vector<int32_t>& early) const;
 
   bool fuse_;

@@ -9,7 +9,8 @@
 //    program comes before it in the plan. Behind it something may fail or ask for memory only where the chain gives the
 //    same when it is made twice: it only sets elements, and nothing that the run makes before reads that memory. The
 //    runner does not take such writes for begun results. The program may write the input later than the chain stands,
-//    in a branch that the original bytecode does not take: so behind a kernel nothing may raise on elements.
+//    behind an op that raises or in a branch that the original bytecode does not take: so nothing behind the chain may
+//    raise on elements.
 #include <algorithm>
 
 #include "jit/schedule/compute_units.h"
@@ -69,11 +70,6 @@ bool ComputeUnits::repeats(const std::vector<int32_t>& chain) const {
   });
 }
 
-bool ComputeUnits::has_kernel(const std::vector<int32_t>& chain) const {
-  return std::any_of(chain.begin(), chain.end(),
-                     [&](int32_t u) { return units_[size_t(u)].low.kind != Lowered::kExtern; });
-}
-
 // Whether the chain may write the input where it stands. early: who reads the input before that.
 bool ComputeUnits::may_write(const std::vector<int32_t>& chain, int32_t copy, int32_t input,
                              std::vector<int32_t>& early) const {
@@ -99,7 +95,7 @@ bool ComputeUnits::may_write(const std::vector<int32_t>& chain, int32_t copy, in
       early.push_back(v);
     }
   }
-  const bool again = early.empty() && repeats(chain) && !(raises_later && has_kernel(chain));
+  const bool again = early.empty() && repeats(chain) && !raises_later;
   return again || !fails_later;
 }
 

@@ -216,6 +216,13 @@ test("what fails after a write of a row leaves what eager code leaves", function
       cache:copy_(made)
       return y
     end,
+    function(cache, x, at, row)  -- by a library
+      local made = cache:index_copy(0, row, x:view(1, 2))
+      local y = table_of:index_select(0, at)
+      cache:copy_(made)
+      return y
+    end,
+    function(cache, x, at, row) cache:index_copy_(0, row, x:view(1, 2)) return table_of:index_select(0, at) end,
     function(cache, x, at)  -- or does not
       local made = lt.slice_scatter(cache, x:view(1, 2), 0, 1, 2)
       if at:gt(0):nonzero():size(0) > 0 then cache:copy_(made) return cache * 1 end
@@ -225,9 +232,10 @@ test("what fails after a write of a row leaves what eager code leaves", function
   for i, program in ipairs(programs) do
     local function seen(f)
       local list, cache, x = {}, lt.ones(5, 2), lt.tensor {3, 4}
+      local row = lt.tensor({1}, {dtype = "int64"})
       lt.manual_seed(i)
       for _, at in ipairs {1, 9, 2, -7, 0} do
-        local ok, out = pcall(f, cache, x, lt.tensor({at}, {dtype = "int64"}))
+        local ok, out = pcall(f, cache, x, lt.tensor({at}, {dtype = "int64"}), row)
         list[#list + 1] = ("%s %s %s"):format(ok and out or h.text(out), cache, x)
         x:add_(1) -- or a write would leave what the call before has left
       end
