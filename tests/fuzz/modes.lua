@@ -92,6 +92,9 @@ function M.run(text, mode)
   if how.stop then how.stop() end
   lt.set_grad_enabled(true)
   restore()
+  -- They are told on stderr alone: eager code answers, so that nothing else differs.
+  local errors = lt.counters().stats.internal_errors
+  if errors > 0 then world.failed("the compiler", errors .. " internal errors, told on stderr") end
   if not ok then world.failed("program", failure) end
   return world.seen
 end

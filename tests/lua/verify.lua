@@ -220,9 +220,12 @@ test("where the compiler fails, the function runs eagerly, and there is a repro"
   forget()
   local file = program("crash", [[
 local f = lt.compile(function(x) return (x + 1):relu():exp():sum(0) * 2 end)
-for i = 1, 3 do show(f(lt.randn(4, 5))) end]])
+for i = 1, 3 do show(f(lt.randn(4, 5))) end
+io.stderr:write("internal errors: ", lt.counters().stats.internal_errors, "\n")]])
   local right, out = run(file, "LUTRA_VERIFY=0"), run(file, "LUTRA_VERIFY=0 LUTRA_INJECT=crash")
   equal(select(2, out:gsub("lutra: internal error", "")), 1, out)
+  truthy(out:find("internal errors: 1\n", 1, true), out)
+  truthy(right:find("internal errors: 0\n", 1, true), right)
   equal(#repros(), 1, out)
   truthy(out:find("repro: " .. repros()[1], 1, true), out)
   equal(out:match("(0x.*)verified"), right:match("(0x.*)verified"))

@@ -35,6 +35,7 @@ struct Config {
 struct Counters {
   int64_t frames_total = 0, frames_ok = 0;
   int64_t unique_graphs = 0, calls_captured = 0;
+  int64_t internal_errors = 0;  // told on stderr; what they met runs its original code, or eagerly
   int64_t cache_hits = 0, cache_misses = 0;
   int64_t lost_sizes = 0;    // runs given up: elements decided on a size that the code was not made for
   int64_t checkpointed = 0;  // runs of compiled code's original, since lt.checkpoint watches

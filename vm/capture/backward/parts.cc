@@ -269,6 +269,7 @@ std::shared_ptr<BackwardEntry> CompiledBackward::compile(Engine& engine, KnownPa
     const bool may_pass = error.kind == ErrorKind::kUser && !dynamic_cast<const NeedsData*>(&error);  // eager's own
     known.for_good = !may_pass || ++known.failures >= kMostFailures;
     if (error.kind != ErrorKind::kInternal) return nullptr;
+    runtime_.counters.internal_errors++;
     fprintf(stderr, "lutra: internal error in the backward at %s, which runs eagerly from now on: %s\n",
             user_line().c_str(), error.what());
     return nullptr;

@@ -98,11 +98,11 @@ bool survives(lua_State* L, CompiledProto& compiled, const F& f) {
     count_break(L, compiled, BreakReason(Break::no_graph, {e.what()}, {code.file, int(code.proto().first_line)}));
   } catch (const Error& e) {
     if (e.kind != ErrorKind::kInternal) throw;
-    report_internal(compiled, e.what(), "");
+    report_internal(L, compiled, e.what(), "");
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {
-    report_internal(compiled, e.what(), "");
+    report_internal(L, compiled, e.what(), "");
   }
   return false;
 }
@@ -154,7 +154,8 @@ void ProtoBody::push_closure(lua_State* L, int index) {
   push_clone(capture_state(L), L, body, index, false);
 }
 
-void report_internal(CompiledProto& compiled, const std::string& what, const std::string& graph) {
+void report_internal(lua_State* L, CompiledProto& compiled, const std::string& what, const std::string& graph) {
+  runtime(L).counters.internal_errors++;
   compiled.failed = true;
   fprintf(stderr, "lutra: internal error in %s, which runs its original code from now on: %s\n%s%s",
           compiled.name.c_str(), what.c_str(), graph.c_str(), graph.empty() || graph.back() == '\n' ? "" : "\n");

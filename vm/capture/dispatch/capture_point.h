@@ -28,6 +28,6 @@ bool finish_entries(lua_State* L, CompiledProto& compiled, ProtoPoint& point);
 // For counters, reports and logs.
 void count_break(lua_State* L, CompiledProto& compiled, const BreakReason& why);
 // An internal error: the compiled prototype runs its original code from now on.
-void report_internal(CompiledProto& compiled, const std::string& what, const std::string& graph);
+void report_internal(lua_State* L, CompiledProto& compiled, const std::string& what, const std::string& graph);
 
 }  // namespace lutra

@@ -133,11 +133,11 @@ int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& 
     if (entry.callable) throw;  // a user's backend must not be replaced in silence
     if (dynamic_cast<const UnbackedMiss*>(&e)) lost = Lost::kSize;
     // A user's error (an index out of range): the original code raises it, with everything before it done.
-    if (e.kind == ErrorKind::kInternal) report_internal(compiled, e.what(), entry.graph_text);
+    if (e.kind == ErrorKind::kInternal) report_internal(L, compiled, e.what(), entry.graph_text);
   } catch (const std::bad_alloc&) {
     return 0;
   } catch (const std::exception& e) {
-    report_internal(compiled, e.what(), entry.graph_text);
+    report_internal(L, compiled, e.what(), entry.graph_text);
   }
   return 0;
 }
