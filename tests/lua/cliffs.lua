@@ -131,6 +131,20 @@ for name, f in pairs(streams) do
   end)
 end
 
+-- What the head of a loop has learnt of sizes, the points in its body know: the loop for the first
+-- size and for the second, then its body where s is a number and where it is a tensor.
+test("C1 for i = 1, y.shape[1]", function()
+  local calls = {}
+  for i = 2, 13 do calls[#calls + 1] = {lt.ones(i, 4) * 2} end
+  local made = compare(of(function(y)
+    local s = 0
+    for i = 1, y.shape[1] do s = s + y[i - 1] * i end
+    return s
+  end), calls)
+  truthy(made <= 4, made .. " graphs")
+  row("C1", ("for i = 1, y.shape[1]        %d graphs for 12 sizes"):format(made))
+end)
+
 test("C2 a function beyond its limit", function()
   local options = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}
   local calls = {}

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <set>
 
 #include "jit/runtime/profile.h"
 #include "vm/bind/tensor_userdata.h"
@@ -34,6 +35,15 @@ CaptureOptions options_of(lua_State* L, const CompiledProto& compiled) {
   CaptureOptions options = compiled.options;
   if (options.wait < 0 && compiled.automatic && !runtime(L).config.async) options.wait = 0;
   return options;
+}
+
+// What misses here have taught of the function's variables, its later points need not learn by misses of their own.
+void teach_new_points(CompiledProto& compiled, const std::set<bc::Pc>& known, const ProtoPoint& from) {
+  for (auto& [pc, point] : compiled.points) {
+    if (known.count(pc)) continue;
+    point.dynamic_dims.insert(from.dynamic_dims.begin(), from.dynamic_dims.end());
+    point.changing_values.insert(from.changing_values.begin(), from.changing_values.end());
+  }
 }
 
 // Dimensions that the option 'dynamic' names are there.
@@ -71,9 +81,12 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   CompiledProto& left = s.level ? *callers[s.level - 1].compiled : compiled;
   point.decisions.kept_loops = std::move(s.kept_loops);
   const KeptLoops& kept = point.decisions.kept_loops;
+  std::set<bc::Pc> known;
+  for (const auto& [pc, p] : left.points) known.insert(pc);
   for (const auto& [pc, after] : s.next) {
     after ? add_points_after(left, pc, kept, point.within) : add_point(left, pc, kept, point.within);
   }
+  if (&left == &compiled) teach_new_points(compiled, known, point);
   if (s.entry->decline) return s.entry;
   for (size_t i = 0; i < s.finished.resumes.size(); i++) {
     s.entry->resumes[i].body =

@@ -54,14 +54,6 @@ bool run_newest(CaptureState& state, lua_State* L, const std::shared_ptr<Compile
   return done;
 }
 
-// The variables of loops around the point are other numbers each time.
-void note_variables(ProtoPoint& point, const LuaCode& code) {
-  for (const bc::Loop& l : code.loops()) {
-    if (l.kind != bc::Loop::Kind::kFor || !contains(l, point.pc)) continue;
-    point.changing_values[bc::expression_text(code.proto(), point.pc, l.base + 3)].insert("another number");
-  }
-}
-
 }  // namespace
 
 bool iterates_alike(lua_State* L, const CompiledProto& compiled, bc::Pc pc, const mirror::Proto* from,
@@ -106,7 +98,9 @@ bool enter_loop(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame
   if (!has_point) add_point(*compiled, loop->first_body, kept, {loop->first_body, loop->end});
   const auto point = compiled->points.find(loop->first_body);
   if (point == compiled->points.end()) return false;
-  note_variables(point->second, code);
+  KeptLoops around;
+  for (const bc::Loop& l : code.loops()) around.insert({&code.proto(), l.head});
+  note_variables(point->second, code, around);
   return run_newest(state, L, compiled, function) && move_frame(L, frame, function, compiled->patched->moved[pc]);
 }
 
