@@ -220,10 +220,27 @@ struct Functionaliser {
     }
   }
 
+  // A view that was written has a value of its own. Where several tensors of its memory leave the graph, they are made
+  // again from the whole: they share memory as before.
+  void share_results() {
+    std::unordered_map<const Storage*, const TensorImpl*> leaving;
+    std::unordered_set<const Storage*> shared;
+    for (const Value& v : b.from.outputs) {
+      if (!v.is<Tensor>() || !v.tensor()) continue;
+      const Tensor& t = v.tensor();
+      if (leaving.emplace(t->storage.get(), t.get()).first->second != t.get()) shared.insert(t->storage.get());
+    }
+    for (const Storage* memory : shared) {
+      StorageState& s = storages[memory];
+      if (s.version) s.version++;
+    }
+  }
+
   GraphPtr run() {
     for (const auto& n : b.from.nodes) node(*n);
     b.recorder.set_location(nullptr, 0);
     write_back();
+    share_results();
     for (const Value& v : b.from.outputs) {
       if (v.is<Tensor>()) read(v.tensor());
     }

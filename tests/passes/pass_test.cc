@@ -39,6 +39,7 @@ TEST_CASE("passes give their golden texts", "[passes]") {
       CHECK(verify(*graph) == "");
       const GraphPtr out = kPasses[i].run(*graph);
       CHECK(verify(*out) == "");
+      CHECK(verify_sharing(*graph, *out) == "");
       const std::string printed = print(*out);
       if (title.rfind("# not: ", 0) == 0) CHECK(printed == print(*graph));
       CHECK(print(*parse_graph(printed)) == printed);

@@ -43,7 +43,10 @@ int push_counters(lua_State* L) {
   const ShadowCounts shadow = shadow_counts();
   lua_newtable(L);
   set_counts(L, "frames", {{"total", c.frames_total}, {"ok", c.frames_ok}});
-  set_counts(L, "stats", {{"unique_graphs", c.unique_graphs}, {"calls_captured", c.calls_captured}, {"internal_errors", c.internal_errors}});
+  set_counts(L, "stats",
+             {{"unique_graphs", c.unique_graphs},
+              {"calls_captured", c.calls_captured},
+              {"internal_errors", c.internal_errors}});
   set_map(L, "graph_break", c.graph_break);
   set_map(L, "recompiles", c.recompiles);
   set_counts(L, "compiled_autograd",
