@@ -6,7 +6,24 @@
 
 namespace lutra {
 
+std::vector<size_t> plain_views(const Graph& graph) {
+  std::vector<size_t> views;
+  for (size_t i = 0; i < graph.outputs.size(); i++) {
+    const Value& v = graph.outputs[i];
+    if (v.is<Tensor>() && v.tensor() && v.tensor()->base && !v.tensor()->view) views.push_back(i);
+  }
+  return views;
+}
+
+void link_plain_views(const std::vector<size_t>& views, const std::vector<Value>& results) {
+  for (size_t i : views) {
+    const Tensor y = results[i].tensor();
+    if (!y->base) y->base = alias(y, y->sizes, y->strides, y->offset);
+  }
+}
+
 EventuallyCompiled::EventuallyCompiled(std::unique_ptr<Graph> graph, const CompileOptions& options) {
+  views_ = plain_views(*graph);
   if (!options.background) {
     compiled_ = compile_graph(std::move(graph), options);
     return;
@@ -18,11 +35,18 @@ EventuallyCompiled::EventuallyCompiled(std::unique_ptr<Graph> graph, const Compi
       std::make_unique<CompileLater>([this, options] { compiled_ = compile_graph(std::move(uncompiled_), options); });
 }
 
+std::vector<Value> EventuallyCompiled::run_compiled(const std::vector<Tensor>& inputs,
+                                                    const std::vector<double>& scalars) {
+  std::vector<Value> out = compiled_.run(inputs, scalars);
+  link_plain_views(views_, out);
+  return out;
+}
+
 std::vector<Value> EventuallyCompiled::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) {
-  if (!later_) return compiled_.run(inputs, scalars);
+  if (!later_) return run_compiled(inputs, scalars);
   if (later_->done()) {
     later_->check();
-    return compiled_.run(inputs, scalars);
+    return run_compiled(inputs, scalars);
   }
   GradModeScope no_grad(false);
   return interpret_apart(*interpreted_, inputs, scalars);

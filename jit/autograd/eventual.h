@@ -1,4 +1,5 @@
 // A graph that can run at once: where its code is made in the background, it is interpreted until the code is there.
+// What the graph makes as a view without history stays one, whoever runs it: eager refuses to write it under the tape.
 #pragma once
 #include <memory>
 #include <vector>
@@ -7,6 +8,10 @@
 #include "jit/compile_later.h"
 
 namespace lutra {
+
+// Results that the graph makes as views without history; and they are that again, as it was run.
+std::vector<size_t> plain_views(const Graph& graph);
+void link_plain_views(const std::vector<size_t>& views, const std::vector<Value>& results);
 
 class EventuallyCompiled {
  public:
@@ -17,6 +22,8 @@ class EventuallyCompiled {
   bool wait(std::chrono::milliseconds most) { return !later_ || later_->wait(most); }
 
  private:
+  std::vector<Value> run_compiled(const std::vector<Tensor>& inputs, const std::vector<double>& scalars);
+  std::vector<size_t> views_;
   std::unique_ptr<Graph> interpreted_;  // null where the code is there from the beginning
   std::unique_ptr<Graph> uncompiled_;
   Compiled compiled_;

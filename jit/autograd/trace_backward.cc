@@ -332,7 +332,11 @@ struct Assembler {
       for (const Tensor& v : known->second) make.map[v.get()] = made;
     }
     for (size_t i = begin(p); i < end(p); i++) make.node(*t.graph.nodes[i]);
-    for (const Tensor& v : gives[p]) piece.graph->outputs.push_back(make.value(v));
+    for (const Tensor& v : gives[p]) {
+      const Tensor made = make.value(v);
+      if (v->base && !v->view && !made->base) made->base = alias(made, made->sizes, made->strides, made->offset);
+      piece.graph->outputs.emplace_back(made);
+    }
     piece.draws = make.draws;
     if (make.draws) piece.graph->rng_calls = t.forward.primitives->rng_calls;
   }

@@ -157,13 +157,22 @@ bool lies_as_clone(const Tensor& g) {
                     [](const SymInt& a, const SymInt& b) { return a.expr == b.expr && a.hint == b.hint; });
 }
 
+// A view without history, of all of a base that nobody else holds.
+bool holds_base_alone(const Tensor& g) {
+  return g->base && !g->view && g->base->refs.load() == 1 && g->storage->refs.load() == 2 &&
+         g->base->numel().hint == g->numel().hint && lies_as_clone(g);
+}
+
 // A gradient that becomes .grad belongs to that leaf alone and lies as the leaf does.
 Tensor Engine::owned(const Tensor& leaf, Tensor g) {
-  bool alone = g->refs.load() == 1 && g->storage->refs.load() == 1;
-  // Eager clones a view, as that holds its base.
+  const bool viewed = !g->is_fake() && holds_base_alone(g);
+  bool alone = g->refs.load() == 1 && (viewed || g->storage->refs.load() == 1);
   if (g->is_fake()) alone = given_.insert(g->storage.get()).second && (!g->base || lies_as_clone(g));
   bool laid = g->is_contiguous() || (!leaf->is_contiguous() && is_dense(g->sizes, g->strides));
-  if (alone && laid) return g;
+  if (alone && laid) {
+    if (viewed) g->base = {};
+    return g;
+  }
   return op1(OpId::clone, {g, std::string(laid ? "preserve_format" : "contiguous_format")});
 }
 

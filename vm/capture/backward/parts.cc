@@ -7,6 +7,7 @@
 #include <cstring>
 #include <lua.hpp>
 
+#include "jit/autograd/eventual.h"
 #include "jit/repro/repro.h"
 #include "ops/core/late_error.h"
 #include "vm/host/collector.h"
@@ -239,6 +240,7 @@ std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart&
   const std::shared_ptr<SymEnv> env = graph->env;
   graph->renumber();
   e->ops = graph->nodes.size();
+  e->views = plain_views(*graph);
   const SymScope symbols(env.get());
   if (!graph->outputs.empty() || e->ops > 0) {
     e->segment = compile_segment(std::move(graph), {}, false, options_of(runtime_, e->place));
@@ -292,6 +294,7 @@ bool CompiledBackward::run_entry(Engine& engine, BackwardPart& part, BackwardEnt
   try {
     const DrawnThen drawn(e.recorded, part);
     if (e.segment) values = e.segment->run(inputs_of(e.recorded, part), scalars_of(e.recorded, part), {});
+    link_plain_views(e.views, values);
   } catch (const Error& error) {
     if (error.kind == ErrorKind::kInterrupt || dynamic_cast<const LateError*>(&error)) throw;
     return false;

@@ -25,6 +25,7 @@ struct BackwardEntry {
   SymbolProgram program;
   std::vector<std::pair<uint32_t, int>> places;  // sizes that are symbols: where the program has them
   RecordedPart recorded;                         // without its graph
+  std::vector<size_t> views;                     // see plain_views
   std::shared_ptr<Segment> segment;
   // For reports.
   std::string place, graph_text;
