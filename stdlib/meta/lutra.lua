@@ -569,9 +569,9 @@ function lt.guards(f) end
 ---@param f function
 ---@return {kind: string, source: string, old: any, new: any, file: string, line: integer, hint: string}[]
 function lt.recompiles(f) end
----What was captured since lt.reset(): frames, graphs, breaks and recompiles by reason, kernels; stats.internal_errors, how many
----were told on stderr; cache.checkpointed,
----how often compiled code was left since an eager lt.checkpoint watched, and cache.lost_sizes, how often for a size 0
+---What was captured since lt.reset(): frames, graphs, breaks and recompiles by reason, kernels;
+---stats.internal_errors, how many were told on stderr; cache.checkpointed, how often compiled code was left since an
+---eager lt.checkpoint watched, and cache.lost_sizes, how often for a size 0
 ---or 1 that elements decided; async {started, ready, failed, eager_calls}:
 ---what was compiled in the background, and calls that ran eagerly meanwhile; compiled_autograd {graphs, ops, calls,
 ---eager}, backwards outside of compiled functions, and why parts ran eagerly. Of the whole process: disk_cache, and
