@@ -131,13 +131,15 @@ struct Functionaliser {
     return call(OpId::permute, {copy, inverse(order)});
   }
 
+  Tensor cloned(const Tensor& t) { return call(OpId::clone, {t, std::string("preserve_format")}); }
+
   // What is left of a whole tensor after a write: it lies as self does, since what is computed from it lies and is
   // summed as that asks, and is no other tensor's memory. Inputs get a copy in the end, however it lies.
   Tensor settled(const Tensor& r, const Tensor& self, bool copied, const StorageState& s) {
     if (!dense(self)) return r;
     const Tensor laid = laid_as(r, self);
     const bool shared = copied && laid.same(r) && s.aliases == 0;
-    return shared ? call(OpId::clone, {r, std::string("preserve_format")}) : laid;
+    return shared ? cloned(r) : laid;
   }
 
   // The value of the whole with r where self lies in it. Where one of the two is a view of the other's parts or bytes,
@@ -207,7 +209,7 @@ struct Functionaliser {
     std::unordered_set<const Storage*> before;
     for (const GraphInput* in : written) {
       StorageState& s = storages[in->value->storage.get()];
-      if (before.count(s.value->storage.get())) s.value = call(OpId::clone, {s.value, std::string("preserve_format")});
+      if (before.count(s.value->storage.get())) s.value = cloned(s.value);
       before.insert(b.map_input(in->value)->storage.get());
     }
     for (const GraphInput* in : written) {
