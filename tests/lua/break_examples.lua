@@ -269,11 +269,6 @@ local f = lt.compile(function(x)
   return x * options[name]
 end)
 f(lt.ones(3))]],
-  constructor_pairs = [[
-local options = {scale = x.shape[1], shift = 2}
-options.power = 3
-local key = next(options)
-return x * (options[key])]],
   holes = [[
 local list = {1, 2, 3, nil, 5}
 local f = lt.compile(function(x)

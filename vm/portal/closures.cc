@@ -87,4 +87,20 @@ bool push_maker(lua_State* L, int index, int parent) {
   return true;
 }
 
+void push_table_maker(lua_State* L, int index, unsigned constant) {
+  const mirror::Proto* parent = to_proto(L, index);
+  if (constant >= parent->sizekgc) fail_internal("patch: a prototype has no template ", constant);
+  const uint64_t object = parent->k[-1 - int64_t(constant)];
+  bc::Dump dump;
+  dump.flags = 8 | 2;  // FR2, stripped
+  bc::Proto& p = dump.protos.emplace_back();
+  p.framesize = 2;
+  p.kgc = {bc::Template{}};
+  p.code = {bc::ins_ad(bc::Op::FUNCF, 2, 0), bc::ins_ad(bc::Op::TDUP, 0, 0), bc::ins_ad(bc::Op::RET1, 0, 2)};
+  const std::string bytes = bc::emit(dump);
+  if (luaL_loadbuffer(L, bytes.data(), bytes.size(), "=table")) fail_internal("patch: ", lua_tostring(L, -1));
+  mirror::proto_of(lua_function(L, -1))->k[-1] = object;
+  luaJIT_setmode(L, lua_gettop(L), LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);  // its traces would be too short to pay
+}
+
 }  // namespace lutra

@@ -23,12 +23,12 @@ char table_keys[static_cast<int>(PortalTable::kCount)];
 const char* const kModes[] = {"v", "k", "k"};
 static_assert(std::size(kModes) == static_cast<size_t>(PortalTable::kCount));
 
-// The new prototype's constants that have an identity become the original's own: children, of which it makes closures,
-// and numbers of 64 bits.
+// The new prototype's constants that have more than a dump tells become the original's own: children, of which it makes
+// closures, numbers of 64 bits, and templates, where a dump leaves out keys that are nil and the order of keys.
 void share_constants(const bc::Proto& decoded, const mirror::Proto* original, mirror::Proto* copy) {
   for (size_t i = 0; i < decoded.kgc.size() && i < original->sizekgc; ++i) {
     const bc::KGC& k = decoded.kgc[i];
-    if (std::holds_alternative<std::string>(k) || std::holds_alternative<bc::Template>(k)) continue;
+    if (std::holds_alternative<std::string>(k)) continue;
     const auto slot = -1 - static_cast<ptrdiff_t>(i);
     copy->k[slot] = original->k[slot];
   }

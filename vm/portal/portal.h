@@ -52,6 +52,9 @@ void push_child_prototype(lua_State* L, int index, unsigned constant);
 // as the function of the prototype at `parent` would make it. Its variables are unset, those that it had shared with
 // the function around it are the maker's. False, and nothing pushed, where there is no room.
 bool push_maker(lua_State* L, int index, int parent);
+// Pushes a function that returns a new table of the template that is this constant of the prototype at `index`: its
+// keys lie in memory as those that TDUP makes. Only with the mirror.
+void push_table_maker(lua_State* L, int index, unsigned constant);
 
 // Lets the function at `index` run the prototype of the function at `donor` (made by make_clone of it) from its next
 // call on, in place. Empty, or why not ("cannot patch in place: ..."): then only clones are possible.

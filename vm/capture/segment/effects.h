@@ -35,6 +35,7 @@ struct Recipe {
 
 struct FreshTable {
   int array_size = 0, hash_size = 0;
+  Recipe maker;  // a function that makes it from its template; kNil: of these sizes
   std::vector<std::pair<Recipe, Recipe>> items;
   Recipe metatable;
 };

@@ -37,6 +37,7 @@ std::string text_of(const Value& v) {
 
 std::string text_of(const FreshTable& t, size_t i) {
   std::string text = str("table ", i, " array ", t.array_size, " hash ", t.hash_size);
+  if (t.maker.kind != Recipe::kNil) text += " by " + text_of(t.maker);
   if (t.metatable.kind != Recipe::kNil) text += " metatable " + text_of(t.metatable);
   text += " {";
   for (const auto& [k, v] : t.items) text += "\n    " + text_of(k) + " = " + text_of(v);
@@ -128,6 +129,7 @@ struct Parser : TextReader {
     if (size_t(place()) != e.tables.size()) error("tables are numbered in order");
     FreshTable t;
     t.array_size = of("array"), t.hash_size = of("hash");
+    if (accept("by")) t.maker = recipe();
     if (accept("metatable")) t.metatable = recipe();
     expect("{");
     while (!accept("}")) {
@@ -304,7 +306,7 @@ struct Verifier {
       for (const Recipe& r : e.texts[texts].args) value(r);
     }
     for (const FreshTable& t : e.tables) {
-      value(t.metatable);
+      value(t.maker), value(t.metatable);
       for (const auto& [k, v] : t.items) value(k), value(v);
     }
     for (const FreshClosure& c : e.closures) {

@@ -97,26 +97,27 @@ struct Finisher {
     filling = false;
   }
 
-  // The writes that decide how the table lies in memory, in order: so its pairs and its length are those of Lua's own
-  // run. A value that is nil at last may have made room for its key before.
+  // The writes that decide how the table lies in memory, in order: so its pairs and its length are those of Lua's own.
   std::vector<std::pair<Recipe, Recipe>> writes(Table& table) {
     std::vector<std::pair<Recipe, Recipe>> out;
-    for (const auto& [id, written] : table.writes) {
+    for (size_t i = 0; i < table.writes.size(); i++) {
+      const auto& [id, written] = table.writes[i];
       TableEntry& e = table.entries.at(id);
+      if (table.maker && i < table.template_keys && e.value == written) continue;  // as the template has it
       const Recipe k = value(e.key);
       const auto unknown = [](const Var* v) { return v->kind == VarKind::kNil || v->kind == VarKind::kLazy; };
-      Recipe v{Recipe::kTrue};
-      if (unknown(written) || !unknown(e.value)) v = value(unknown(written) ? written : e.value);
-      out.emplace_back(k, v);
+      const bool passes = !unknown(written) && unknown(e.value);  // something, until a later write
+      out.emplace_back(k, passes ? Recipe{Recipe::kTrue} : value(unknown(written) ? written : e.value));
     }
     return out;
   }
 
   void fill(Table& table, int index) {
-    FreshTable made;
-    made.array_size = table.array_size;
-    made.hash_size = table.hash_size;
-    made.items = writes(table);
+    FreshTable made{table.array_size, table.hash_size, {}, writes(table), {}};
+    if (table.maker) {
+      t.push_pin(table.maker);
+      made.maker = {Recipe::kConstant, t.constant_slot_from_stack()};
+    }
     if (table.metatable) made.metatable = value(table.metatable);
     left.tables[size_t(index)] = std::move(made);
   }

@@ -202,7 +202,11 @@ struct EntryRunner {
       kept_table = lua_gettop(L);
     }
     kept_before = lua_gettop(L);
-    for (const FreshTable& t : left.tables) lua_createtable(L, t.array_size, t.hash_size), keep();
+    for (const FreshTable& t : left.tables) {
+      const bool by = t.maker.kind != Recipe::kNil;
+      by ? push(t.maker), lua_call(L, 0, 1) : lua_createtable(L, t.array_size, t.hash_size);
+      keep();
+    }
     for (const FreshClosure& c : left.closures) push(c.maker), lua_call(L, 0, 1), keep();
     make_texts();
     fill_tables();

@@ -1,8 +1,11 @@
 // Instructions on tables and globals.
+#include <bit>
 #include <cstring>
 #include <lua.hpp>
 
 #include "vm/capture/trace/interpreter.h"
+#include "vm/mirror/prototypes.h"
+#include "vm/portal/portal.h"
 
 namespace lutra {
 namespace {
@@ -27,6 +30,22 @@ Var* k_value(Trace& t, const bc::KValue& k) {
   return t.nil();
 }
 
+// A pin of a function that makes tables of the template: 0 where its keys lie in memory as any.
+int template_maker(Trace& t, const Frame& f, unsigned constant) {
+  if (!mirror::available(t.L)) return 0;
+  const int top = lua_gettop(t.L);
+  t.push_prototype(f.function);
+  const uint64_t object = to_proto(t.L, top + 1)->k[-1 - ptrdiff_t(constant)];
+  int pin = 0;
+  if (std::bit_cast<const mirror::Tab*>(object)->hmask != 0) {
+    int& known = t.table_makers[object];
+    if (!known) push_table_maker(t.L, top + 1, constant), known = t.pin();
+    pin = known;
+  }
+  lua_settop(t.L, top);
+  return pin;
+}
+
 void op_tdup(Trace& t, Frame& f, bc::Ins i) {
   const bc::Template& k = std::get<bc::Template>(f.code->proto().kgc[op_d(i)]);
   Var* v = t.fresh_table(k.array.empty() ? 0 : int(k.array.size()) - 1, int(k.hash.size()));
@@ -40,6 +59,7 @@ void op_tdup(Trace& t, Frame& f, bc::Ins i) {
     v->table->template_hash.push_back(name);
   }
   v->table->template_keys = v->table->log.size();
+  v->table->maker = template_maker(t, f, op_d(i));
   t.set(f, op_a(i), v);
 }
 

@@ -1,4 +1,5 @@
 // Tables of a trace: reads of real ones become guarded fields, writes an overlay; metatables are followed as Lua does.
+#include <algorithm>
 #include <cmath>
 #include <lua.hpp>
 
@@ -66,7 +67,7 @@ Var* Trace::get_by_changing(Table* t, Var* k) {
 bool Trace::append(Table* t, Var* k, Var* v) {
   if (t->pin == 0 || force(k)->kind != VarKind::kNumber || !has_varied(k)) return false;
   if (t->length_known || !t->touched.empty() || !t->read_by.empty() || force(v)->kind == VarKind::kNil) return false;
-  const Scalar end = symbolic(arithmetic(*this, bc::Op::ADDVV, length_of(t), number(1))), at = symbolic(k);
+  const Scalar end = symbolic(arithmetic(*this, bc::Op::ADDVV, length_of(t, false), number(1))), at = symbolic(k);
   if (!at.expr || at.expr != end.expr) return false;
   // What is nil may be the position that is written.
   for (const auto& [id, e] : t->entries) {
@@ -332,10 +333,34 @@ void know_list(Trace& t, Table* table) {
   t.check(GuardOp::kListCheck, table->source, int(table->length), "no holes");
 }
 
+// Whether a real table may have got keys, which moves what it has: beside holes, it may have another length then.
+bool has_grown(const Table* t) {
+  return t->pin != 0 && std::any_of(t->log.begin(), t->log.end(), [t](const Key& id) {
+           const Var* before = t->entries.at(id).before;
+           return !before || before->kind == VarKind::kNil || before->kind == VarKind::kLazy;
+         });
+}
+
+// A real table without holes has one length, wherever its items are.
+void refuse_holes(Trace& t, Table* table) {
+  if (table->has_no_holes) return;
+  table->has_no_holes = true;
+  t.push_pin(table->pin);
+  const bool is = is_list(t.L, lua_gettop(t.L), int64_t(lua_objlen(t.L, -1)));
+  lua_pop(t.L, 1);
+  if (!is) t.stop(Break::holes);
+  t.check(GuardOp::kListCheck, table->source, -1, "no holes");
+}
+
 // A real table made by the writes of a fresh one: it has the same order and the same length.
 void push_replica(Trace& t, const Table* table) {
   t.charge(table->writes.size());
-  lua_createtable(t.L, table->array_size, table->hash_size);
+  if (table->maker) {
+    t.push_pin(table->maker);
+    lua_call(t.L, 0, 1);
+  } else {
+    lua_createtable(t.L, table->array_size, table->hash_size);
+  }
   for (const auto& [id, v] : table->writes) {
     if (id.kind == Key::kObject) t.stop(Break::object_keys);
     t.push_real(table->entries.at(id).key);
@@ -357,7 +382,7 @@ int64_t Trace::length(Table* t) {
     t->length_known = true;
     check(GuardOp::kLengthCheck, t->source, int(t->length), str("length ", t->length));
   }
-  if (!t->list_known && t->touched.empty()) return t->pin ? t->length : 0;
+  if (!t->list_known && t->touched.empty() && !has_grown(t)) return t->pin ? t->length : 0;
   know_list(*this, t);
   for (int64_t i : t->touched) {
     Key k;
@@ -382,17 +407,15 @@ int64_t Trace::length(Table* t) {
   return n;
 }
 
-Var* Trace::length_of(Table* t) {
+// is_seen: by the program, not to compare it with a position only.
+Var* Trace::length_of(Table* t, bool is_seen) {
   if (!t->appended.empty()) {
-    push_pin(t->pin);
-    const bool is = is_list(L, lua_gettop(L), int64_t(lua_objlen(L, -1)));
-    lua_pop(L, 1);
-    if (!is) stop(Break::holes);
-    if (t->appended.size() == 1) check(GuardOp::kListCheck, t->source, -1, "no holes");
+    refuse_holes(*this, t);
     return t->appended.back();
   }
   if (t->pin == 0 || t->length_known || !t->touched.empty()) return number(double(length(t)));
   t->length_read = true;
+  if (is_seen && has_grown(t)) refuse_holes(*this, t);
   if (t->size) return t->size;
   push_pin(t->pin);
   lua_pushnumber(L, double(lua_objlen(L, -1)));
@@ -425,16 +448,17 @@ std::vector<int> real_keys(Trace& t, Table* table) {
   return list;
 }
 
-// The keys of a fresh table in the order that LuaJIT's has. The hash of a constructor with constant keys is made
-// otherwise.
+// The keys of a fresh table in the order that LuaJIT's has. Without the mirror the hash of a template is not known as
+// it lies in memory, but a dump tells its order.
 void fresh_keys(Trace& t, Table* table) {
   lua_State* L = t.L;
   std::vector<Var*> hash(table->template_hash.rbegin(), table->template_hash.rend());
+  if (table->maker) hash.clear();
   if (hash.empty()) {
     push_replica(t, table);
   } else {
     if (table->log.size() > table->template_keys) {
-      t.stop(Break::constructor_pairs);
+      t.stop(Break::written_pairs);
     }
     lua_createtable(L, table->array_size, table->hash_size);
     for (const Key& id : table->log) {

@@ -4,6 +4,7 @@
 #pragma once
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -170,7 +171,8 @@ class Trace {
   Key key(Var* v);
   void push_real(Var* v);  // pushes the real value (constants and pinned values)
   bool is_real(Var* v);
-  int pin();  // pops the top of the stack into the pins
+  std::map<uint64_t, int> table_makers;  // pins of functions that make tables of templates, by the template
+  int pin();                             // pops the top of the stack into the pins
   void push_pin(int pin);
 
   // -- tables (tables.cc)
@@ -185,10 +187,10 @@ class Trace {
   Var* index(Var* object, Var* key);
   [[noreturn]] void stop_at_index(Var* object, Var* key);
   void set_index(Var* object, Var* key, Var* value);
-  int64_t length(Table* t);       // specialises
-  void charge(uint64_t moves);    // work of a builtin that no instruction counts
-  void need_room(uint64_t more);  // before so many values are wrapped
-  Var* length_of(Table* t);       // stays symbolic where it can
+  int64_t length(Table* t);                       // specialises
+  void charge(uint64_t moves);                    // work of a builtin that no instruction counts
+  void need_room(uint64_t more);                  // before so many values are wrapped
+  Var* length_of(Table* t, bool is_seen = true);  // stays symbolic where it can
   std::pair<Var*, Var*> next(Table* t, Var* key);
   Table* table_of(Var* v);
 

@@ -71,6 +71,7 @@ struct Table {
   // Of a fresh table: the writes that decide how it lies in memory.
   std::vector<std::pair<Key, Var*>> writes;
   int array_size = 0, hash_size = 0;  // as TNEW and templates ask for
+  int maker = 0;                      // pin of the function that makes it from its template (push_table_maker); or 0
   Var* metatable = nullptr;           // null: not looked at (real tables) or none (fresh ones)
   bool metatable_written = false;
   bool written = false;
@@ -81,6 +82,7 @@ struct Table {
   // Where positions have been written: 1 .. border are there, border + 1 is not; what is beyond it is a hole's far
   // side.
   bool list_known = false;
+  bool has_no_holes = false;  // is guarded, whatever the length
   int64_t border = 0;
   std::set<int64_t> beyond;
   std::vector<int64_t> touched;  // positions that were written since
