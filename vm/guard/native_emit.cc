@@ -255,12 +255,13 @@ class GuardEmitter {
         a_.set(kT1, constant_at(constants_, s.index));
         return a_.branch(kEqual, slot(s.a), kT1, miss_);
       case GuardOp::kIdentityCheck: return check_identity(s);
+      case GuardOp::kCdataCheck:
       case GuardOp::kSameCheck:
       case GuardOp::kMetatableCheck:
       case GuardOp::kNotSameCheck:
         value(kArg0, s.a);
-        value(kArg1, s.b);
-        a_.call(reinterpret_cast<void*>(&equal_values));
+        s.op == GuardOp::kCdataCheck ? a_.set(kArg1, constant_at(constants_, s.index)) : value(kArg1, s.b);
+        a_.call(reinterpret_cast<void*>(s.op == GuardOp::kCdataCheck ? &equal_integers : &equal_values));
         return a_.branch(s.op == GuardOp::kNotSameCheck ? kNotEqual : kEqual, kT0, 0, miss_);
       case GuardOp::kLengthCheck:
       case GuardOp::kListCheck: require_tag(s.a, mirror::kTab); return check_by_helper(s);

@@ -43,6 +43,16 @@ void load_grad(GuardRun* run, int64_t from, int64_t to) noexcept {
 
 int64_t equal_values(uint64_t a, uint64_t b) noexcept { return mirror::raw_equal(TValue{a}, TValue{b}); }
 
+bool is_same_integer(const void* cdata, const void* integer) {
+  const auto &a = *static_cast<const IntegerCdata*>(cdata), &b = *static_cast<const IntegerCdata*>(integer);
+  return a.type == b.type && a.value == b.value;
+}
+
+int64_t equal_integers(uint64_t a, uint64_t integer) noexcept {
+  return mirror::tag(TValue{a}) == mirror::kCdata &&
+         is_same_integer(mirror::gc_pointer(TValue{a}), mirror::gc_pointer(TValue{integer}));
+}
+
 // The order of lua_next: the array, then the nodes.
 int64_t check_keys(const Tab* t, const TValue* keys, int64_t count) noexcept {
   int64_t at = 0;

@@ -27,6 +27,18 @@ GuardHelper helper_of(GuardOp op);  // null: the code does it by itself
 
 // The check kOwnVariable, of both executors; only where the mirror is available, as is capture's use of it.
 bool is_own_variable(lua_State* L, const mirror::Func* f, int index);
+
+// A cdata that holds an integer of 64 bits.
+struct IntegerCdata {
+  uint64_t nextgc;
+  uint8_t marked, gct;
+  uint16_t type;
+  uint64_t value;
+};
+// The check kCdata, likewise: of a cdata of any type, and of one that is an integer.
+bool is_same_integer(const void* cdata, const void* integer);
+int64_t equal_integers(uint64_t a, uint64_t integer) noexcept;
+
 uint64_t get_field(const mirror::Tab* t, uint64_t key) noexcept;
 uint64_t get_length(const mirror::Tab* t) noexcept;
 uint64_t double_bits(uint64_t value) noexcept;  // of a number

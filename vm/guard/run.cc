@@ -18,6 +18,8 @@ int prototype_number(lua_State* L, int index) {
 
 namespace {
 
+constexpr int kCdataType = 10;
+
 struct Runner {
   lua_State* L;
   const GuardProgram& p;
@@ -110,6 +112,14 @@ struct Runner {
     return false;
   }
 
+  bool equals_integer(const GuardStep& s) {
+    if (lua_type(L, reg(s.a)) != kCdataType) return false;
+    lua_rawgeti(L, constants, s.index);
+    const bool same = is_same_integer(mirror::object(L, reg(s.a)), mirror::object(L, lua_gettop(L)));
+    lua_pop(L, 1);
+    return same;
+  }
+
   bool group(const GuardStep& s) {
     const GuardGroup& g = p.groups[size_t(s.index)];
     std::vector<const void*> ids;
@@ -131,6 +141,7 @@ struct Runner {
       case GuardOp::kGlobalCheck:
       case GuardOp::kUpvalueCheck: return equals(s, constants);
       case GuardOp::kNotValueCheck: return !equals(s, constants);
+      case GuardOp::kCdataCheck: return equals_integer(s);
       case GuardOp::kIdentityCheck: return equals(s, weak);
       case GuardOp::kPrototypeCheck: return lua_isfunction(L, reg(s.a)) && prototype_number(L, reg(s.a)) == s.index;
       case GuardOp::kSameCheck:
@@ -345,6 +356,12 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
     case GuardOp::kGradNilCheck: text = describe(out.tensors[s.a]->autograd->grad); break;
     case GuardOp::kGradTensorCheck: text = out.tensors[s.index] ? describe(out.tensors[s.index]) : "nil"; break;
     case GuardOp::kArgCountCheck: text = str(nargs - nslots); break;
+    case GuardOp::kCdataCheck:
+      text = describe_value(L, r.reg(s.a));
+      if (lua_type(L, r.reg(s.a)) == kCdataType && luaL_callmeta(L, r.reg(s.a), "__tostring")) {
+        if (lua_isstring(L, -1)) text = lua_tostring(L, -1);
+      }
+      break;
     case GuardOp::kLengthCheck:
       text = lua_istable(L, r.reg(s.a)) ? str(lua_objlen(L, r.reg(s.a))) : describe_value(L, r.reg(s.a));
       break;

@@ -272,6 +272,7 @@ bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
   with_values(L, p, failed, nslots, nargs, self, constants, weak, [&](GuardValues& values) {
     if (s.op == GuardOp::kIdentityCheck && s.prototype) learn_function(L, point, s, values);
     if (compares_constant(s.op)) learn_value(L, point, s, values, constants);
+    if (s.op == GuardOp::kCdataCheck) note_value(point, s.source->text, r.new_text);
     if (s.op == GuardOp::kLengthCheck) note_value(point, "#" + s.source->text, r.new_text);
     if (s.op == GuardOp::kSymbolsCheck) learn_pinned(point, p, values);
     if (point.firsts.empty() || lessons(point) > known) return;

@@ -101,7 +101,8 @@ void drop_symbols_check(GuardProgram& p) {
 void drop_implied(GuardProgram& p) {
   const auto strong = [](GuardOp op) {
     return op == GuardOp::kNumberCheck || op == GuardOp::kValueCheck || op == GuardOp::kFieldCheck ||
-           op == GuardOp::kGlobalCheck || op == GuardOp::kUpvalueCheck || op == GuardOp::kIdentityCheck;
+           op == GuardOp::kGlobalCheck || op == GuardOp::kUpvalueCheck || op == GuardOp::kIdentityCheck ||
+           op == GuardOp::kCdataCheck;
   };
   constexpr size_t kNone = ~size_t{0};
   std::vector<size_t> next(size_t(p.registers), kNone);  // step that reads the register

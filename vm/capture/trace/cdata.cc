@@ -1,6 +1,7 @@
 // Constants in; constants that LuaJIT computes of them out.
 #include "vm/capture/trace/cdata.h"
 
+#include <algorithm>
 #include <bit>
 #include <cinttypes>
 #include <cstdio>
@@ -8,6 +9,7 @@
 
 #include "ops/core/error.h"
 #include "vm/capture/trace/trace.h"
+#include "vm/guard/native_run.h"
 #include "vm/mirror/prototypes.h"
 
 namespace lutra {
@@ -60,8 +62,49 @@ bool is_number_cdata(Trace& t) {
   return is;
 }
 
+namespace {
+
+// Whether the value at the top of the stack is an integer of 64 bits, no reference to one, and lies as guards read it.
+bool is_integer_cdata(Trace& t) {
+  if (!mirror::available(t.L) || !is_number_cdata(t)) return false;
+  const int top = lua_gettop(t.L);
+  const auto& integer = *static_cast<const IntegerCdata*>(mirror::object(t.L, top));
+  bool is = false;
+  lua_getfield(t.L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(t.L, -1, "ffi");
+  for (const char* type : {"int64_t", "uint64_t"}) {
+    lua_getfield(t.L, top + 2, "typeof");
+    lua_pushstring(t.L, type);
+    const bool got = lua_pcall(t.L, 1, 1, 0) == 0 && lua_type(t.L, -1) == kCdata;
+    const auto* number = got ? static_cast<const uint32_t*>(lua_topointer(t.L, -1)) : nullptr;
+    is = is || (number && *number == integer.type && lua_topointer(t.L, top) == &integer.value);
+    lua_pop(t.L, 1);
+  }
+  lua_settop(t.L, top);
+  return is;
+}
+
+// An integer that a call brings: guarded by its value, as long as calls brought no other.
+bool is_steady_integer(Trace& t, Var* v) {
+  const auto guards = [&](const GuardStep& s) { return s.op == GuardOp::kCdataCheck && s.source == v->source; };
+  if (std::any_of(t.program.steps.begin(), t.program.steps.end(), guards)) return true;
+  if (t.options.dynamic != 0 && t.options.changing_values.count(v->source->text)) return false;
+  t.push_pin(v->pin);
+  const bool is = is_integer_cdata(t) && luaL_callmeta(t.L, -1, "__tostring");
+  if (is) {
+    const std::string expected = lua_tostring(t.L, -1) ? lua_tostring(t.L, -1) : "";
+    lua_pop(t.L, 1);
+    t.check(GuardOp::kCdataCheck, v->source, t.constant_slot(v), expected);
+  }
+  lua_pop(t.L, 1);
+  return is;
+}
+
+}  // namespace
+
 bool is_constant_cdata(Trace& t, Var* v) {
-  if (t.force(v)->kind != VarKind::kObject || (v->source && !v->fixed)) return false;
+  if (t.force(v)->kind != VarKind::kObject) return false;
+  if (v->source && !v->fixed) return is_steady_integer(t, v);
   t.push_pin(v->pin);
   const bool is = is_number_cdata(t);
   lua_pop(t.L, 1);

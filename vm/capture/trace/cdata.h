@@ -12,7 +12,8 @@ struct Frame;
 
 // Constant `index` of the frame's prototype: the object itself, as a program sees which one it is.
 Var* number_cdata(Trace& t, Frame& f, unsigned index);
-// Whether a value is one: made in the trace, or in a variable that is never assigned again. Guards the latter.
+// Whether a value is one: made in the trace, or in a variable that is never assigned again, which is guarded. Or an
+// integer that calls bring: guarded by its value, until another one came.
 bool is_constant_cdata(Trace& t, Var* v);
 // By a metamethod of cdata, where one operand is a constant of them and the other one, too, or a number; null
 // elsewhere.

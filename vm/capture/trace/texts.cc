@@ -119,8 +119,23 @@ Vars run_text(Trace& t, Var* self, const Vars& args) {
   return t.call_pure(self, args, self->builtin->name);
 }
 
+// %p, with flags and a width.
+bool takes_address(const std::string& format) {
+  for (size_t at = format.find('%'); at < format.size(); at = format.find('%', at + 1)) {
+    at = format.find_first_not_of("-+ #0123456789.", at + 1);
+    if (at < format.size() && format[at] == 'p') return true;
+  }
+  return false;
+}
+
 Vars run_format(Trace& t, Var* self, const Vars& args) {
   force_all(t, args);
+  for (Var* v : args) {
+    const bool other = v->kind == VarKind::kObject && v->source && !v->fixed;  // guarded by its value at most
+    if (other && args[0]->kind == VarKind::kString && takes_address(t.text(args[0]))) {
+      t.stop(Break::address, {"a cdata"});
+    }
+  }
   if (!args.empty() && args[0]->kind == VarKind::kString && !takes_texts(t.text(args[0]))) {
     for (Var* v : args) {
       if (v->kind == VarKind::kString) t.text(v);
