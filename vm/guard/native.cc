@@ -28,10 +28,13 @@ struct Code : NativeGuards {
   const Tab *constants = nullptr, *weak = nullptr;
   EmittedGuards emitted;
   bool asked = false, failed = false;
+  int registers = 0;  // the program's, so that a call need not read it
+  size_t tensors = 0, scalars = 0;
 
   bool emit() {
     emitted = emit_guards(*program, constants);
     failed = !emitted.code;
+    registers = program->registers, tensors = program->tensors.size(), scalars = program->scalar_sources.size();
     return !failed;
   }
 
@@ -44,14 +47,14 @@ struct Code : NativeGuards {
 
   int run(lua_State* L, int nslots, int nargs, int self, GuardValues* out) override {
     if (!emitted.code && !is_ready()) return kUnsure;
-    if (!lua_checkstack(L, program->registers + 8)) return kNoRoom;
+    if (!lua_checkstack(L, registers + 8)) return kNoRoom;
     const Tab* string_meta = emitted.asks_strings ? metatable_of_strings(L) : nullptr;
     const PrototypeTables prototypes = emitted.asks_prototypes ? prototype_tables(L) : PrototypeTables();
     const int base = lua_gettop(L) + 1;
-    lua_settop(L, base - 1 + program->registers);
+    lua_settop(L, base - 1 + registers);
     out->base = base;
-    out->tensors.reset(program->tensors.size());
-    out->scalars.assign(program->scalar_sources.size(), 0);
+    out->tensors.reset(tensors);
+    out->scalars.assign(scalars, 0);
     const TValue* stack = mirror::base(L);
     GuardRun run{L,
                  mirror::base(L) + base - 1,

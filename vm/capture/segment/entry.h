@@ -39,30 +39,34 @@ struct Compiling {
 
 // Invariant: while `compiling` is not null, guards lets in what the entry is for, but there is nothing to run.
 struct Entry {
+  enum class Leaves : uint8_t { kUnknown, kResults, kMore };
+
   GuardProgram guards;
   std::unique_ptr<Sources> sources;
-  int constants = 0, weak = 0;           // registry references
-  std::unique_ptr<NativeGuards> native;  // guards as machine code; null where only the witness can run
-  bool decline = false;                  // nothing to run: the original code is as good
-  std::shared_ptr<Segment> segment;      // null where there are no ops before a break in a callee, which is resumed
   std::string graph_text;
-  std::shared_ptr<std::string> guard_text;  // not null: runs are watched (lt.config.verify)
-  size_t ops = 0;
   std::vector<std::string> op_names;
   size_t kernels = 0, outputs = 0;
   double compile_ms = 0, passes_ms = 0, schedule_ms = 0, codegen_ms = 0;
-  Effects effects;
   std::vector<ResumeFrame> resumes;  // that values of the effects call
-  int callable = 0;                  // registry reference: what a user's backend returned
-  int exit = 0;                      // index into the exits of the point
-  int level = 0;                     // the frame that it leaves: the portal's, or so many calls up
   BreakReason why;                   // none: returned, or reached a loop
   KeptBytes kept_bytes;              // for a backward outside
   int plain_checkpoints = 0;
   double capture_ms = 0;  // with compile_ms
+  int callable = 0;       // registry reference: what a user's backend returned
+  Effects effects;
+  // What each call reads, side by side: a cold entry costs a call as many waits as it has cache lines.
   int64_t hits = 0;
-  bool takes_constants = false;          // of the graph: tensor inputs that no argument of the segment is
-  std::unique_ptr<Compiling> compiling;  // the last member: it goes first
+  size_t ops = 0;
+  int constants = 0, weak = 0;              // registry references
+  std::unique_ptr<NativeGuards> native;     // guards as machine code; null where only the witness can run
+  std::shared_ptr<Segment> segment;         // null where there are no ops before a break in a callee, which is resumed
+  std::shared_ptr<std::string> guard_text;  // not null: runs are watched (lt.config.verify)
+  int exit = 0;                             // index into the exits of the point
+  int level = 0;                            // the frame that it leaves: the portal's, or so many calls up
+  bool decline = false;                     // nothing to run: the original code is as good
+  bool takes_constants = false;             // of the graph: tensor inputs that no argument of the segment is
+  Leaves leaves = Leaves::kUnknown;         // kResults: values and nothing else, none of them a constant
+  std::unique_ptr<Compiling> compiling;     // the last member: it goes first
 };
 
 void release_entry(lua_State* L, Entry& entry);

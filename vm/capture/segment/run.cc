@@ -327,6 +327,16 @@ struct EntryRunner {
     lua_settop(L, top);
   }
 
+  // Of a segment that leaves results only.
+  int run_plain() {
+    if (!lua_checkstack(L, int(left.results.size()) + 24)) return 0;
+    const AutocastOff off;  // casts are in the graph
+    outputs = e.segment->run(values.tensors, values.scalars, {});
+    lua_pushinteger(L, e.exit + 1);
+    for (const Recipe& r : left.results) push(r);
+    return int(left.results.size()) + 1;
+  }
+
   int run() {
     size_t parts = 0;
     for (const FreshText& text : left.texts) parts = std::max(parts, text.args.size());
@@ -352,6 +362,22 @@ struct EntryRunner {
   }
 };
 
+bool is_constant(const Recipe& r) {
+  return r.kind == Recipe::kConstant || r.kind == Recipe::kTable || r.kind == Recipe::kClosure ||
+         r.kind == Recipe::kText || r.kind == Recipe::kResume;
+}
+
+bool leaves_results_only(const Entry& e) {
+  const Effects& left = e.effects;
+  const auto empty = [](const auto&... lists) { return (lists.empty() && ...); };
+  return e.segment && !e.callable && !e.takes_constants && !left.draws.count && left.seed.kind == Recipe::kNil &&
+         !left.sets_grad_mode &&
+         empty(left.tables, left.closures, left.texts, left.table_writes, left.metatable_writes, left.upvalue_writes,
+               left.grad_writes, left.requires_grad_writes, left.leaf_outputs, left.view_outputs, left.hidden_bases,
+               left.output_grads, left.retained, left.hooks, left.history_writes, left.refused_outputs) &&
+         std::none_of(left.results.begin(), left.results.end(), is_constant);
+}
+
 }  // namespace
 
 void push_method(lua_State* L, const std::string& name) {
@@ -362,7 +388,10 @@ void push_method(lua_State* L, const std::string& name) {
 }
 
 int run_segment(lua_State* L, Entry& entry, GuardValues& values) {
+  using Leaves = Entry::Leaves;
   EntryRunner runner{L, entry, values};
+  if (entry.leaves == Leaves::kUnknown) entry.leaves = leaves_results_only(entry) ? Leaves::kResults : Leaves::kMore;
+  if (entry.leaves == Leaves::kResults) return runner.run_plain();
   return runner.writable() ? runner.run() : 0;
 }
 
