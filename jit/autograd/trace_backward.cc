@@ -504,16 +504,38 @@ std::unique_ptr<Graph> view_values(const TracedForward& forward) {
   return graph;
 }
 
+// Where gradients of gradients are asked for, what is saved takes gradients, too. A node of several results may read
+// more for the gradient of one that it did not have before.
 void find_saved(TracedForward& forward) {
-  BackwardRequest all;
-  all.gradients = forward.results;
-  all.wanted.assign(forward.sources.size(), true);
-  all.so_far.resize(forward.sources.size());
-  Tracer tracer(forward, all, true);
-  tracer.run();
-  forward.saved = read_of_forward(tracer, forward.views);
-  forward.reads = inputs_that_are_read(tracer);
-  for (const Edge& e : forward.sources) forward.met.push_back(tracer.follower.met.count(e.node.get()) > 0);
+  const std::vector<Tensor> results = forward.results;
+  std::unordered_set<const TensorImpl*> known;
+  for (bool first = true, more = true; more; first = false) {
+    BackwardRequest all;
+    all.gradients = forward.results;
+    all.wanted.assign(forward.sources.size(), true);
+    all.so_far.resize(forward.sources.size());
+    Tracer tracer(forward, all, true);
+    tracer.run();
+    const std::vector<Tensor> asked = std::exchange(forward.results, results);
+    forward.views.clear();
+    forward.saved = read_of_forward(tracer, forward.views);
+    forward.reads = inputs_that_are_read(tracer);
+    const std::unordered_set<const GradNode*>& met = tracer.follower.met;
+    for (size_t i = 0; first && i < forward.sources.size(); i++) {
+      forward.met.push_back(met.count(forward.sources[i].node.get()) > 0);
+    }
+    more = false;
+    for (const Tensor& y : asked) known.insert(y.get());
+    forward.results = asked;
+    for (const std::vector<Tensor>* list : {&forward.saved, &forward.views}) {
+      for (const Tensor& v : *list) {
+        if (!v->requires_grad || !gradient_edge(v).node || !known.insert(v.get()).second) continue;
+        forward.results.push_back(v);
+        more = more || v->node->results.size() > 1 || !met.count(gradient_edge(v).node.get());
+      }
+    }
+  }
+  forward.results = results;
 }
 
 }  // namespace lutra

@@ -143,4 +143,28 @@ test("a view that is read takes gradients as it does in eager code", function()
   end
 end)
 
+-- Two steps on, no gradient comes to what the scan begins with; but the stack of what its steps save takes one.
+test("what a scan saves leads to more than its results do", function()
+  local function f(p, row, square, xs)
+    local start = p:matmul(square)[0]
+    local last = lt.scan(function(c, x) return {c.h:sigmoid(), h = x:softmax(-1)}, nil end, {row, h = start}, xs)
+    return last.h * last[1]
+  end
+  local function told(g)
+    local all = {}
+    for _, steps in ipairs {1, 3, 4} do
+      local leaves = {numbers(1, 3, 4), numbers(2, 4), numbers(3, 4, 4), numbers(4, steps, 4)}
+      for i, leaf in ipairs(leaves) do leaves[i] = leaf:double():requires_grad_() end
+      local options = {create_graph = true, allow_unused = true}
+      local first, sum = {lt.grad(g(unpack(leaves)):sin():sum(), leaves, options)}, 0
+      for i = 1, 4 do sum = first[i] and sum + first[i]:sin():sum() or sum end
+      local second = {lt.grad(sum, leaves, {allow_unused = true})}
+      for i = 1, 4 do all[#all + 1] = second[i] or leaves[i]:detach() * 0 end
+    end
+    return all
+  end
+  local want, got = told(f), told(lt.compile(f))
+  for i, v in ipairs(want) do h.truthy(got[i]:allclose(v, {rtol = 1e-12, atol = 1e-14}), i) end
+end)
+
 h.finish()
