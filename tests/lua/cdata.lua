@@ -171,4 +171,30 @@ test("integers that calls bring, beside others", function()
   end
 end)
 
+test("an integer that is computed is another object in each call", function()
+  local function computes(x, k)
+    local a, b = k + 1LL, 2LL * 3
+    return x * 2, a, b, {[a] = b, a}, bit.bor(k, 6), 5LL
+  end
+  local function kinds(f)
+    local objects, numbers = {}, {}
+    for _ = 1, 4 do
+      local _, a, b, t, c, constant = f(x, ffi.new("int64_t", 3))
+      h.truthy(rawequal(t[1], a) and rawequal(t[a], b), "the table's")
+      for i, v in ipairs {a, b, c, constant} do
+        objects[i] = objects[i] or {}
+        objects[i][v] = true
+        numbers[#numbers + 1] = tostring(v)
+      end
+    end
+    for i = 1, 4 do
+      local n = 0
+      for _ in pairs(objects[i]) do n = n + 1 end
+      numbers[#numbers + 1] = n
+    end
+    return table.concat(numbers, " ")
+  end
+  equal(kinds(lt.compile(computes)), kinds(computes))
+end)
+
 h.finish()

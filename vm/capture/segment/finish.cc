@@ -49,6 +49,7 @@ struct Finisher {
   std::map<const Cell*, FreshVariable> variables;      // of closures, by the first that has it
   std::map<const LuaCode*, int> makers;                // constants
   std::map<const MadeText*, int> made_texts;
+  std::map<const Var*, int> numbers;           // among the texts
   std::deque<std::function<void()>> unfilled;  // lists of tables have any length
   bool filling = false;
   std::map<const TensorImpl*, int> outputs;
@@ -209,6 +210,18 @@ struct Finisher {
     return {Recipe::kText, index};
   }
 
+  // An integer of 64 bits that the trace has computed is another object in each run: v + 0.
+  Recipe computed(Var* v) {
+    const auto [it, added] = numbers.emplace(v, int(left.texts.size()));
+    if (!added) return {Recipe::kText, it->second};
+    t.push_pin(v->pin);
+    if (!luaL_getmetafield(t.L, -1, "__add")) fail_internal("capture: an integer that cannot be added to");
+    FreshText made{constant_on_stack(), {{Recipe::kConstant, t.constant_slot(v)}, value(t.number(0))}};
+    lua_pop(t.L, 1);
+    left.texts.push_back(std::move(made));
+    return {Recipe::kText, it->second};
+  }
+
   Recipe value(Var* v) {
     switch (v->kind) {
       case VarKind::kLazy: return {Recipe::kRegister, t.reg(v->source)};
@@ -229,6 +242,7 @@ struct Finisher {
         return {Recipe::kConstant, t.constant_slot_from_stack()};
       default:
         if (v->source) return {Recipe::kRegister, t.reg(v->source)};
+        if (v->kind == VarKind::kObject && !v->fixed) return computed(v);
         return {Recipe::kConstant, t.constant_slot(v)};
     }
   }

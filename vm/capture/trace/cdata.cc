@@ -34,11 +34,13 @@ Var* number_cdata(Trace& t, Frame& f, unsigned index) {
     lua_pop(t.L, 1);
     const uint64_t object = proto->k[-1 - ptrdiff_t(index)];
     mirror::push_object(t.L, mirror::kCdata, std::bit_cast<const void*>(object));
-    return t.constant_from_stack();
+  } else {
+    const std::string code = "return " + literal(constant);
+    if (luaL_loadstring(t.L, code.c_str()) || lua_pcall(t.L, 0, 1, 0)) fail_internal("capture: ", code);
   }
-  const std::string code = "return " + literal(constant);
-  if (luaL_loadstring(t.L, code.c_str()) || lua_pcall(t.L, 0, 1, 0)) fail_internal("capture: ", code);
-  return t.constant_from_stack();
+  Var* v = t.constant_from_stack();
+  v->fixed = true;
+  return v;
 }
 
 bool is_number_cdata(Trace& t) {
