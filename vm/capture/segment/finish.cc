@@ -17,6 +17,7 @@
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/segment/apart.h"
 #include "vm/capture/segment/call_ops.h"
+#include "vm/capture/segment/modes.h"
 #include "vm/capture/segment/outputs.h"
 #include "vm/capture/segment/run.h"
 #include "vm/capture/segment/shared.h"
@@ -558,34 +559,6 @@ struct Finisher {
     t.program.steps.back().source = t.inputs[size_t(left.written[0])].source;  // for reports
   }
 
-  void grad_mode_guard() {
-    bool matters = t.grad_mode_read;
-    for (const auto& in : t.inputs) matters = matters || in.requires_grad;
-    for (const auto& in : t.graph->inputs) matters = matters || in.value->requires_grad;
-    for (const auto& node : t.graph->nodes) {  // a leaf that is made here, and what comes of it
-      for (const Tensor& y : node->results) matters = matters || (y && y->requires_grad);
-    }
-    if (!matters) return;
-    t.check(GuardOp::kGradModeCheck, nullptr, t.initial_grad_mode, t.initial_grad_mode ? "true" : "false");
-  }
-
-  void autocast_guard() {
-    if (!t.autocast.read()) return;
-    t.check(GuardOp::kAutocastCheck, nullptr, pack(t.autocast.initial), describe(t.autocast.initial));
-  }
-
-  void current_gpu_guard() {
-    if (current_cuda_index_reads() == t.gpu_reads) return;
-    const int now = current_cuda_index();
-    t.check(GuardOp::kCurrentGpuCheck, nullptr, now, str("cuda:", now));
-  }
-
-  void default_device_guard() {
-    if (default_device_reads() == t.device_reads) return;
-    const Device now = default_device();
-    t.check(GuardOp::kDefaultDeviceCheck, nullptr, gpu_index(now), to_string(now));
-  }
-
   void run() {
     frames();
     effects();
@@ -596,10 +569,7 @@ struct Finisher {
     for (const Value& v : t.graph->outputs) refresh_view(v.tensor());
     written_inputs();
     keep_tensors_apart(t, left);
-    grad_mode_guard();
-    current_gpu_guard();
-    default_device_guard();
-    autocast_guard();
+    guard_modes(t);
   }
 };
 

@@ -1,4 +1,4 @@
-// Constants in; constants that LuaJIT computes of them out.
+// Integers of 64 bits in; what LuaJIT computes of them out.
 #include "vm/capture/trace/cdata.h"
 
 #include <algorithm>
