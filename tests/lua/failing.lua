@@ -241,11 +241,7 @@ test("what fails after a write of a row leaves what eager code leaves", function
       end
       return table.concat(list, "\n")
     end
-    local want = seen(program)
-    for _, backend in ipairs {"native", "eager", "aot_eager"} do
-      lt.reset()
-      equal(seen(lt.compile(program, {backend = backend})), want, ("%d %s"):format(i, backend))
-    end
+    h.same_by_backends(seen, program, "program " .. i)
   end
 end)
 

@@ -71,6 +71,15 @@ function M.raises(text, f, ...)
   end
 end
 
+-- seen(f) tells as a text what f does; the text must be the same by each backend.
+function M.same_by_backends(seen, f, what)
+  local lt, want = require "lutra", seen(f)
+  for _, backend in ipairs {"native", "eager", "aot_eager"} do
+    lt.reset()
+    M.equal(seen(lt.compile(f, {backend = backend})), want, what .. ", " .. backend)
+  end
+end
+
 -- run(wrap) tells as a text what a program does; the program calls wrap(f) for what may be compiled. The text must be
 -- the same with and without compiling. Returns how many graphs that took.
 function M.graphs_of(run)

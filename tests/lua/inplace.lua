@@ -271,11 +271,7 @@ test("an input that is copied into another and written then gives what it was", 
         local out = f(c, d, e)
         return ("%s %s %s %s"):format(out:detach(), c:detach(), d:detach(), e:detach())
       end
-      local want = seen(program)
-      for _, backend in ipairs {"native", "eager", "aot_eager"} do
-        lt.reset()
-        equal(seen(lt.compile(program, {backend = backend})), want, ("%d %s"):format(i, backend))
-      end
+      h.same_by_backends(seen, program, "program " .. i)
     end
   end
 end)
