@@ -292,4 +292,36 @@ test("the setting", function()
   raises("config: compiled_autograd must be a boolean, got number", function() lt.config.compiled_autograd = 1 end)
 end)
 
+test("a gradient that eager code reduces is a view without history, whoever runs the backward", function()
+  local texts = {}
+  for _, stress in ipairs {"", "break", "backward"} do
+    for _, shape in ipairs {{4}, {1, 4}, {3, 1}} do
+      for _, way in ipairs {"grad", "hook", ".grad"} do
+        lt.reset()
+        local key, lines = table.concat(shape, " ") .. way, {}
+        for i = 1, 3 do
+          lt.config.stress = stress ~= "" and stress or nil
+          local x, b, got = lt.ones(shape):requires_grad_(true), lt.ones(3, 4), nil
+          local row = x * 1
+          local loss = (b * row):sum()
+          if way == "grad" then
+            got = lt.grad(loss, row, {retain_graph = true})
+          else
+            if way == "hook" then row:register_hook(function(g) got = g end) end
+            loss:backward({retain_graph = true})
+            got = got or x.grad
+          end
+          lt.config.stress = nil
+          local ok, err = pcall(function() got:copy_(x + row) end)
+          lines[i] = ok and h.text(got) or err:match("a view that was made in no_grad mode") or err
+        end
+        local text = table.concat(lines, "\n")
+        texts[key] = texts[key] or text
+        h.equal(text, texts[key], stress .. " " .. key)
+      end
+    end
+  end
+  h.truthy(texts["4grad"]:find("no_grad mode", 1, true), texts["4grad"])
+end)
+
 h.finish()
