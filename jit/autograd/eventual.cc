@@ -6,20 +6,23 @@
 
 namespace lutra {
 
+bool is_plain_view(const Tensor& t) { return t->base && !t->view; }
+
+void make_plain_view(const Tensor& t) {
+  if (!t->base) t->base = alias(t, t->sizes, t->strides, t->offset);
+}
+
 std::vector<size_t> plain_views(const Graph& graph) {
   std::vector<size_t> views;
   for (size_t i = 0; i < graph.outputs.size(); i++) {
     const Value& v = graph.outputs[i];
-    if (v.is<Tensor>() && v.tensor() && v.tensor()->base && !v.tensor()->view) views.push_back(i);
+    if (v.is<Tensor>() && v.tensor() && is_plain_view(v.tensor())) views.push_back(i);
   }
   return views;
 }
 
 void link_plain_views(const std::vector<size_t>& views, const std::vector<Value>& results) {
-  for (size_t i : views) {
-    const Tensor y = results[i].tensor();
-    if (!y->base) y->base = alias(y, y->sizes, y->strides, y->offset);
-  }
+  for (size_t i : views) make_plain_view(results[i].tensor());
 }
 
 EventuallyCompiled::EventuallyCompiled(std::unique_ptr<Graph> graph, const CompileOptions& options) {

@@ -9,7 +9,10 @@
 
 namespace lutra {
 
-// Results that the graph makes as views without history; and they are that again, as it was run.
+// A view without history; and what makes one of a tensor that is none.
+bool is_plain_view(const Tensor& t);
+void make_plain_view(const Tensor& t);
+// Which results the graph makes as such; and they are made so again after a run.
 std::vector<size_t> plain_views(const Graph& graph);
 void link_plain_views(const std::vector<size_t>& views, const std::vector<Value>& results);
 

@@ -6,6 +6,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "jit/autograd/eventual.h"
 #include "jit/autograd/extract.h"
 #include "ops/defs/each_tensor.h"
 
@@ -334,7 +335,7 @@ struct Assembler {
     for (size_t i = begin(p); i < end(p); i++) make.node(*t.graph.nodes[i]);
     for (const Tensor& v : gives[p]) {
       const Tensor made = make.value(v);
-      if (v->base && !v->view && !made->base) made->base = alias(made, made->sizes, made->strides, made->offset);
+      if (is_plain_view(v)) make_plain_view(made);
       piece.graph->outputs.emplace_back(made);
     }
     piece.draws = make.draws;
