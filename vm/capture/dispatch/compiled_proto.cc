@@ -102,10 +102,10 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
   return compiled;
 }
 
-void note_variables(ProtoPoint& point, const LuaCode& code, const KeptLoops& kept) {
+void note_variables(ProtoPoint& point, const LuaCode& code, const KeptLoops* kept) {
   for (const bc::Loop& l : code.loops()) {
-    const bool around = point.pc >= l.first_body && point.pc <= l.end;
-    if (l.kind != bc::Loop::Kind::kFor || !around || !kept.count({&code.proto(), l.head})) continue;
+    if (l.kind != bc::Loop::Kind::kFor || !contains(l, point.pc)) continue;
+    if (kept && !kept->count({&code.proto(), l.head})) continue;
     point.changing_values[bc::expression_text(code.proto(), point.pc, l.base + 3)].insert("another number");
   }
 }
@@ -130,7 +130,7 @@ void add_point(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept, Within
   point.varargs = proto.vararg();
   point.decisions.kept_loops = kept;
   point.within = within;
-  note_variables(point, *compiled.code, kept);
+  note_variables(point, *compiled.code, &kept);
   compiled.changed = true;
 }
 

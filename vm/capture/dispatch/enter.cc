@@ -13,8 +13,6 @@
 namespace lutra {
 namespace {
 
-bool contains(const bc::Loop& l, bc::Pc pc) { return pc >= l.first_body && pc <= l.end; }
-
 // The instruction of the original code that stands at `at` of the code that a frame runs; 0 where that is no code of
 // the compiled prototype's (a stub, whose copy of it lies elsewhere), or older than its newest.
 bc::Pc original_pc(const CompiledProto& compiled, bool is_original, uint64_t version, bc::Pc at) {
@@ -98,9 +96,7 @@ bool enter_loop(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame
   if (!has_point) add_point(*compiled, loop->first_body, kept, {loop->first_body, loop->end});
   const auto point = compiled->points.find(loop->first_body);
   if (point == compiled->points.end()) return false;
-  KeptLoops around;
-  for (const bc::Loop& l : code.loops()) around.insert({&code.proto(), l.head});
-  note_variables(point->second, code, around);
+  note_variables(point->second, code);
   return run_newest(state, L, compiled, function) && move_frame(L, frame, function, compiled->patched->moved[pc]);
 }
 
