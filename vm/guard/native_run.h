@@ -28,6 +28,8 @@ GuardHelper helper_of(GuardOp op);  // null: the code does it by itself
 // The check kOwnVariable, of both executors; only where the mirror is available, as is capture's use of it.
 bool is_own_variable(lua_State* L, const mirror::Func* f, int index);
 
+constexpr int kCdataType = 10;  // LUA_TCDATA, which LuaJIT does not publish
+
 // A cdata that holds an integer of 64 bits.
 struct IntegerCdata {
   uint64_t nextgc;

@@ -18,8 +18,6 @@ int prototype_number(lua_State* L, int index) {
 
 namespace {
 
-constexpr int kCdataType = 10;
-
 struct Runner {
   lua_State* L;
   const GuardProgram& p;

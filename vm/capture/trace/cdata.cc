@@ -15,8 +15,6 @@
 namespace lutra {
 namespace {
 
-constexpr int kCdata = 10;
-
 std::string literal(const bc::KGC& k) {
   char text[80];
   if (const auto* i = std::get_if<int64_t>(&k)) return snprintf(text, sizeof text, "0x%" PRIx64 "LL", *i), text;
@@ -44,7 +42,7 @@ Var* number_cdata(Trace& t, Frame& f, unsigned index) {
 }
 
 bool is_number_cdata(Trace& t) {
-  if (lua_type(t.L, -1) != kCdata) return false;
+  if (lua_type(t.L, -1) != kCdataType) return false;
   const int top = lua_gettop(t.L);
   lua_getfield(t.L, LUA_REGISTRYINDEX, "_LOADED");
   lua_getfield(t.L, -1, "ffi");
@@ -77,7 +75,7 @@ bool is_integer_cdata(Trace& t) {
   for (const char* type : {"int64_t", "uint64_t"}) {
     lua_getfield(t.L, top + 2, "typeof");
     lua_pushstring(t.L, type);
-    const bool got = lua_pcall(t.L, 1, 1, 0) == 0 && lua_type(t.L, -1) == kCdata;
+    const bool got = lua_pcall(t.L, 1, 1, 0) == 0 && lua_type(t.L, -1) == kCdataType;
     const auto* number = got ? static_cast<const uint32_t*>(lua_topointer(t.L, -1)) : nullptr;
     is = is || (number && *number == integer.type && lua_topointer(t.L, top) == &integer.value);
     lua_pop(t.L, 1);

@@ -5,6 +5,7 @@
 #include "vm/capture/trace/cdata.h"
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/unbacked_sizes.h"
+#include "vm/guard/native_run.h"
 
 namespace lutra {
 namespace {
@@ -64,11 +65,10 @@ int object_type(Trace& t, Var* v) {
 }
 
 bool equal(Trace& t, Var* a, Var* b) {
-  constexpr int kCdata = 10;
   t.force(a), t.force(b);
   const int x = object_type(t, a), y = object_type(t, b);
   // 1LL == 1, and a NULL is nil.
-  if (x == kCdata || y == kCdata) {
+  if (x == kCdataType || y == kCdataType) {
     if (Var* v = cdata_operation(t, "__eq", a, b)) return t.truthy(v);
     t.stop(Break::cdata, {"compared"});
   }
