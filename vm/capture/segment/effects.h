@@ -51,7 +51,8 @@ struct FreshClosure {
   std::vector<FreshVariable> variables;
 };
 
-// A string: what a function gives for the values, or (kNil) the values joined. It names earlier texts only.
+// A string or an integer of 64 bits: what a function gives for the values, or (kNil) the values joined. It names
+// earlier ones only.
 struct FreshText {
   Recipe function;
   std::vector<Recipe> args;
