@@ -11,6 +11,7 @@ enum class CacheMode { kOn, kRead, kOff };  // entries on disk are read and writ
 struct Settings {
   int num_threads = 0;  // 0: as many as the machine has
   std::string isa;      // empty: the best of the machine
+  bool cudagraphs = true;  // segments on a GPU are recorded
   CacheMode cache = CacheMode::kOn;
   std::string cache_directory;               // a whole path; empty: the usual place (disk_cache.h)
   uint64_t cache_bytes = uint64_t{1} << 30;  // that all entries together may take, about; beyond it the oldest go

@@ -261,6 +261,27 @@ test("kernels without libraries are recorded once, wherever working memory lies"
   equal(times, 1, said)
 end)
 
+test("lt.config.cudagraphs = false records nothing", function()
+  local said = recordings [[
+    local function f(x) return (x * 2):sum(1, true), x:sum() end
+    local compiled, x = lt.compile(f), lt.randn(4, 4)
+    local function call(n)
+      for _ = 1, n do
+        local a, b = compiled(x)
+        local want_a, want_b = f(x)
+        assert(lt.equal(a, want_a) and lt.equal(b, want_b))
+      end
+    end
+    lt.config.cudagraphs = false
+    call(4)
+    io.stderr:write "still launched\n"
+    lt.config.cudagraphs = true
+    call(4)]]
+  truthy(said:find("still launched", 1, true), said)
+  truthy(not said:match("(.-)still launched"):find("is recorded", 1, true), said)
+  truthy(said:match("still launched(.*)"):find("is recorded", 1, true), said)
+end)
+
 local w2, u2 = lt.randn({8, 8}, {requires_grad = true}), lt.randn({6, 8}, {requires_grad = true})
 local function cell(c, x)
   local n = (c:mm(w2) * 0.1 + x:mm(u2) * 0.1):tanh()

@@ -76,6 +76,9 @@ const Row kRows[] = {
     {"compiled_autograd", &Config::compiled_autograd,
      "true: a backward that is run outside a compiled function is compiled when it is met the second time",
      "true|false"},
+    {"cudagraphs", &Config::cudagraphs,
+     "true: a compiled segment on a GPU is replayed as a CUDA graph from its second run on; false: each run launches",
+     "true|false"},
     {"async", &Config::async,
      "true: no call waits for the compiler; it runs eagerly until its code, made in the background, is there; nil: so "
      "does what lt.auto compiles by itself",
@@ -149,6 +152,7 @@ void apply(const Config& config, const Row& row) {
   Settings& to = settings();
   to.num_threads = config.num_threads;
   to.isa = config.isa;
+  to.cudagraphs = config.cudagraphs;
   to.cache = config.cache == "off" ? CacheMode::kOff : config.cache == "read" ? CacheMode::kRead : CacheMode::kOn;
   to.cache_bytes = uint64_t(config.cache_mb) << 20;
   if (row.member == Member(&Config::cache_dir)) set_cache_directory(config.cache_dir);

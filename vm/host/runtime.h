@@ -24,6 +24,7 @@ struct Config {
   int num_threads = 0;
   int verify = 0;
   bool compiled_autograd = false;
+  bool cudagraphs = true;
   std::optional<bool> async;  // none: of what lt.auto compiles by itself
   int random_cut = 0;
   std::vector<std::string> passes_off;  // sorted

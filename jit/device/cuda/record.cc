@@ -23,6 +23,7 @@
 #include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/profile.h"
 #include "ops/core/interrupt.h"
+#include "ops/core/settings.h"
 #include "ops/cuda/allocator.h"
 #include "ops/cuda/faults.h"
 #include "ops/defs/call.h"
@@ -69,6 +70,7 @@ void CudaRunner::give_up(const std::string& why) const {
 // The run's recording: one that serves it, or a fresh one to be filled. Null: launch by launch.
 CudaRunner::Recording* CudaRunner::pick_recording(Context& c, const std::vector<Tensor>& inputs,
                                                   std::unique_lock<std::mutex>& lock) const {
+  if (!settings().cudagraphs) return nullptr;
   Recordings& r = *recordings_;
   lock = std::unique_lock(r.mutex, std::try_to_lock);
   if (!lock || r.given_up || (r.runs == 0 && !kernels_ready()) || r.runs++ == 0 || launches_watched() ||
