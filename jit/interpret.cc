@@ -62,13 +62,9 @@ struct Interpreter {
   }
 
   void find_unbacked() {
-    std::vector<int32_t> numbers;
-    for (const auto& n : graph.nodes) {
-      if (!info(n->op).dynamic) continue;
-      numbers.push_back(unbacked_number(graph.env->exprs(), n->results[0]->sizes[0].expr));
-      scalars[size_t(numbers.back())] = graph.scalars[size_t(numbers.back())].hint;
-    }
+    const std::vector<int32_t> numbers = unbacked_numbers(graph);
     if (numbers.empty()) return;
+    for (const int32_t number : numbers) scalars[size_t(number)] = graph.scalars[size_t(number)].hint;
     const std::vector<int32_t> levels = unbacked_levels(graph.env->exprs(), numbers);
     for (const SymGuard& g : graph.env->guards()) {
       const int32_t last = std::max(levels[size_t(g.a)], arity(g.cmp) == 2 ? levels[size_t(g.b)] : 0);

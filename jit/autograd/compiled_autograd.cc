@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "jit/autograd/extract.h"
+#include "jit/graph/unbacked.h"
 #include "jit/passes/passes.h"
 #include "ops/core/tensor_type.h"
 #include "ops/defs/autocast.h"
@@ -463,6 +464,7 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
   // Which values are saved does not depend on the gradients' strides: any will do to find them.
   find_saved(self->traced_);
   ask_for_ones(g);
+  self->told_ = unbacked_numbers(g);
   self->spendable_ = self->traced_.spendable.size();
   return self;
 }
@@ -491,10 +493,19 @@ void CompiledAutograd::ready() {
   text_ = print(*traced_.graph);
   std::unique_ptr<Graph> forward = saving_graph();
   if (!traced_.saved.empty()) cut(forward);
+  add_told(*forward);
   find_read();
   number_saved();
   log_joint(*forward);
   forward_ = compile_graph(std::move(forward), options_);
+}
+
+void CompiledAutograd::add_told(Graph& forward) const {
+  for (const int32_t number : told_) {
+    Scalar told(forward.scalars[size_t(number)].hint);
+    told.expr = forward.env->leaf(SymOp::kScalarInput, number, 0, 0, told.to_double());
+    forward.outputs.emplace_back(told);
+  }
 }
 
 void CompiledAutograd::find_read() {
@@ -553,10 +564,13 @@ std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, cons
   const std::vector<uint32_t> before = writes_.before(inputs);
   node->drawn = default_generator();
   std::vector<Value> out = forward_.run(inputs, scalars, donors);
+  node->scalars = scalars;
+  for (size_t i = told_.size(); i-- > 0; out.pop_back()) {
+    node->scalars[size_t(told_[i])] = out.back().as<Scalar>().to_double();
+  }
   writes_.after(before, inputs, out);
   node->lead_to_made(out);
   node->keep(inputs, out, out.size() - traced_.kept());
-  node->scalars = scalars;
   out.resize(out.size() - traced_.kept());
   for (size_t k = 0; k < results_.size(); k++)
     set_history(out[results_[k]].tensor(), Ref<GradNode>(node.get()), uint32_t(k));

@@ -4,7 +4,7 @@
 // In: a traced graph whose FakeTensors carry tape history (grad mode was on while tracing). Its backward is traced by
 // the tape itself (trace_backward.h), so it is eager's, op for op. Invariants:
 // 1. The forward has the traced outputs, then what it keeps (partition.h), from which a backward has the values that it
-//    may read (saved). Views are made again from their base, but for those that are results themselves.
+//    may read (saved), then the sizes that elements decided, which are ordinary numbers of its backwards. Views are made again from their base, but for those that are results themselves.
 // 2. A backward is compiled at first use for a request: which results have a gradient, these gradients' strides (on
 // which
 //    the order of reductions depends), which inputs want one, which results are looked at.
@@ -71,6 +71,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   void find_read();
   void find_memory();
   void number_saved();
+  void add_told(Graph& forward) const;
   EventuallyCompiled& repeated();
   const Graph* views();
 
@@ -87,6 +88,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   std::vector<size_t> read_;        // those inputs
   std::vector<int> version_at_;     // by input of a run: its number among those; -1: none
   std::vector<int> memory_of_;      // by saved value: the output that has its memory in eager code; -1: none
+  std::vector<int32_t> told_;       // numbers of the graph that a run tells: sizes that elements decide
   size_t spendable_ = 0;
   std::optional<bool> plain_;
   std::unique_ptr<EventuallyCompiled> repeated_;  // makes the saved values that runs do not keep

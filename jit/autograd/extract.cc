@@ -1,6 +1,10 @@
 // Nodes of a traced graph in, a graph of their own out.
 #include "jit/autograd/extract.h"
 
+#include <optional>
+
+#include "jit/graph/unbacked.h"
+
 namespace lutra {
 
 Rollback::~Rollback() {
@@ -72,6 +76,8 @@ void Extractor::node(const Node& n) {
     recorder.call_inplace(n.op, args);
     return;
   }
+  std::optional<SameUnbackedSize> size;
+  if (info(n.op).dynamic) size.emplace(n);
   Results results = recorder.call(n.op, args);
   if (n.rng >= 0) out.nodes.back()->rng = n.rng;
   for (size_t i = 0; i < results.size(); i++) {

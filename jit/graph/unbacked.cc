@@ -30,6 +30,15 @@ int32_t unbacked_number(std::span<const SymExpr> exprs, int32_t size) {
   return exprs[size_t(e.a)].a;
 }
 
+std::vector<int32_t> unbacked_numbers(const Graph& graph) {
+  std::vector<int32_t> numbers;
+  for (const auto& n : graph.nodes) {
+    if (!info(n->op).dynamic) continue;
+    numbers.push_back(unbacked_number(graph.env->exprs(), n->results[0]->sizes[0].expr));
+  }
+  return numbers;
+}
+
 std::vector<int32_t> unbacked_levels(std::span<const SymExpr> exprs, std::span<const int32_t> numbers) {
   std::vector<int32_t> levels(exprs.size(), 0);
   for (size_t i = 1; i < exprs.size() && !numbers.empty(); i++) {

@@ -35,6 +35,8 @@ struct SameUnbackedSize : UnbackedSizes {
 
 // The result of an op whose shape depends on elements. Throws NeedsData where no graph holds it.
 ResultSpecs unbacked_specs(OpId op, const Args& args);
+// The numbers of the graph that its nodes tell, in their order.
+std::vector<int32_t> unbacked_numbers(const Graph& graph);
 // The number of the graph that such a size is made of.
 int32_t unbacked_number(std::span<const SymExpr> exprs, int32_t size);
 // By expression: 0, or the last of the numbers it is made of, counted from 1 in the order of `numbers`.

@@ -434,8 +434,7 @@ struct SegmentCapture {
     made.finished = finish_segment(t, incoming, end, entry);
     entry.level = int(made.level);
     if (!d.functions_outside && parts_functions(t)) stop_before(d.functions_outside);
-    const bool counts = wanted.backend_function || has_history(*t.graph);
-    if (!d.sizes_outside && !t.unbacked.empty() && counts) stop_before(d.sizes_outside);
+    if (!d.sizes_outside && !t.unbacked.empty() && wanted.backend_function) stop_before(d.sizes_outside);
     // No promise that the history of a user's backend leads from one output to another.
     const bool hooks = !entry.effects.hooks.empty() || !entry.effects.retained.empty();
     if (!d.hooks_outside && hooks && wanted.backend_function) stop_before(d.hooks_outside);
