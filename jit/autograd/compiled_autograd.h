@@ -4,7 +4,8 @@
 // In: a traced graph whose FakeTensors carry tape history (grad mode was on while tracing). Its backward is traced by
 // the tape itself (trace_backward.h), so it is eager's, op for op. Invariants:
 // 1. The forward has the traced outputs, then what it keeps (partition.h), from which a backward has the values that it
-//    may read (saved), then the sizes that elements decided, which are ordinary numbers of its backwards. Views are made again from their base, but for those that are results themselves.
+//    may read (saved), then the sizes that elements decided, which are ordinary numbers of its backwards. Views are
+//    made again from their base, but for those that are results themselves.
 // 2. A backward is compiled at first use for a request: which results have a gradient, these gradients' strides (on
 // which
 //    the order of reductions depends), which inputs want one, which results are looked at.

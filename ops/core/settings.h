@@ -9,8 +9,8 @@ namespace lutra {
 enum class CacheMode { kOn, kRead, kOff };  // entries on disk are read and written, read only, or neither
 
 struct Settings {
-  int num_threads = 0;  // 0: as many as the machine has
-  std::string isa;      // empty: the best of the machine
+  int num_threads = 0;     // 0: as many as the machine has
+  std::string isa;         // empty: the best of the machine
   bool cudagraphs = true;  // segments on a GPU are recorded
   CacheMode cache = CacheMode::kOn;
   std::string cache_directory;               // a whole path; empty: the usual place (disk_cache.h)
