@@ -22,6 +22,7 @@
 #include "vm/capture/segment/run.h"
 #include "vm/capture/segment/shared.h"
 #include "vm/capture/trace/border.h"
+#include "vm/capture/trace/coroutines.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/unbacked_sizes.h"
 #include "vm/mirror/prototypes.h"
@@ -223,7 +224,15 @@ struct Finisher {
     return {Recipe::kText, it->second};
   }
 
+  [[noreturn]] void stop_before_coroutine(const Coroutine& kept) {
+    const Coroutine& first = first_to_leave(t, kept);
+    BreakReason why = first.why;
+    if (end.why) why.hint = str("it is alive where the graph would end: ", end.why.reason);
+    stop_at(first.step, why);
+  }
+
   Recipe value(Var* v) {
+    if (const Coroutine* co = coroutine_of(t, v)) stop_before_coroutine(*co);
     switch (v->kind) {
       case VarKind::kLazy: return {Recipe::kRegister, t.reg(v->source)};
       case VarKind::kNil: return {};
@@ -306,6 +315,9 @@ struct Finisher {
     Frame& f = *l.frame;
     const bc::Op op = bc::op(f.code->proto().code[f.pc]);
     if (f.is_builtin()) return "a function of Lua's library";
+    for (const ModeCall* mode : l.modes) {
+      if (mode->via == Via::kCoroutine) return "a coroutine that is made in the graph";
+    }
     if (l.expression && !l.modes.empty()) return "a call that is made by C";
     if (f.function->kind != VarKind::kFunction && (f.function->builtin || !mirror::available(t.L))) {
       return "a closure made in the frame";

@@ -13,6 +13,7 @@
 #include "vm/capture/trace/builtin_models.h"
 #include "vm/capture/trace/builtin_modes.h"
 #include "vm/capture/trace/builtin_numbers.h"
+#include "vm/capture/trace/coroutines.h"
 #include "vm/capture/trace/function_node.h"
 #include "vm/capture/trace/gradient_hooks.h"
 #include "vm/capture/trace/interpreter.h"
@@ -325,6 +326,13 @@ const Builtin kRows[] = {
     {"type", run_type},
     {"select", run_select},
     {"debug.getinfo", run_getinfo},
+    {"coroutine.create", run_coroutine_create},
+    {"coroutine.wrap", run_coroutine_wrap},
+    {"coroutine.resume", run_coroutine_resume},
+    {"coroutine.yield", run_coroutine_yield},
+    {"coroutine.status", run_coroutine_status},
+    {"coroutine.running", run_coroutine_running},
+    {"coroutine.isyieldable", run_coroutine_isyieldable},
     {"next", run_next},
     {"pairs", run_joineds},
     {"ipairs", run_ipairs},

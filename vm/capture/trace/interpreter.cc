@@ -1,5 +1,6 @@
 // The symbolic interpreter's loop: one instruction at a time, budgets, loops entered and left, breaks.
 #include "vm/capture/trace/interpreter.h"
+#include "vm/capture/trace/coroutines.h"
 #include "vm/capture/trace/regions.h"
 
 #include <algorithm>
@@ -90,7 +91,7 @@ void Trace::stop(Break why, const BreakAbout& about) {
   const char* const at = users == frames.rend() ? file() : (*users)->code->file;
   const int line_at = users == frames.rend() ? line() : (*users)->line();
   BreakReason reason(why, about, {at, line_at}, call_chain());
-  const auto catches = [](const ModeCall& mode) { return mode.via == Via::kProtected; };
+  const auto catches = [](const ModeCall& mode) { return mode.catches != nullptr; };
   reason.caught = std::any_of(modes.begin(), modes.end(), catches);
   for (const Frame* f : frames) reason.caught |= std::any_of(f->modes.begin(), f->modes.end(), catches);
   throw GraphBreak{std::move(reason), about.dirty || effect};

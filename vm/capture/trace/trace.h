@@ -28,6 +28,7 @@ struct lua_State;
 namespace lutra {
 
 class TraceSizes;
+struct Coroutines;
 struct TraceState;
 
 // A graph break: why the segment ends before the current instruction.
@@ -86,19 +87,20 @@ inline std::string vararg_name(int n) { return str("select(", n + 1, ", ...)"); 
 inline std::string size_name(const std::string& tensor, int dim) { return str(tensor, ".shape[", dim + 1, "]"); }
 
 // How a frame of the trace was called.
-enum class Via : uint8_t { kCall, kNoGrad, kEnableGrad, kAutocast, kProtected };
+enum class Via : uint8_t { kCall, kNoGrad, kEnableGrad, kAutocast, kProtected, kCoroutine };
 
-// A function of C that stands between the caller and the frame. It sets a mode, which was another before, or catches
-// errors.
+// A function of C that stands between the caller and the frame. It sets a mode, which was another before, catches
+// errors, or resumes a coroutine.
 struct ModeCall {
   Via via = Via::kCall;
   bool outer_grad = true;
-  AutocastMode outer, inner;                   // of kAutocast
-  DeviceType device = DeviceType::kCPU;        // the one that inner differs for
-  Var *catches = nullptr, *handler = nullptr;  // of kProtected: pcall, or xpcall and its handler
+  AutocastMode outer, inner;             // of kAutocast
+  DeviceType device = DeviceType::kCPU;  // the one that inner differs for
+  // Of kProtected: pcall, or xpcall and its handler. Of kCoroutine: what catches the errors of the body, if any.
+  Var *catches = nullptr, *handler = nullptr;
   explicit operator bool() const { return via != Via::kCall; }
   void restore() const {
-    if (via == Via::kCall || via == Via::kProtected) return;
+    if (via == Via::kCall || via == Via::kProtected || via == Via::kCoroutine) return;
     if (via == Via::kAutocast) return set_autocast_mode(outer);
     set_grad_enabled(outer_grad);
   }
@@ -310,7 +312,8 @@ class Trace {
     std::function<void()> remove;
   };
   std::deque<Hooked> hooked;
-  bool ended = false;  // no instruction is interpreted any more
+  std::unique_ptr<Coroutines> coroutines;  // that the trace has made; null: none yet
+  bool ended = false;                      // no instruction is interpreted any more
   AutocastTrace autocast;
   bool effect = false;                                             // the current instruction has changed something
   Var *string_meta = nullptr, *tensor_meta = nullptr;              // the metatables of all strings, of all tensors

@@ -6,6 +6,7 @@
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/trace/border.h"
 #include "vm/capture/trace/cdata.h"
+#include "vm/capture/trace/coroutines.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/texts.h"
 #include "vm/capture/trace/trace.h"
@@ -471,6 +472,7 @@ bool Trace::is_real(Var* v) {
     case VarKind::kTable: return v->table->pin != 0;
     case VarKind::kClosure: return false;
     case VarKind::kBinding: return false;
+    case VarKind::kObject: return !coroutine_of(*this, v);
     default: return true;
   }
 }
