@@ -202,14 +202,14 @@ test("a break in a protected call leaves both sides compiled", function()
       local ok, r, n = pcall(body, y * 2)
       return ok, r + n
     end
-  end, x), 3)
+  end, x), 2)
   equal(compare(function()
     local function caught(why) return "caught " .. tostring(why) end
     return function(y)
       local ok, r, n = xpcall(body, caught, y * 2)
       return ok, r + n
     end
-  end, x), 3)
+  end, x), 2)
 end)
 
 test("an error after a break in a protected call", function()

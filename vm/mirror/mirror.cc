@@ -113,6 +113,7 @@ void return_to(lua_State* L, ptrdiff_t frame, const Func* f, const uint32_t* pc,
   const TValue running = t->base[-2];
   std::memmove(place, t->top - n, size_t(n) * sizeof(TValue));
   own[-1] = make_gc(kFunc, f);
+  if ((own->u64 & 7) == kVarargFrame) previous_frame(own)[-1] = own[-1];
   place[-2] = running;
   place[-1].u64 = std::bit_cast<uint64_t>(pc);
   t->base = place;

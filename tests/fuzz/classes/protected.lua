@@ -1,5 +1,6 @@
 -- Protected calls and callees that break: errors raised before, between and after ops and breaks, in callees of any
--- depth, caught by pcall or xpcall, within modes; what was written before an error is seen.
+-- depth, caught by pcall or xpcall, within modes; callees that take varargs, are modules, or whose lists of results
+-- become tables and arguments; what was written before an error is seen.
 local ops = {"(%s * 2):tanh()", "%s + w", "%s:exp() * 0.5", "%s - x", "%s * %s:sum()", "lt.where(%s:gt(0), %s, w)"}
 local breaks = {"log[#log + 1] = 'b'; io.write('')", "lt.graph_break()", "log[#log + 1] = tostring(y:sum():item())",
   "if y:sum():item() > 0 then hits = hits + 1 end"}
@@ -19,7 +20,7 @@ local function statement(p)
 end
 
 local function call(p, g)
-  local k = p:random(9)
+  local k = p:random(15)
   if k == 1 then return p:line("ok, y = pcall(%s, y, n); if not ok then seen(y); y = x * n end", g) end
   if k == 2 then return p:line("ok, y = xpcall(%s, handler, y, n); if not ok then seen(y); y = x + n end", g) end
   if k == 3 then return p:line("ok, y = pcall(lt.no_grad, %s, y, n); if not ok then seen(y); y = x - n end", g) end
@@ -33,6 +34,15 @@ local function call(p, g)
     return p:line("for i = 1, 2 do ok, y = pcall(%s, y, n + i); if not ok then seen(y); y = x end end", g)
   end
   if k == 8 then return p:line("ok, y = pcall(pcall, %s, y, n); ok, y = y, x", g) end
+  if k == 9 then return p:line("y = ({%s(y, n)})[1]", g) end
+  if k == 10 then return p:line("y, ok = first(%s(y, n)); hits = hits + ok", g) end
+  if k == 11 then return p:line("y = join(y, %s(y, n))", g) end
+  if k == 12 then return p:line("y = module(y, %s, n)", g) end
+  if k == 13 then return p:line("y = lt.enable_grad(lt.no_grad, %s, y, n)", g) end
+  if k == 14 then
+    return p:line("ok, y = pcall(lt.no_grad, function(...) local z, m = %s(...); return z + 1, m end, y, n) " ..
+      "log[#log + 1] = tostring(lt.is_grad_enabled()); if not ok then seen(y); y = x end", g)
+  end
   p:line("ok, y = xpcall(function(...) return (%s(...)) end, handler, y, n); if not ok then seen(y); y = x end", g)
 end
 
@@ -48,13 +58,20 @@ local function generate(p)
   p.keep(p:line("seen = function(e) log[#log + 1] = %s end",
     "type(e) == 'table' and 'code ' .. tostring(e.code) or tostring(e)"))
   p.keep(p:line("handler = function(e) return 'handled ' .. (type(e) == 'table' and 'table' or tostring(e)) end"))
+  p.keep(p:line("first = function(...) local a = ...; return a, select('#', ...) end"))
+  p.keep(p:line("join = function(a, ...) return a + (...) * select('#', ...) end"))
+  p.keep(p:line("module = setmetatable({forward = function(self, y, g, n) return g(y * 0.5, n) end}, " ..
+    "{__call = function(self, ...) return self:forward(...) end})"))
   local callees = {}
   for i = 1, 1 + p:random(3) do
     local name = "g" .. i
-    p.keep(p:block(("%s = function(y, n)"):format(name), function()
+    local varargs = p:chance(30)
+    p.keep(p:block(("%s = function(%s)"):format(name, varargs and "..." or "y, n"), function()
+      if varargs then p.keep(p:line("local y, n = ...")) end
       p.keep(p:line("local ok"))
       body(p, callees)
-      p.keep(p:line("return y"))
+      if varargs then p:line("y = y * select('#', ...)") end
+      p.keep(p:line("return y%s", p:pick {"", "", ", n", ", ok, y"}))
     end))
     callees[#callees + 1] = name
   end

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <lua.hpp>
+#include <utility>
 
 #include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/state.h"
@@ -12,7 +13,43 @@
 namespace lutra {
 namespace {
 
-constexpr size_t kMostCallers = 16, kMostPaths = 8;
+constexpr size_t kMostCallers = 34, kMostFrames = 2 * kMostCallers + 1, kMostPaths = 8;
+constexpr uint64_t kVarargFrame = 3, kProtectedFrame = 6;  // how the links of such frames end
+
+uint64_t kind_of(const mirror::TValue* link) { return link->u64 & 7; }
+
+// The link of the call that made the frame: a vararg function's has two frames.
+const mirror::TValue* link_of_call(lua_State* L, ptrdiff_t frame) {
+  const mirror::TValue* own = mirror::thread(L)->stack + frame;
+  return kind_of(own) == kVarargFrame ? mirror::previous_frame(own) : own;
+}
+
+// Whether the frame above was called by the one below, by pcall or xpcall maybe.
+bool is_called_by(const CaptureState& state, lua_State* L, const mirror::LuaFrame& above, const mirror::LuaFrame& below,
+                  std::vector<Passage>& between) {
+  const mirror::TValue* link = link_of_call(L, above.frame);
+  for (; kind_of(link) == kProtectedFrame; between.push_back(Passage::kProtected)) {
+    link = mirror::previous_frame(link);
+    const Builtin* by = find_builtin(state.trace, mirror::gc_pointer(link[-1]));
+    if (!by || (by != find_builtin_row("pcall") && by != find_builtin_row("xpcall"))) return false;
+  }
+  return below.link == link - mirror::thread(L)->stack;
+}
+
+// Whether the frame is one of lt.no_grad and its kin (stdlib/grad_mode.lua), whose pcall is the last of `between`: it
+// takes that one's `true` away, and sets the mode that is its first variable.
+bool ends_grad_mode(const CaptureState& state, lua_State* L, const mirror::LuaFrame& frame,
+                    std::vector<Passage>& between) {
+  constexpr ptrdiff_t kMode = 2;  // behind its argument
+  const Builtin* b = find_builtin(state.trace, frame.function);
+  const auto is = [b](const char* name) { return b == find_builtin_row(name); };
+  if (!b || !(is("lutra.no_grad") || is("lutra.inference_mode") || is("lutra.enable_grad"))) return false;
+  const uint32_t mode = mirror::tag(mirror::thread(L)->stack[frame.frame + kMode]);
+  const bool on = mode == mirror::kTrue;
+  if ((!on && mode != mirror::kFalse) || between.empty() || between.back() != Passage::kProtected) return false;
+  between.back() = on ? Passage::kGradOn : Passage::kGradOff;
+  return true;
+}
 
 CallSite find_call(LuaCode& code, const Patched& patched, bc::Pc return_pc) {
   const bc::Proto& proto = code.proto();
@@ -34,16 +71,29 @@ CallSite find_call(LuaCode& code, const Patched& patched, bc::Pc return_pc) {
   return site;
 }
 
-// The point behind a call.
+// The point behind a call, and behind what takes its list of results.
 bc::Pc point_at(const CompiledProto& compiled, bc::Pc pc) {
   const bc::Proto& proto = compiled.code->proto();
-  for (int jumps = 0; jumps < 8; jumps++) {
+  for (int steps = 0; steps < 8; steps++) {
     const auto point = compiled.points.find(pc);
     if (point != compiled.points.end()) return point->second.within.any() || point->second.dead ? 0 : pc;
-    if (bc::op(proto.code[pc]) != bc::Op::JMP) return 0;
-    pc = bc::jump_target(pc, proto.code[pc]);
+    if (bc::op(proto.code[pc]) != bc::Op::JMP && bc::insertable(proto, pc)) return 0;
+    const std::vector<bc::Pc> next = bc::successors(proto, pc);
+    if (next.size() != 1) return 0;
+    pc = next[0];
   }
   return 0;
+}
+
+// The varargs lie between the two frames of the call. False where there are too many.
+bool find_varargs(lua_State* L, const bc::Proto& proto, Caller& c) {
+  constexpr ptrdiff_t kMost = 32;
+  const mirror::TValue *own = mirror::thread(L)->stack + c.frame, *lower = link_of_call(L, c.frame);
+  if (own == lower) return false;
+  const ptrdiff_t count = own - lower - 2 - ptrdiff_t(proto.num_params);
+  c.vararg = lower + 1 + proto.num_params - mirror::thread(L)->stack;
+  c.varargs = int(std::max<ptrdiff_t>(count, 0));
+  return count <= kMost;
 }
 
 bool find_place(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, Caller& c) {
@@ -54,7 +104,7 @@ bool find_place(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame
   if (!c.compiled || c.compiled->failed) return false;
   const auto patched = c.compiled->versions.find(version);
   const bc::Proto& proto = c.compiled->code->proto();
-  if (patched == c.compiled->versions.end() || proto.vararg()) return false;
+  if (patched == c.compiled->versions.end()) return false;
   const bc::Pc return_pc = bc::Pc(frame.called + 1 - runs->bytecode());
   const auto [site, added] = c.compiled->call_sites.try_emplace({version, return_pc});
   if (added) {
@@ -64,7 +114,7 @@ bool find_place(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame
   if (c.site->call == 0) return false;
   c.point = point_at(*c.compiled, c.site->call + 1);
   c.frame = frame.frame;
-  return true;
+  return !proto.vararg() || find_varargs(L, proto, c);
 }
 
 }  // namespace
@@ -75,15 +125,18 @@ bool may_cross(lua_State* L, const CompiledProto& compiled, const ProtoPoint& po
 }
 
 std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled, size_t most) {
-  mirror::LuaFrame frames[kMostCallers + 1];
-  if (mirror::lua_frames(L, frames, 2) < 2 || frames[1].link != frames[0].frame) return {};
-  const size_t n = mirror::lua_frames(L, frames, std::min(most, kMostCallers) + 1);
+  mirror::LuaFrame frames[kMostFrames];
+  std::vector<Passage> between;
+  if (mirror::lua_frames(L, frames, 2) < 2 || !is_called_by(state, L, frames[0], frames[1], between)) return {};
+  between.clear();
+  const size_t n = mirror::lua_frames(L, frames, 2 * std::min(most, kMostCallers) + 1);
   const mirror::TValue* stack = mirror::thread(L)->stack;
   const auto lies_above = [&](const mirror::Upval* v, ptrdiff_t frame) { return v && v->v > stack + frame; };
   const mirror::Upval* open = mirror::open_variables(L);
   std::vector<Caller> callers;
-  for (size_t i = 1; i < n && frames[i].link == frames[i - 1].frame; i++) {
-    if (lies_above(open, frames[i - 1].frame)) break;
+  for (size_t i = 1; i < n && callers.size() < most; i++) {
+    if (!is_called_by(state, L, frames[i - 1], frames[i], between) || lies_above(open, frames[i - 1].frame)) break;
+    if (ends_grad_mode(state, L, frames[i], between)) continue;
     bool assigned = false;
     for (const mirror::Upval* v = open; lies_above(v, frames[i].frame); v = mirror::next_open(v)) {
       assigned = assigned || !v->immutable;
@@ -91,6 +144,7 @@ std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const Compil
     Caller c;
     if (assigned || !find_place(state, L, frames[i], c)) break;
     if (c.compiled->options < compiled.options || compiled.options < c.compiled->options) break;
+    c.between = std::exchange(between, {});
     callers.push_back(std::move(c));
     if (callers.back().compiled->key.prototype) break;
   }
@@ -100,7 +154,7 @@ std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const Compil
 
 bool push_callers(lua_State* L, std::vector<Caller>& callers) {
   for (Caller& c : callers) {
-    if (!lua_checkstack(L, int(c.site->args.size()) + 8)) return false;
+    if (!lua_checkstack(L, int(c.site->args.size()) + c.varargs + 8)) return false;
     c.first = lua_gettop(L);
     const auto push = [&](ptrdiff_t at) {
       lua_pushnil(L);
@@ -108,6 +162,7 @@ bool push_callers(lua_State* L, std::vector<Caller>& callers) {
     };
     push(c.frame - 1);
     for (const unsigned slot : c.site->args) push(c.frame + 1 + slot);
+    for (int i = 0; i < c.varargs; i++) push(c.vararg + i);
   }
   return true;
 }
@@ -115,13 +170,16 @@ bool push_callers(lua_State* L, std::vector<Caller>& callers) {
 std::vector<CallerPlace> places_of(const std::vector<Caller>& callers) {
   std::vector<CallerPlace> places;
   for (const Caller& c : callers)
-    places.push_back({*c.compiled->code, c.site->call, c.site->args, c.first, c.point != 0});
+    places.push_back({*c.compiled->code, c.site->call, c.site->args, c.first, c.point != 0, c.varargs, c.between});
   return places;
 }
 
 std::shared_ptr<ProtoPoint> point_under(ProtoPoint& point, const std::vector<Caller>& callers) {
   std::vector<uint64_t> key;
-  for (const Caller& c : callers) key.insert(key.end(), {c.compiled->serial, c.site->call});
+  for (const Caller& c : callers) {
+    key.insert(key.end(), {c.compiled->serial, c.site->call, uint64_t(c.varargs), c.between.size()});
+    for (const Passage passage : c.between) key.push_back(uint64_t(passage));
+  }
   const auto known = point.with_callers.find(key);
   if (known != point.with_callers.end()) return known->second;
   if (point.with_callers.size() >= kMostPaths) return nullptr;
@@ -132,12 +190,12 @@ std::shared_ptr<ProtoPoint> point_under(ProtoPoint& point, const std::vector<Cal
   return under;
 }
 
-bool find_landing(CaptureState& state, lua_State* L, const Caller& c, int exit, Landing* landing) {
+bool find_landing(CaptureState& state, lua_State* L, const Caller& c, const Entry& entry, Landing* landing) {
   refresh(state, L, c.compiled);
-  const auto at = c.compiled->points.find(c.point);
+  const auto at = c.compiled->points.find(entry.landing);
   if (at == c.compiled->points.end()) return false;
   const ProtoPoint& point = at->second;
-  if (point.dead || point.id == 0 || point.packs || size_t(exit) >= point.exits.size()) return false;
+  if (point.dead || point.id == 0 || point.packs || size_t(entry.exit) >= point.exits.size()) return false;
   const std::vector<Site>& sites = c.compiled->patched->sites;
   const auto site = std::find_if(sites.begin(), sites.end(), [&](const Site& s) { return s.id == point.id; });
   if (site == sites.end()) return false;

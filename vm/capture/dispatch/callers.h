@@ -18,6 +18,9 @@ struct Caller {
   std::shared_ptr<const CallSite> site;  // of the frame below
   bc::Pc point = 0;                      // whose exits it can be left by; 0: by its own return only
   int first = 0;                         // the place of its function among the portal's arguments; the slots follow
+  ptrdiff_t vararg = 0;                  // the first one, from the stack's bottom; they follow the slots
+  int varargs = 0;
+  std::vector<Passage> between{};  // it and the frame below
 };
 
 // Whether segments that begin at the point may go on in frames above.
@@ -36,7 +39,7 @@ struct Landing {
   const uint32_t* pc = nullptr;
 };
 // False where the frame has no bytecode with that exit.
-bool find_landing(CaptureState& state, lua_State* L, const Caller& caller, int exit, Landing* landing);
+bool find_landing(CaptureState& state, lua_State* L, const Caller& caller, const Entry& entry, Landing* landing);
 // Gives the caller the top n values, as its portal; nothing may be done with the stack behind that.
 void land(lua_State* L, const Caller& caller, const Landing& landing, int n);
 

@@ -94,6 +94,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   }
   const bc::Pc leaves = s.level ? callers[s.level - 1].point : point.pc;
   s.entry->exit = exit_index(left, left.points.at(leaves), s.finished.exit);
+  if (s.level) s.entry->landing = leaves;
   return s.entry;
 }
 

@@ -193,7 +193,7 @@ struct PortalCall {
     if (e.decline && gives_up(L, point(), *compiled)) refresh(state, L, compiled);
     if (e.decline) return decline();
     Landing landing;
-    if (caller && !find_landing(state, L, *caller, e.exit, &landing)) return decline();
+    if (caller && !find_landing(state, L, *caller, e, &landing)) return decline();
     if (!caller && size_t(e.exit) >= portal.exits && !goes_on_newest()) return decline();
     const bool watched = bool(e.guard_text);
     if (watched && !is_entered_rightly(L, *compiled, e, nslots, nargs, self)) return decline();

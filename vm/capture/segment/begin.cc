@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "ops/defs/call.h"
 #include "vm/capture/trace/interpreter.h"
 
 namespace lutra {
@@ -51,7 +52,7 @@ Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call)
   return f;
 }
 
-Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, const Vars& results) {
+Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, Vars results) {
   const bc::Proto& proto = caller.code.proto();
   t.frame_store.emplace_back();
   Frame& f = t.frame_store.back();
@@ -72,6 +73,11 @@ Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, const Var
     lua_pushvalue(t.L, at + 1);
     f.slots[caller.args[i]] = t.wrap(t.source(SourceKind::kArg, nullptr, nullptr, at, names[i] + calls));
   }
+  for (int n = 0; n < caller.varargs; n++) {
+    const int at = caller.first + 1 + int(caller.args.size()) + n;
+    lua_pushvalue(t.L, at + 1);
+    f.varargs.push_back(t.wrap(t.source(SourceKind::kArg, nullptr, nullptr, at, vararg_name(n) + calls)));
+  }
   t.open_slots.clear();
   const bc::Slots open = caller.code.liveness().open[caller.call + 1];
   for (unsigned s = 0; s < open.size(); s++) {
@@ -82,6 +88,14 @@ Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, const Var
     if (l.iter && caller.call >= l.first_body && caller.call <= l.end) t.decisions.kept_loops.insert({&proto, l.head});
   }
   t.frames.assign(1, &f);
+  for (const Passage passage : caller.between) {
+    if (passage == Passage::kProtected) {
+      results.insert(results.begin(), t.boolean(true));
+    } else {
+      t.grad_mode_read = true;
+      set_grad_enabled(passage == Passage::kGradOn);
+    }
+  }
   place_results(t, f, results);
   f.pc = caller.call + 1;
   return f;

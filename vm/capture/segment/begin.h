@@ -11,6 +11,6 @@ std::vector<std::string> argument_names(const bc::Proto& proto, bc::Pc pc, const
 Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call);
 // The trace's first frame has given these results to the one `level` calls above where the segment began. That is the
 // first frame from here on.
-Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, const Vars& results);
+Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, Vars results);
 
 }  // namespace lutra

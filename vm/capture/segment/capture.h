@@ -14,6 +14,9 @@ struct lua_State;
 
 namespace lutra {
 
+// What results pass on their way to a frame above: the end of a pcall or xpcall, or of a call in another grad mode.
+enum class Passage : uint8_t { kProtected, kGradOff, kGradOn };
+
 // A frame above the one that the segment begins in, which returns to it.
 struct CallerPlace {
   LuaCode& code;
@@ -21,6 +24,8 @@ struct CallerPlace {
   const std::vector<unsigned>& args;  // slots that come in, behind its function
   int first;                          // that one's place among what comes in
   bool has_exits;                     // it can be left elsewhere than by its own return
+  int varargs;                        // that come in behind the slots
+  std::vector<Passage> between;       // it and the frame below, innermost first
 };
 
 // Where the segment begins, and the slots that come in there.

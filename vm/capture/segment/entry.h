@@ -63,6 +63,7 @@ struct Entry {
   std::shared_ptr<std::string> guard_text;  // not null: runs are watched (lt.config.verify)
   int exit = 0;                             // index into the exits of the point
   int level = 0;                            // the frame that it leaves: the portal's, or so many calls up
+  bc::Pc landing = 0;                       // of a frame above: the point there whose exit it is
   bool decline = false;                     // nothing to run: the original code is as good
   bool takes_constants = false;             // of the graph: tensor inputs that no argument of the segment is
   Leaves leaves = Leaves::kUnknown;         // kResults: values and nothing else, none of them a constant
