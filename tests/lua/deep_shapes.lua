@@ -201,4 +201,38 @@ test("an error in the rest is caught by the protected call around it", function(
   end
 end)
 
+-- A point that is added later, on the way from the call to the point whose exit was taken, is not that one.
+test("a rest leaves the frame above by the exit that it has found first", function()
+  local function make()
+    local state, ok = {}, nil
+    local function join(a, ...) return a + (...) * select("#", ...) end
+    local function inner(y)
+      y = (y * 2):tanh()
+      state.last = y
+      return y
+    end
+    local function outer(...)
+      local y, n = ...
+      y = join(y, inner(y, n))
+      ok, y = pcall(function() local z = inner(y, n) return z * 2 end)
+      return y
+    end
+    return function(y, n)
+      local list = {}
+      for i = 1, 2 do
+        ok, y = pcall(outer, y, n + i)
+        list[#list + 1] = y
+      end
+      return unpack(list)
+    end
+  end
+  local want = told(make())
+  lt.reset()
+  lt.config.stress = "break"
+  local fine, got = pcall(told, lt.compile(make()))
+  lt.config.stress = ""
+  truthy(fine, got)
+  equal(got, want)
+end)
+
 h.finish()
