@@ -50,14 +50,16 @@ void drop(CaptureState& state, lua_State* L, CompiledProto& compiled) {
 
 void free_old_ids(CaptureState& state, lua_State* L, CompiledProto& compiled) {
   const auto old = [&](int id) {
-    if (portal_id_named(L, id) || state.portals.at(id).version == compiled.version) return false;
+    const Portal* portal = state.portals.find(id);
+    if (portal_id_named(L, id) || (portal && portal->version == compiled.version)) return false;
     free_id(state, L, id);
     return true;
   };
   compiled.ids.erase(std::remove_if(compiled.ids.begin(), compiled.ids.end(), old), compiled.ids.end());
   const auto gone = [&](const auto& version) {
     return version.first != compiled.version && std::none_of(compiled.ids.begin(), compiled.ids.end(), [&](int id) {
-             return state.portals.at(id).version == version.first;
+             const Portal* portal = state.portals.find(id);
+             return portal && portal->version == version.first;
            });
   };
   std::erase_if(compiled.iterators, gone);
@@ -97,6 +99,7 @@ void collect_protos(CaptureState& state, lua_State* L, int backend_function) {
       continue;
     }
     drop(state, L, compiled);
+    state.running.keep(std::move(it->second));
     it = state.protos.erase(it);
   }
   free_backends(state, L, backend_function);

@@ -62,7 +62,7 @@ std::shared_ptr<CompiledProto> find_proto(CaptureState& state, lua_State* L, int
   check_room(L, *compiled);
   add_point(*compiled, 1);
   compiled->stub_id = alloc_portal_id(L);
-  state.portals[compiled->stub_id] = {{1, 0, true}, compiled};
+  state.portals.add(compiled->stub_id, {{1, 0, true}, compiled});
   state.protos[key] = compiled;
   return compiled;
 }
@@ -199,7 +199,7 @@ Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
     if (switches) p.exits.push_back(switch_exit(*compiled, point));
     const bool packs = packs_results(dump.top(), p);
     if (!live) point.id = id, point.packs = packs;
-    state.portals[id] = {{pc, point.exits.size(), false, packs, switches, compiled->version}, compiled};
+    state.portals.add(id, {{pc, point.exits.size(), false, packs, switches, compiled->version}, compiled});
     patch.points.push_back(std::move(p));
   }
   Patched patched = apply_patch(dump, patch);

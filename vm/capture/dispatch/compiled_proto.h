@@ -90,7 +90,7 @@ struct CallSite {
   std::vector<unsigned> args;
 };
 
-struct CompiledProto {
+struct CompiledProto : std::enable_shared_from_this<CompiledProto> {
   uint64_t serial = 0;
   ProtoKey key{};
   CaptureOptions options;
@@ -172,6 +172,26 @@ struct PortalPlace {
 };
 struct Portal : PortalPlace {
   std::weak_ptr<CompiledProto> compiled;
+  CompiledProto* address = nullptr;  // likewise: what each call asks for
+  ProtoPoint* point = nullptr;       // of the compiled prototype, once a call has looked for it
+  Portal(const PortalPlace& place, const std::shared_ptr<CompiledProto>& compiled)
+      : PortalPlace(place), compiled(compiled), address(compiled.get()) {}
+};
+
+// Portals by id, which are small numbers.
+class Portals {
+ public:
+  Portal* find(int id) const { return size_t(id) < all_.size() ? all_[size_t(id)].get() : nullptr; }
+  void add(int id, Portal portal) {
+    if (all_.size() <= size_t(id)) all_.resize(size_t(id) + 1);
+    all_[size_t(id)] = std::make_unique<Portal>(std::move(portal));
+  }
+  void erase(int id) {
+    if (size_t(id) < all_.size()) all_[size_t(id)] = nullptr;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Portal>> all_;
 };
 
 }  // namespace lutra

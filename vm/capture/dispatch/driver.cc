@@ -26,10 +26,14 @@
 namespace lutra {
 namespace {
 
-void push_self(lua_State* L) {
-  lua_Debug frame;
-  if (!lua_getstack(L, 1, &frame)) fail_internal("portal: not called from a function");
-  lua_getinfo(L, "f", &frame);
+void push_self(const CaptureState& state, lua_State* L) {
+  const mirror::TValue* frame = mirror::base(L) - 1;
+  if (state.mirror && (frame->u64 & 3) == 0) {  // Lua code has called
+    return mirror::push_object(L, mirror::kFunc, mirror::gc_pointer(mirror::previous_frame(frame)[-1]));
+  }
+  lua_Debug caller;
+  if (!lua_getstack(L, 1, &caller)) fail_internal("portal: not called from a function");
+  lua_getinfo(L, "f", &caller);
 }
 
 // Goes over to the compiled prototype's newest bytecode: a tail call of its body at this pc with the frame's live
@@ -60,7 +64,7 @@ bool follow_frame(CaptureState& state, lua_State* L, const CompiledProto& compil
                   bool for_results) {
   if (!mirror::available(L)) return false;
   const int top = lua_gettop(L);
-  push_self(L);  // a copy, where the function was redirected since the call
+  push_self(state, L);  // a copy, where the function was redirected since the call
   push_function_of_frame(L, self);
   const mirror::Proto* from = mirror::proto_of(lua_function(L, top + 1));
   const mirror::Proto* to = mirror::proto_of(lua_function(L, top + 2));
@@ -68,9 +72,9 @@ bool follow_frame(CaptureState& state, lua_State* L, const CompiledProto& compil
   lua_settop(L, top);
   if (!alike) return false;
   for (auto id = compiled.ids.rbegin(); id != compiled.ids.rend(); ++id) {
-    const auto it = state.portals.find(*id);
-    if (it == state.portals.end() || it->second.version != compiled.version || it->second.pc != portal.pc) continue;
-    if (for_results && it->second.packs != portal.packs) continue;  // of a body, say
+    const Portal* other = state.portals.find(*id);
+    if (!other || other->version != compiled.version || other->pc != portal.pc) continue;
+    if (for_results && other->packs != portal.packs) continue;  // of a body, say
     if (move_frame(L, self, *id)) return true;
   }
   return false;
@@ -146,7 +150,8 @@ int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& 
 struct PortalCall {
   CaptureState& state;
   lua_State* L;
-  const std::shared_ptr<CompiledProto>& compiled;
+  CompiledProto& compiled;
+  GuardValues& loaded;
   ProtoPoint& home;  // the portal's point; `point` is what that is under the callers
   const PortalPlace& portal;
   std::vector<Caller> callers{};
@@ -159,81 +164,82 @@ struct PortalCall {
   // Slots of frames above stand behind the frame's own.
   void take_values() {
     const int own = lua_gettop(L);
-    if (may_cross(L, *compiled, home, portal)) callers = find_callers(state, L, *compiled, home.most_callers);
+    if (may_cross(L, compiled, home, portal)) callers = find_callers(state, L, compiled, home.most_callers);
     if (!callers.empty() && push_callers(L, callers)) under = point_under(home, callers);
     if (!under) callers.clear(), lua_settop(L, own);
     const int nargs = lua_gettop(L), nslots = under ? nargs : int(home.args.size());
-    push_self(L);
+    push_self(state, L);
     values = {nslots, nargs, nargs + 1};
   }
 
   int decline() {
     lua_settop(L, values.self);
-    if (portal.version >= compiled->version) return 0;
-    const int n = portal.can_switch ? switch_over(state, L, compiled, portal, values.self) : 0;
-    if (n == 0) follow_frame(state, L, *compiled, portal, values.self, false);
+    if (portal.version >= compiled.version) return 0;
+    const int n = portal.can_switch ? switch_over(state, L, compiled.shared_from_this(), portal, values.self) : 0;
+    if (n == 0) follow_frame(state, L, compiled, portal, values.self, false);
     return n;
   }
 
   // What was captured just now ends elsewhere than what this frame's bytecode knows.
   bool goes_on_newest() {
-    const bool can = portal.version < compiled->version && !portal.can_switch;
-    return can && follow_frame(state, L, *compiled, portal, values.self, true);
+    const bool can = portal.version < compiled.version && !portal.can_switch;
+    return can && follow_frame(state, L, compiled, portal, values.self, true);
   }
 
-  int run_hit(const std::shared_ptr<Entry>& entry, GuardValues& loaded) {
-    Entry& e = *entry;
+  void refresh_code() { refresh(state, L, compiled.shared_from_this()); }
+
+  int run_hit(Entry& e) {
     const auto [nslots, nargs, self] = values;
     if (!e.decline) point().idle_calls = 0;
     note_hit(point(), e, loaded.tensors);
     point().saved_ops += int64_t(e.ops);
-    if (compiled->automatic) state.automatic.saved_ops += int64_t(e.ops);
+    if (compiled.automatic) state.automatic.saved_ops += int64_t(e.ops);
     const Caller* caller = e.level ? &callers[size_t(e.level) - 1] : nullptr;
-    if (!e.decline && leads_nowhere(point(), *compiled, e)) refresh(state, L, compiled);
-    if (e.decline && gives_up(L, point(), *compiled)) refresh(state, L, compiled);
+    if (!e.decline && leads_nowhere(point(), compiled, e)) refresh_code();
+    if (e.decline && gives_up(L, point(), compiled)) refresh_code();
     if (e.decline) return decline();
     Landing landing;
     if (caller && !find_landing(state, L, *caller, e, &landing)) return decline();
     if (!caller && size_t(e.exit) >= portal.exits && !goes_on_newest()) return decline();
     const bool watched = bool(e.guard_text);
-    if (watched && !is_entered_rightly(L, *compiled, e, nslots, nargs, self)) return decline();
+    if (watched && !is_entered_rightly(L, compiled, e, nslots, nargs, self)) return decline();
     Lost lost = Lost::kNothing;
-    const int n = run_entry(L, *compiled, e, loaded, lost);
+    const int n = run_entry(L, compiled, e, loaded, lost);
     if (watched) e.decline = e.segment->forward().is_refused();
-    if (lost == Lost::kSize) note_lost_size(L, *compiled, point(), entry);
+    if (lost == Lost::kSize) note_lost_size(L, compiled, point(), e);
     if (lost == Lost::kSource) note_shared_source(L, point());
     if (caller && n > 0) land(L, *caller, landing, n);
     return n;
   }
 
   // Learns of the miss and captures. False where the original code runs.
-  bool capture(const std::shared_ptr<Entry>& missed, int failed) {
+  bool capture(Entry* missed, int failed) {
     const auto [nslots, nargs, self] = values;
-    if (waits() || !may_compile(state, *compiled, [&] { return missed ? reason_of(*missed, failed) : ""; }))
+    if (waits() || !may_compile(state, compiled, [&] { return missed ? reason_of(*missed, failed) : ""; }))
       return false;
-    runtime(L).counters.cache_misses++;
-    const bool pays = has_to_pay(L, *compiled);
+    state.runtime->counters.cache_misses++;
+    const bool pays = has_to_pay(L, compiled);
     if (pays && !is_affordable(L, state)) return false;
     const AutomaticTime time(state, pays);
-    if (missed && pays && !worth_capture(L, point(), *compiled)) {
-      if (point().dead) refresh(state, L, compiled);
+    if (missed && pays && !worth_capture(L, point(), compiled)) {
+      if (point().dead) refresh_code();
       return false;
     }
     if (missed) {
       lua_rawgeti(L, LUA_REGISTRYINDEX, missed->constants);
       lua_rawgeti(L, LUA_REGISTRYINDEX, missed->weak);
       const int top = lua_gettop(L);
-      const bool more = note_miss(state, L, *compiled, point(), *missed, failed, nslots, nargs, self, top - 1, top);
+      const bool more = note_miss(state, L, compiled, point(), *missed, failed, nslots, nargs, self, top - 1, top);
       lua_settop(L, top - 2);
-      if (point().dead) refresh(state, L, compiled);
+      if (point().dead) refresh_code();
       if (under && is_steered()) return true;
       if (!more) return false;
     }
     const int top = lua_gettop(L);
-    const std::shared_ptr<Entry> made = capture_point(state, L, compiled, point(), values, callers);
+    const std::shared_ptr<Entry> made = capture_point(state, L, compiled.shared_from_this(), point(), values, callers);
     lua_settop(L, top);
     if (made && !made->decline) settle(made);
-    refresh(state, L, compiled);
+    refresh_code();
     return made != nullptr;
   }
 
@@ -265,10 +271,12 @@ struct PortalCall {
   }
 
   // What the entry does in frames above need not be compiled once more by their points.
-  void let_callers_wait(const std::shared_ptr<Entry>& entry) {
-    for (size_t i = 0; i < size_t(entry->level); i++) {
+  void let_callers_wait(const Entry& entry) {
+    const auto& all = this->point().entries;
+    const auto at = std::find_if(all.begin(), all.end(), [&](const auto& e) { return e.get() == &entry; });
+    for (size_t i = 0; at != all.end() && i < size_t(entry.level); i++) {
       const auto point = callers[i].compiled->points.find(callers[i].point);
-      if (point != callers[i].compiled->points.end()) point->second.awaits = entry;
+      if (point != callers[i].compiled->points.end()) point->second.awaits = *at;
     }
   }
 
@@ -289,6 +297,7 @@ struct PortalCall {
     home.decisions = under->decisions;
     home.entries.insert(home.entries.begin(), made);
     home.compiling += made->compiling != nullptr;
+    for (auto& e : under->entries) state.running.keep(std::move(e));
     under->entries.clear();
     forget_tree(*under);
     callers.clear();
@@ -296,39 +305,38 @@ struct PortalCall {
     home.with_callers.clear();
     lua_remove(L, values.self);
     lua_settop(L, int(home.args.size()));
-    push_self(L);
+    push_self(state, L);
     values = {int(home.args.size()), int(home.args.size()), lua_gettop(L)};
   }
 
   int run() {
     if (point().dead || rests(point())) return decline();
-    if (!finish_entries(L, *compiled, point())) return decline();
+    if (!finish_entries(L, compiled, point())) return decline();
     for (int round = 0;; round++) {
-      std::shared_ptr<Entry> missed;
-      int failed = 0;
-      Lookup a = find_entry(L, state.spare, point(), {values.nslots, values.nargs, values.self}, &missed, &failed);
-      const bool fresh = compiled->fresh_capture;
-      if (a.entry) compiled->fresh_capture = false;
+      const Lookup a = find_entry(L, point(), {values.nslots, values.nargs, values.self}, loaded);
+      const bool fresh = compiled.fresh_capture;
+      if (a.entry) compiled.fresh_capture = false;
       if (a.entry && a.entry->compiling) {
-        runtime(L).counters.eager_calls++, a.entry->compiling->eager_calls++;
-        let_callers_wait(a.entry);
+        state.runtime->counters.eager_calls++, a.entry->compiling->eager_calls++;
+        let_callers_wait(*a.entry);
         return decline();
       }
       if (a.entry) {
-        runtime(L).counters.cache_hits += round == 0 && !fresh;
-        return run_hit(a.entry, a.values);
+        state.runtime->counters.cache_hits += round == 0 && !fresh;
+        return run_hit(*a.entry);
       }
       const bool again = round == 0 || std::exchange(parted, false);
-      if (!again || a.no_room || !capture(missed, failed)) return decline();
+      if (!again || a.no_room || !capture(a.missed, a.failed)) return decline();
     }
   }
 };
 
-int run_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, ProtoPoint& point,
+int run_point(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point,
               const PortalPlace& portal) {
-  if (compiled->failed) return 0;
-  if (point.dead && portal.version >= compiled->version) return 0;
-  PortalCall call{state, L, compiled, point, portal};
+  if (compiled.failed) return 0;
+  if (point.dead && portal.version >= compiled.version) return 0;
+  RunningCall running(state.running);
+  PortalCall call{state, L, compiled, running.values(), point, portal};
   call.take_values();
   return call.run();
 }
@@ -351,14 +359,14 @@ int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledPr
     if (!proto.vararg()) lua_settop(L, params);
     for (int i = live; i < params; i++) lua_remove(L, live + 1);
     const int n = lua_gettop(L);
-    push_self(L);
+    push_self(state, L);
     runtime(L).counters.cache_misses++;
     capture_point(state, L, compiled, point, {int(point.args.size()), n, n + 1});
     lua_settop(L, n + 1);
     compiled->fresh_capture = true;
   }
   refresh(state, L, compiled);
-  push_self(L);
+  push_self(state, L);
   const int function = lua_gettop(L);
   follow(L, *compiled, function);
   push_clone(state, L, compiled, function, false);
@@ -379,16 +387,17 @@ int run_portal(lua_State* L, int id) {
     return 0;
   }
   CaptureState& state = capture_state(L);
-  auto it = state.portals.find(id);
-  if (it == state.portals.end()) return 0;
-  std::shared_ptr<CompiledProto> compiled = it->second.compiled.lock();
-  if (!compiled) return 0;
-  if (state.stance == Stance::kForceEager) return 0;
-  const PortalPlace portal = it->second;  // the run may change what there is
-  if (portal.stub) return run_stub(state, L, compiled);
-  auto point = compiled->points.find(portal.pc);
-  if (point == compiled->points.end()) return 0;
-  return run_point(state, L, compiled, point->second, portal);
+  Portal* const found = state.portals.find(id);
+  if (!found || found->compiled.expired() || state.stance == Stance::kForceEager) return 0;
+  if (found->stub) return run_stub(state, L, found->compiled.lock());
+  CompiledProto& compiled = *found->address;
+  if (!found->point) {
+    const auto point = compiled.points.find(found->pc);
+    if (point == compiled.points.end()) return 0;
+    found->point = &point->second;
+  }
+  const PortalPlace portal = *found;  // the run may change what there is
+  return run_point(state, L, compiled, *found->point, portal);
 }
 
 }  // namespace lutra

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "vm/capture/dispatch/state.h"
 #include "vm/guard/tree.h"
 
 namespace lutra {
@@ -48,14 +49,14 @@ size_t without_tree(lua_State* L, ProtoPoint& point) {
 }
 
 // -1: the entry's guards hold. Else as run_guards.
-int try_entry(lua_State* L, const Entry& e, const CallValues& call, Lookup& a) {
+int try_entry(lua_State* L, const Entry& e, const CallValues& call, GuardValues& values, Lookup& a) {
   const int base = lua_gettop(L);
   int miss = NativeGuards::kUnsure;
-  if (e.native) miss = e.native->run(L, call.nslots, call.nargs, call.self, &a.values);
+  if (e.native) miss = e.native->run(L, call.nslots, call.nargs, call.self, &values);
   if (miss == NativeGuards::kUnsure) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
     lua_rawgeti(L, LUA_REGISTRYINDEX, e.weak);
-    miss = run_guards(L, e.guards, call.nslots, call.nargs, call.self, base + 1, base + 2, &a.values);
+    miss = run_guards(L, e.guards, call.nslots, call.nargs, call.self, base + 1, base + 2, &values);
   }
   if (miss == -1) return miss;
   a.no_room = a.no_room || miss == kNoRoom;
@@ -65,47 +66,56 @@ int try_entry(lua_State* L, const Entry& e, const CallValues& call, Lookup& a) {
 
 }  // namespace
 
-Lookup find_entry(lua_State* L, GuardValues& spare, ProtoPoint& point, const CallValues& call,
-                  std::shared_ptr<Entry>* missed, int* failed) {
-  Lookup a(spare);
-  const auto hit = [&](const std::shared_ptr<Entry>& e) {
-    e->hits++;
-    a.entry = e;
+Lookup find_entry(lua_State* L, ProtoPoint& point, const CallValues& call, GuardValues& values) {
+  Lookup a;
+  const auto hit = [&](Entry& e) {
+    e.hits++;
+    a.entry = &e;
   };
   auto& entries = point.entries;
   const size_t alone = without_tree(L, point);
   for (size_t i = 0; i < alone; i++) {
-    const std::shared_ptr<Entry> e = entries[i];
-    const int miss = try_entry(L, *e, call, a);
+    Entry& e = *entries[i];
+    const int miss = try_entry(L, e, call, values, a);
     if (miss == -1) {
       if (i > 0) std::rotate(entries.begin(), entries.begin() + long(i), entries.begin() + long(i) + 1);
       hit(e);
       return a;
     }
-    if (i == 0) *missed = e, *failed = miss;
+    if (i == 0) a.missed = &e, a.failed = miss;
   }
   if (alone == entries.size()) return a;
-  const std::shared_ptr<EntryTree> tree = point.tree;
-  const GuardTree::Call values{L, call.nslots, call.nargs, call.self};
+  EntryTree& tree = *point.tree;
+  const GuardTree::Call at{L, call.nslots, call.nargs, call.self};
   const int found =
-      tree->tree.find(values, [&](int i) { return try_entry(L, *tree->members[size_t(i)], call, a) == -1; });
+      tree.tree.find(at, [&](int i) { return try_entry(L, *tree.members[size_t(i)], call, values, a) == -1; });
   if (found >= 0) {
-    hit(tree->members[size_t(found)]);
+    hit(*tree.members[size_t(found)]);
   } else if (alone == 0) {
-    *missed = entries[0];
-    *failed = try_entry(L, *entries[0], call, a);
-    if (*failed == -1) hit(entries[0]);
+    a.missed = entries[0].get();
+    a.failed = try_entry(L, *a.missed, call, values, a);
+    if (a.failed == -1) hit(*a.missed);
   }
   return a;
 }
 
 void forget_tree(ProtoPoint& point) { point.tree.reset(); }
 
+void forget_entry(lua_State* L, ProtoPoint& point, const Entry& entry) {
+  const auto at = std::find_if(point.entries.begin(), point.entries.end(), [&](auto& e) { return e.get() == &entry; });
+  if (at == point.entries.end()) return;
+  forget_tree(point);
+  release_entry(L, **at);
+  capture_state(L).running.keep(std::move(*at));
+  point.entries.erase(at);
+}
+
 void forget_entries(lua_State* L, ProtoPoint& point) {
-  for (auto& e : point.entries) release_entry(L, *e);
+  forget_tree(point);
+  RunningCalls& running = capture_state(L).running;
+  for (auto& e : point.entries) release_entry(L, *e), running.keep(std::move(e));
   point.entries.clear();
   point.compiling = 0;
-  forget_tree(point);
 }
 
 }  // namespace lutra

@@ -14,33 +14,20 @@ struct CallValues {
   int nslots = 0, nargs = 0, self = 0;
 };
 
+// Entries live as long as a portal call is under way (RunningCalls).
 struct Lookup {
-  std::shared_ptr<Entry> entry;  // the hit; null on a miss
-  GuardValues values;
-  bool no_room = false;  // an entry's guards could not run: the original code must
-
-  // Takes memory for the values, and gives it back.
-  explicit Lookup(GuardValues& spare) : values(std::move(spare)), spare_(&spare) {}
-  Lookup(Lookup&& o) noexcept
-      : entry(std::move(o.entry)),
-        values(std::move(o.values)),
-        no_room(o.no_room),
-        spare_(std::exchange(o.spare_, nullptr)) {}
-  ~Lookup() {
-    if (!spare_) return;
-    values.tensors.forget();
-    *spare_ = std::move(values);
-  }
-
- private:
-  GuardValues* spare_;
+  Entry* entry = nullptr;  // the hit; null on a miss
+  bool no_room = false;    // an entry's guards could not run: the original code must
+  // On a miss: the entry that was hit or made last, and the step that failed; null where there is none.
+  Entry* missed = nullptr;
+  int failed = 0;
 };
-
-// On a miss, `missed` is the entry that was hit or made last and the step that failed; null where there is none.
-Lookup find_entry(lua_State* L, GuardValues& spare, ProtoPoint& point, const CallValues& call,
-                  std::shared_ptr<Entry>* missed, int* failed);
+// values: those of a hit.
+Lookup find_entry(lua_State* L, ProtoPoint& point, const CallValues& call, GuardValues& values);
 // Entries of the point have gone, or have other guards.
 void forget_tree(ProtoPoint& point);
+// The entry goes, or all.
+void forget_entry(lua_State* L, ProtoPoint& point, const Entry& entry);
 void forget_entries(lua_State* L, ProtoPoint& point);
 
 }  // namespace lutra

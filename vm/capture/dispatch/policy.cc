@@ -421,15 +421,13 @@ bool resumes_code(const Entry& entry, Seen& seen) {
 
 }  // namespace
 
-void note_lost_size(lua_State* L, CompiledProto& compiled, ProtoPoint& point, const std::shared_ptr<Entry>& entry) {
+void note_lost_size(lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry) {
   constexpr int kPatience = 4, kSeldom = 16;
   runtime(L).counters.lost_sizes++;
   if (compiled.options.fullgraph) return;  // a break is an error there
-  if (++point.size_misses < kPatience || int64_t(kSeldom) * point.size_misses < entry->hits) return;
+  if (++point.size_misses < kPatience || int64_t(kSeldom) * point.size_misses < entry.hits) return;
   point.decisions.sizes_outside = true;
-  forget_tree(point);
-  std::erase(point.entries, entry);
-  release_entry(L, *entry);
+  forget_entry(L, point, entry);
 }
 
 void note_shared_source(lua_State* L, ProtoPoint& point) {

@@ -14,6 +14,8 @@ struct lua_State;
 
 namespace lutra {
 
+struct Runtime;
+
 // How often lt.auto has found frames of a prototype, where they were lately, and when it looks at one closer.
 struct Heat {
   int64_t count = 0, next = 0;
@@ -34,11 +36,47 @@ class CompiledBackward;
 enum class Stance : uint8_t { kDefault, kForceEager, kEagerOnRecompile, kFailOnRecompile };
 inline constexpr const char* kStances[] = {"default", "force_eager", "eager_on_recompile", "fail_on_recompile"};
 
+// Portal calls that are under way, one within the other. They count no references to what they run: what is dropped
+// meanwhile lives until the outermost ends.
+class RunningCalls {
+ public:
+  void keep(std::shared_ptr<void> dropped) {
+    if (depth_) dropped_.push_back(std::move(dropped));
+  }
+
+ private:
+  friend class RunningCall;
+  size_t depth_ = 0;
+  std::vector<std::shared_ptr<void>> dropped_;
+  std::vector<std::unique_ptr<GuardValues>> spare_;  // by depth: memory for the values of a call
+};
+
+class RunningCall {
+ public:
+  explicit RunningCall(RunningCalls& calls) : calls_(calls) {
+    if (calls.spare_.size() == calls.depth_) calls.spare_.push_back(std::make_unique<GuardValues>());
+    values_ = calls.spare_[calls.depth_++].get();
+  }
+  ~RunningCall() {
+    values_->tensors.forget();
+    if (--calls_.depth_ == 0 && !calls_.dropped_.empty()) std::exchange(calls_.dropped_, {}).clear();
+  }
+  RunningCall(const RunningCall&) = delete;
+  GuardValues& values() { return *values_; }
+
+ private:
+  RunningCalls& calls_;
+  GuardValues* values_;
+};
+
 struct CaptureState {
+  Runtime* runtime = nullptr;
+  bool mirror = false;  // LuaJIT's structs are what vm/mirror says
+  RunningCalls running;
   TraceState trace;
   Stance stance = Stance::kDefault;
   std::map<ProtoKey, std::shared_ptr<CompiledProto>> protos;
-  std::unordered_map<int, Portal> portals;  // by portal id
+  Portals portals;
   std::unordered_map<uint64_t, std::weak_ptr<CompiledProto>> by_serial, by_version;
   std::vector<std::shared_ptr<CompiledProto>> resume_protos;
   std::unordered_map<const void*, int> backends;  // registry references of users' backends, by address
@@ -49,7 +87,6 @@ struct CaptureState {
   AutomaticCode automatic{};
   std::unordered_map<const void*, Heat> heat;  // by address of the prototype that a frame runs
   bool stress_hook = false;
-  GuardValues spare;  // memory for those of a call; there are no tensors
   std::shared_ptr<CompiledBackward> backward;
 };
 

@@ -454,6 +454,7 @@ int open_capture(lua_State* L) {
   const int module = lua_gettop(L);
   Runtime& rt = runtime(L);
   rt.capture = std::make_shared<CaptureState>();
+  rt.capture->runtime = &rt, rt.capture->mirror = mirror::available(L);
   rt.capture->backward = std::make_shared<CompiledBackward>(rt, rt.capture->trace);
   modes_of(L)->backward_parts = rt.capture->backward.get();
   open_compiled(L);
