@@ -13,6 +13,7 @@
 #include "jit/codegen/assembler.h"
 #include "jit/inject/inject.h"
 #include "vm/bind/tensor_box.h"
+#include "vm/guard/field_rows.h"
 #include "vm/guard/native_run.h"
 #include "vm/guard/tensor_layout.h"
 
@@ -59,9 +60,12 @@ class GuardEmitter {
     prologue();
     int reg = 0;
     const GuardStep* lost = bug_is_on("guard") ? last_value_check() : nullptr;
-    for (const GuardStep& s : p_.steps) {
+    for (size_t i = 0; i < p_.steps.size(); i++) {
+      if (!lost) take_rows(i, reg);
+      if (i == p_.steps.size()) break;
+      const GuardStep& s = p_.steps[i];
       miss_ = a_.label();
-      misses_.push_back(miss_);
+      misses_.push_back({i, miss_});
       if (&s == lost) continue;
       if (!is_load(s.op)) {
         check(s);
@@ -102,14 +106,26 @@ class GuardEmitter {
       check_by_helper(*d.step);
       a_.jump(d.end);
     }
-    for (size_t i = 0; i < misses_.size(); i++) {
-      a_.bind(misses_[i]);
-      a_.set(kT0, i);
+    for (const auto& [step, label] : misses_) {
+      a_.bind(label);
+      a_.set(kT0, step);
       a_.jump(done_);
     }
     a_.bind(unsure_);
     a_.set(kT0, uint64_t(int64_t(NativeGuards::kUnsure)));
     a_.jump(done_);
+  }
+
+  void take_rows(size_t& i, int& reg) {
+    while (i < p_.steps.size() && p_.steps[i].op == GuardOp::kFieldLoad) {
+      FieldRows rows = take_field_rows(p_, constants_, i, reg);
+      if (rows.rows.empty()) return;
+      out_.rows.push_back(std::make_unique<FieldRows>(std::move(rows)));
+      a_.move(kArg0, kRun);
+      a_.set(kArg1, uint64_t(out_.rows.back().get()));
+      call(&check_field_rows);
+      a_.branch(kNotEqual, kT0, -1, done_);
+    }
   }
 
   void value(Reg to, int r) { a_.load(to, slot(r)); }
@@ -131,6 +147,10 @@ class GuardEmitter {
     a_.jump(miss_);
     a_.bind(ok);
   }
+  template <class F>
+  void call(F* function) {
+    a_.call(reinterpret_cast<const void*>(function));
+  }
   // The tag of the value in register r, as a number with a sign.
   void tag_of(Reg to, int r) {
     value(kT0, r);
@@ -151,8 +171,8 @@ class GuardEmitter {
       case GuardOp::kFieldByLoad:
         object(kArg0, s.a);
         value(kArg1, s.b);
-        return a_.call(reinterpret_cast<void*>(&get_field));
-      case GuardOp::kLengthLoad: object(kArg0, s.a); return a_.call(reinterpret_cast<void*>(&get_length));
+        return call(&get_field);
+      case GuardOp::kLengthLoad: object(kArg0, s.a); return call(&get_length);
       case GuardOp::kElementLoad:
       case GuardOp::kOffsetLoad:
         value(kArg0, s.a);
@@ -160,7 +180,7 @@ class GuardEmitter {
       case GuardOp::kRandomLoad:
         object(kArg0, s.a);
         a_.set(kArg1, uint64_t(s.index));
-        return a_.call(reinterpret_cast<void*>(&get_random));
+        return call(&get_random);
       case GuardOp::kConstantLoad: return a_.set(kT0, constant_at(constants_, s.index));
       case GuardOp::kStringMetaLoad:
         out_.asks_strings = true;
@@ -208,7 +228,7 @@ class GuardEmitter {
     if (mirror::tag(key) != mirror::kStr) {
       object(kArg0, s.a);
       a_.set(kArg1, key.u64);
-      return a_.call(reinterpret_cast<void*>(&get_field));
+      return call(&get_field);
     }
     const Assembler::Label loop = a_.label(), found = a_.label(), end = a_.label();
     object(kT1, s.a);
@@ -320,7 +340,7 @@ class GuardEmitter {
   void check_number_value(int r, uint64_t wanted) {
     require_number(r);
     a_.move(kArg0, kT0);
-    a_.call(reinterpret_cast<void*>(&double_bits));
+    call(&double_bits);
     a_.set(kT1, double_bits(wanted));
     a_.branch(kNotEqual, kT0, kT1, miss_);
   }
@@ -341,7 +361,7 @@ class GuardEmitter {
     object(kArg0, s.a);
     a_.set(kArg1, uint64_t(kept));
     a_.set(kArg2, keys.size());
-    a_.call(reinterpret_cast<void*>(&check_keys));
+    call(&check_keys);
     require_answer();
   }
   void check_distinct_objects(const GuardStep& s) {
@@ -357,7 +377,7 @@ class GuardEmitter {
     require_number(s.a);
     if (mirror::kDualNumbers) {
       a_.move(kArg0, kT0);
-      a_.call(reinterpret_cast<void*>(&double_bits));
+      call(&double_bits);
     }
     a_.load(kT1, of_run(offsetof(GuardRun, scalars)));
     a_.store({kT1, 8 * s.index}, kT0);
@@ -419,12 +439,17 @@ class GuardEmitter {
   EmittedGuards& out_;
   Assembler& a_;
   Assembler::Label miss_{}, unsure_, done_;
-  std::vector<Assembler::Label> misses_;
+  std::vector<std::pair<size_t, Assembler::Label>> misses_;  // by step
   std::vector<Doubt> doubts_;
   bool ok_ = true;
 };
 
 }  // namespace
+
+EmittedGuards::EmittedGuards() = default;
+EmittedGuards::EmittedGuards(EmittedGuards&&) noexcept = default;
+EmittedGuards& EmittedGuards::operator=(EmittedGuards&&) noexcept = default;
+EmittedGuards::~EmittedGuards() = default;
 
 EmittedGuards emit_guards(const GuardProgram& program, const Tab* constants) {
   EmittedGuards out;

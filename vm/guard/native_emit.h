@@ -9,9 +9,17 @@
 
 namespace lutra {
 
+struct FieldRows;
+
 struct EmittedGuards {
+  EmittedGuards();
+  EmittedGuards(EmittedGuards&&) noexcept;
+  EmittedGuards& operator=(EmittedGuards&&) noexcept;
+  ~EmittedGuards();
+
   PublishedCode code;                                   // int64_t (*)(GuardRun*)
   std::vector<std::unique_ptr<mirror::TValue[]>> keys;  // the code reads them
+  std::vector<std::unique_ptr<FieldRows>> rows;         // likewise
   bool asks_strings = false;                            // for the metatable of strings
   bool asks_prototypes = false;                         // of functions
 };

@@ -1,0 +1,175 @@
+// Steps in, rows out; and the loop over them. A row remembers where the table had its key: a table that has not grown
+// has it there still, so that a call compares one key a row.
+#include "vm/guard/field_rows.h"
+
+#include <algorithm>
+#include <cstring>
+#include <lua.hpp>
+
+#include "vm/bind/tensor_box.h"
+
+namespace lutra {
+
+using mirror::Tab;
+using mirror::TValue;
+
+namespace {
+
+constexpr size_t kLeastRows = 4;
+
+TValue constant_at(const Tab* constants, int slot) { return mirror::raw_get(constants, mirror::make_number(slot)); }
+
+bool same(const TensorSpec& a, const TensorSpec& b) {
+  return a.dtype == b.dtype && a.device == b.device && a.sizes == b.sizes && a.strides == b.strides &&
+         a.contiguous == b.contiguous && a.requires_grad == b.requires_grad && a.leaf == b.leaf && a.hooks == b.hooks &&
+         a.within == b.within && a.written == b.written;
+}
+
+const PlainTensor* plain_of(const TensorSpec& spec, FieldRows& list) {
+  for (auto known = list.plain.rbegin(); known != list.plain.rend(); ++known) {
+    if (same(*(*known)->spec, spec)) return known->get();
+  }
+  auto plain = std::make_unique<PlainTensor>();
+  plain->spec = &spec;
+  plain->rank = uint32_t(spec.sizes.size());
+  plain->dtype = spec.dtype, plain->requires_grad = spec.requires_grad, plain->device = spec.device;
+  plain->leaf = spec.leaf && spec.strides.size() == spec.sizes.size();
+  plain->layout = spec.sizes;
+  plain->layout.insert(plain->layout.end(), spec.strides.begin(), spec.strides.end());
+  list.plain.push_back(std::move(plain));
+  return list.plain.back().get();
+}
+
+bool takes_tag(int type, uint64_t* tag) {
+  switch (type) {
+    case LUA_TSTRING: return *tag = mirror::kStr, true;
+    case LUA_TTABLE: return *tag = mirror::kTab, true;
+    case LUA_TFUNCTION: return *tag = mirror::kFunc, true;
+    case LUA_TUSERDATA: return *tag = mirror::kUdata, true;
+    default: return false;
+  }
+}
+
+// Whether the row can make the check that stands behind its load.
+bool take_check(const GuardProgram& p, const Tab* constants, const GuardStep& s, FieldRows& list, FieldRow& row) {
+  switch (s.op) {
+    case GuardOp::kNilCheck: row.check = FieldRow::kBits, row.wanted = mirror::kNilValue; return true;
+    case GuardOp::kTypeCheck: row.check = FieldRow::kTag; return takes_tag(s.index, &row.wanted);
+    case GuardOp::kValueCheck:
+    case GuardOp::kFieldCheck:
+    case GuardOp::kGlobalCheck:
+    case GuardOp::kUpvalueCheck: {
+      const TValue wanted = constant_at(constants, s.index);
+      row.check = FieldRow::kBits, row.wanted = wanted.u64;
+      return wanted.u64 != mirror::kNilValue && !(mirror::kDualNumbers && mirror::is_number(wanted));
+    }
+    case GuardOp::kIdentityCheck: row.check = FieldRow::kObject, row.wanted = uint64_t(s.index); return true;
+    case GuardOp::kTensorCheck:
+      row.check = FieldRow::kTensor, row.input = s.index, row.plain = plain_of(p.tensors[size_t(s.index)], list);
+      return true;
+    default: return false;
+  }
+}
+
+// Not where the row said; it says so from now on. Absent: nil.
+[[gnu::noinline]] TValue find_field(const Tab* t, FieldRows& list, FieldRow& row) {
+  const auto* key = static_cast<const mirror::Str*>(mirror::gc_pointer({row.key}));
+  for (const mirror::Node* n = &t->node[key->sid & t->hmask]; n; n = n->next) {
+    if (n->key.u64 != row.key) continue;
+    const auto place = uint32_t(n - t->node);
+    row.node = place * uint32_t(sizeof(mirror::Node));
+    list.most = std::max(list.most, place);
+    return n->val;
+  }
+  return {mirror::kNilValue};
+}
+
+[[gnu::noinline]] void forget_nodes(FieldRows& list) {
+  for (FieldRow& row : list.rows) row.node = 0;
+  list.most = 0;
+}
+
+inline bool is_plainly(const TensorImpl& i, const PlainTensor& plain) {
+  const Storage& storage = *i.storage;
+  if (!plain.leaf || i.view || i.dtype != plain.dtype || i.requires_grad != plain.requires_grad) return false;
+  if (i.sizes.size() != plain.rank || storage.freed || !(storage.device == plain.device)) return false;
+  const SymInt *size = i.sizes.begin(), *stride = i.strides.begin();
+  const int64_t *wanted = plain.layout.data(), *const strides = wanted + plain.rank;
+  for (const int64_t* stride_wanted = strides; wanted != strides; wanted++) {
+    if (size++->hint != *wanted || stride++->hint != *stride_wanted++) return false;
+  }
+  const AutogradMeta* meta = i.autograd.get();
+  return !meta || (!meta->grad_fn && meta->hooks.empty());
+}
+
+inline bool take_tensor(const FieldRow& row, TValue v, void* tensors) {
+  if (mirror::tag(v) != mirror::kUdata) return false;
+  const auto* u = static_cast<const mirror::Udata*>(mirror::gc_pointer(v));
+  const auto* box = static_cast<const TensorBox*>(u->payload());
+  if (u->len != sizeof(TensorBox) || box->magic != &kTensorMagic) return false;
+  if (!is_plainly(*box->tensor.get(), *row.plain) && !matches(box->tensor, *row.plain->spec, nullptr)) return false;
+  static_assert(sizeof(Tensor) == sizeof(void*));  // borrowed: see GuardTensors
+  std::memcpy(static_cast<char*>(tensors) + size_t(row.input) * sizeof(Tensor), &box->tensor, sizeof(Tensor));
+  return true;
+}
+
+// 1: holds.
+[[gnu::noinline]] int64_t check_other(const GuardRun* run, const FieldRow& row, TValue v) {
+  if (row.check == FieldRow::kNone) return 1;
+  if (row.check == FieldRow::kTag) return mirror::tag(v) == row.wanted;
+  if (run->weak->asize <= row.wanted) return NativeGuards::kUnsure;
+  const uint64_t object = run->weak->array[row.wanted].u64;
+  return object != mirror::kNilValue && object == v.u64;
+}
+
+}  // namespace
+
+FieldRows take_field_rows(const GuardProgram& program, const Tab* constants, size_t& at, int& reg) {
+  FieldRows list;
+  const std::vector<GuardStep>& steps = program.steps;
+  size_t next = at;
+  list.table = steps[at].a;
+  for (int to = reg; next < steps.size(); to++) {
+    const GuardStep& load = steps[next];
+    if (load.op != GuardOp::kFieldLoad || load.a != list.table) break;
+    const TValue key = constant_at(constants, load.index);
+    if (mirror::tag(key) != mirror::kStr) break;
+    FieldRow row;
+    row.key = key.u64, row.reg = to, row.step = int(next);
+    const bool checks = next + 1 < steps.size() && !is_load(steps[next + 1].op) && steps[next + 1].a == to;
+    if (checks && take_check(program, constants, steps[next + 1], list, row)) {
+      row.step = int(++next);
+    } else {
+      row.check = FieldRow::kNone;
+    }
+    next++;
+    list.rows.push_back(row);
+  }
+  if (list.rows.size() < kLeastRows) return {};
+  at = next, reg += int(list.rows.size());
+  return list;
+}
+
+int64_t check_field_rows(GuardRun* run, FieldRows* list) noexcept {
+  TValue* const regs = run->regs;
+  void* const tensors = run->tensors;
+  const auto* t = static_cast<const Tab*>(mirror::gc_pointer(regs[list->table]));
+  if (list->most > t->hmask) forget_nodes(*list);
+  const char* const nodes = static_cast<const char*>(static_cast<const void*>(t->node));
+  FieldRow* row = list->rows.data();
+  for (const FieldRow* const end = row + list->rows.size(); row != end; row++) {
+    const auto* n = static_cast<const mirror::Node*>(static_cast<const void*>(nodes + row->node));
+    const TValue v = n->key.u64 == row->key ? n->val : find_field(t, *list, *row);
+    regs[row->reg] = v;
+    if (row->check == FieldRow::kBits) {
+      if (v.u64 != row->wanted) return row->step;
+    } else if (row->check == FieldRow::kTensor) {
+      if (!take_tensor(*row, v, tensors)) return row->step;
+    } else if (const int64_t holds = check_other(run, *row, v); holds != 1) {
+      return holds ? holds : row->step;
+    }
+  }
+  return -1;
+}
+
+}  // namespace lutra
