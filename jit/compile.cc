@@ -152,8 +152,9 @@ std::string loops_text(const Plan& plan) {
 }
 
 std::vector<Value> Compiled::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
-                                 const std::vector<Donor>& donors) const {
+                                 const std::vector<Donor>& donors, std::vector<InputView>* views) const {
   if (watch) return watch->run(*this, inputs, scalars, donors);
+  if (executable) return executable->run(inputs, scalars, donors, views);
   return run_alone(inputs, scalars, donors);
 }
 

@@ -58,7 +58,7 @@ struct Compiled {
   };
   std::vector<Stage> stages;
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
-                         const std::vector<Donor>& donors = {}) const;
+                         const std::vector<Donor>& donors = {}, std::vector<InputView>* views = nullptr) const;
   bool is_refused() const { return watch && watch->refused(); }
   // The same without the watch.
   std::vector<Value> run_alone(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,

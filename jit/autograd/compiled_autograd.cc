@@ -554,7 +554,7 @@ KeptBytes CompiledAutograd::kept_bytes() const {
 }
 
 std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
-                                         const std::vector<Donor>& donors) {
+                                         const std::vector<Donor>& donors, std::vector<InputView>* views) {
   auto node = make_ref<CompiledNode>();
   node->leaves = leaves_.find(inputs, sources_, reads_);
   if (node->leaves->has_twice()) throw SharedSource();
@@ -563,7 +563,7 @@ std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, cons
   node->lead_to(inputs, sources_);  // before a write gives an input another history
   const std::vector<uint32_t> before = writes_.before(inputs);
   node->drawn = default_generator();
-  std::vector<Value> out = forward_.run(inputs, scalars, donors);
+  std::vector<Value> out = forward_.run(inputs, scalars, donors, views);
   node->scalars = scalars;
   for (size_t i = told_.size(); i-- > 0; out.pop_back()) {
     node->scalars[size_t(told_[i])] = out.back().as<Scalar>().to_double();

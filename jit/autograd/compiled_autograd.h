@@ -47,7 +47,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   void ready() override;
   const std::string& text() const override { return text_; }
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
-                         const std::vector<Donor>& donors) override;
+                         const std::vector<Donor>& donors, std::vector<InputView>* views) override;
   const Compiled& forward() const override { return forward_; }
   KeptBytes kept_bytes() const override;
   bool wait(std::chrono::milliseconds most) override;

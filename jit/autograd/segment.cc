@@ -30,11 +30,11 @@ class WholeSegment final : public Segment {
   }
   const std::string& text() const override { return text_; }
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
-                         const std::vector<Donor>& donors) override {
+                         const std::vector<Donor>& donors, std::vector<InputView>* views) override {
     GradModeScope no_grad(false);
     std::vector<uint32_t> before;
     if (!writes_.empty()) before = writes_.before(inputs);
-    std::vector<Value> outputs = compiled_.run(inputs, scalars, donors);
+    std::vector<Value> outputs = compiled_.run(inputs, scalars, donors, views);
     if (!writes_.empty()) writes_.after(before, inputs, outputs);
     return outputs;
   }

@@ -29,7 +29,7 @@ class Segment {
   // As Executable::run; results with history carry a node of the tape, and versions of storages count writes as eager's
   // do. Donors serve where the device takes them.
   virtual std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
-                                 const std::vector<Donor>& donors) = 0;
+                                 const std::vector<Donor>& donors, std::vector<InputView>* views = nullptr) = 0;
   virtual const Compiled& forward() const = 0;
   // Waits for so long at most for what the background compiles of it, ready() apart. False: not all is there.
   virtual bool wait(std::chrono::milliseconds) { return true; }

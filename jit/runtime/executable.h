@@ -32,10 +32,10 @@ class Executable {
 
   // inputs: one real tensor for each graph input that is not a constant; scalars: one double each. outputs: one Value
   // each (Tensor, Scalar or None). Donors are for devices that record runs; those that have other holders than one, or
-  // another size than the output, are let be.
+  // another size than the output, are let be. views: one an input, without data where it is not known; the run takes them.
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
-                         const std::vector<Donor>& donors = {}) {
-    return runner_->run(inputs, scalars, donors);
+                         const std::vector<Donor>& donors = {}, std::vector<InputView>* views = nullptr) {
+    return runner_->run(inputs, scalars, donors, views);
   }
   // For the eager executor and in-place ops: the buffers of the outputs are given.
   void run_into(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,

@@ -18,16 +18,12 @@
 #include "ops/grad/tape.h"
 
 namespace lutra {
-namespace {
 
-// The bytes of n elements; an absurd size is out of memory, not an overflow.
 size_t storage_bytes(int64_t n, size_t size) {
   LUTRA_CHECK(n >= 0, "a buffer of ", n, " elements");
   if (size_t(n) > SIZE_MAX / 2 / size) throw Error(ErrorKind::kMemory, str("out of memory: ", n, " elements"));
   return size_t(n) * size;
 }
-
-}  // namespace
 
 // Takes the spare context or makes one; gives it back.
 class Runner::ContextScope {
@@ -364,11 +360,13 @@ void Runner::count_writes(const std::vector<Tensor>& inputs, const F& launch) co
 }
 
 std::vector<Value> Runner::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
-                               const std::vector<Donor>& donors) {
+                               const std::vector<Donor>& donors, std::vector<InputView>* views) {
   LUTRA_CHECK(inputs.size() >= size_t(flat_.input_count), "run with ", inputs.size(), " inputs");
+  std::vector<Value> plain;
+  if (plain_ && plain_->run(inputs, views ? views->data() : nullptr, scalars.data(), plain)) return plain;
   ContextScope scope(*this);
   RunContext& c = *scope;
-  set_views(c, inputs);
+  set_views(c, inputs, views);
   begin(c, inputs);
   if (flat_.unbacked.empty()) {
     set_buffers(c, c.inputs.data(), scalars.data(), nullptr);
@@ -398,7 +396,7 @@ void Runner::run_into(const std::vector<Tensor>& inputs, const std::vector<doubl
   LUTRA_CHECK(flat_.unbacked.empty(), "results of sizes that nobody knows");
   ContextScope scope(*this);
   RunContext& c = *scope;
-  set_views(c, inputs);
+  set_views(c, inputs, nullptr);
   c.outputs.clear();
   for (const Tensor& t : outputs) c.outputs.push_back(t ? t->data() : nullptr);
   set_buffers(c, c.inputs.data(), scalars.data(), c.outputs.data());
@@ -428,15 +426,17 @@ void Runner::prepare(const std::vector<Tensor>& like, const std::vector<double>&
 }
 
 // Reading a freed or fake tensor raises here.
-void Runner::set_views(RunContext& c, const std::vector<Tensor>& inputs) const {
+void Runner::set_views(RunContext& c, const std::vector<Tensor>& inputs, std::vector<InputView>* known) const {
+  if (known) {
+    std::swap(c.inputs, *known);
+    for (size_t i = 0; i < inputs.size(); i++) {
+      if (!c.inputs[i].data) c.inputs[i] = view_of(*inputs[i].get());
+    }
+    return;
+  }
   c.inputs.resize(inputs.size());
   InputView* view = c.inputs.data();
-  for (const Tensor& input : inputs) {
-    const TensorImpl& t = *input.get();
-    const Storage& s = *t.storage;
-    const bool plain = !s.freed && !s.fake && t.offset.hint == 0;
-    *view++ = {plain ? s.data : t.data(), t.sizes.begin(), t.strides.begin()};
-  }
+  for (const Tensor& input : inputs) *view++ = view_of(*input.get());
 }
 
 void Runner::bump_versions(const std::vector<Tensor>& inputs) const {

@@ -10,6 +10,7 @@
 #include "jit/runtime/arena.h"
 #include "jit/runtime/flat_plan.h"
 #include "jit/runtime/library_call.h"
+#include "jit/runtime/plain_run.h"
 #include "ops/core/error.h"
 
 namespace lutra {
@@ -69,7 +70,7 @@ class Runner {
 
   // As Executable has them.
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
-                         const std::vector<Donor>& donors);
+                         const std::vector<Donor>& donors, std::vector<InputView>* views);
   void run_into(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                 const std::vector<Tensor>& outputs);
   void run_views(const InputView* inputs, const double* scalars, void* const* outputs);
@@ -102,6 +103,8 @@ class Runner {
   virtual void end(RunContext&) const {}
 
   void launch_all(RunContext& c) const;
+  // Small runs are made so, where the device is the CPU.
+  void run_plainly_where_small() { plain_ = PlainRun::of(flat_); }
   bool fill(const RunContext& c, const LaunchStep& step, const Generator& generator, FilledStep& out) const;
   ExternCall make_call(const RunContext& c, const ExternLaunch& launch, CallOperands& operands) const;
   [[noreturn]] void report(const FilledStep& filled, const LaunchFault& fault) const;
@@ -116,7 +119,7 @@ class Runner {
   std::vector<std::pair<int32_t, int32_t>> given_, constants_, temporaries_;
   std::vector<int32_t> made_;  // for outputs
   class ContextScope;
-  void set_views(RunContext& c, const std::vector<Tensor>& inputs) const;
+  void set_views(RunContext& c, const std::vector<Tensor>& inputs, std::vector<InputView>* known) const;
   void set_buffers(RunContext& c, const InputView* inputs, const double* scalars, void* const* outputs) const;
   void set_arena(RunContext& c) const;
   void make_outputs(RunContext& c) const;
@@ -132,8 +135,18 @@ class Runner {
   template <class F>
   void count_writes(const std::vector<Tensor>& inputs, const F& launch) const;
 
+  std::unique_ptr<PlainRun> plain_;  // null: it is none
   std::atomic<RunContext*> spare_{nullptr};
 };
+
+// Of an input of a run. Throws for a freed or fake tensor.
+inline InputView view_of(const TensorImpl& t) {
+  const Storage& s = *t.storage;
+  const bool plain = !s.freed && !s.fake && t.offset.hint == 0;
+  return {plain ? s.data : t.data(), t.sizes.begin(), t.strides.begin()};
+}
+// The bytes of n elements; an absurd size is out of memory, not an overflow.
+size_t storage_bytes(int64_t n, size_t size);
 
 // What is known of any check of the launch.
 Fault fault_of(const KernelLaunch& launch);

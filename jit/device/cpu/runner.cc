@@ -67,7 +67,7 @@ void touch_pages(void* memory, size_t bytes) {
 
 class CpuRunner final : public Runner {
  public:
-  using Runner::Runner;
+  explicit CpuRunner(const FlatPlan& flat) : Runner(flat) { run_plainly_where_small(); }
 
  private:
   void* arena(RunContext& c, size_t bytes) const override {

@@ -1,0 +1,54 @@
+// The run of a plan of a few small kernels, and no arena, on the CPU: what it reads lies side by side, and its working
+// memory is the stack's. Such a run takes less time than its cache misses would.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "jit/runtime/flat_plan.h"
+
+namespace lutra {
+
+struct Code;
+
+class PlainRun {
+ public:
+  // Null where the plan is none of these.
+  static std::unique_ptr<PlainRun> of(const FlatPlan& flat);
+  // views: of the inputs, those without data are looked at; null: all are. False: nothing was done, as the loops are
+  // large or somebody watches launches; Runner::run makes the run.
+  bool run(const std::vector<Tensor>& inputs, const InputView* views, const double* scalars,
+           std::vector<Value>& results) const;
+
+ private:
+  // Places of values and operands are in `places_`, from `first` on.
+  struct Output {
+    DType dtype;
+    int32_t rank, elements, offset, first;  // sizes, then strides
+  };
+  struct Step {
+    const Code* code;
+    const LaunchStep* launch;
+    int32_t extent, work, words, first;
+  };
+  // What a word of a block is: a value's place where it is not negative.
+  enum Operand : int32_t { kInput, kOutput, kConstant };
+  static int32_t word_of(Operand kind, int32_t i) { return ~(i << 2 | kind); }
+
+  explicit PlainRun(const FlatPlan& flat) : flat_(&flat), program_(&flat.program) {}
+  bool add_outputs();
+  bool add_steps();
+  int32_t output_at(int32_t buffer) const;  // -1: none
+  bool is_small(const HostValue* values) const;
+  void launch(const Step& step, const HostValue* values, const InputView* views, void* const* outputs) const;
+
+  static constexpr size_t kMostValues = 48, kMostWords = 48, kMostInputs = 16, kMostOutputs = 4, kMostSteps = 4;
+  const FlatPlan* flat_;
+  const HostProgram* program_;
+  bool reckons_ = false;  // values are not all constants
+  std::vector<Step> steps_;
+  std::vector<HostValue> start_;
+  std::vector<Output> outputs_;
+  std::vector<int32_t> places_;
+};
+
+}  // namespace lutra
