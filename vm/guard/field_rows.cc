@@ -102,12 +102,25 @@ inline bool is_plainly(const TensorImpl& i, const PlainTensor& plain) {
   return !meta || (!meta->grad_fn && meta->hooks.empty());
 }
 
-inline bool take_tensor(const FieldRow& row, TValue v, void* tensors) {
+// What the run needs of the tensor is in the cache now.
+inline void see(const TensorImpl& t, InputView& view) {
+  const Storage& s = *t.storage;
+  view.data = s.fake || t.offset.hint != 0 ? nullptr : s.data;
+  view.sizes = t.sizes.begin(), view.strides = t.strides.begin();
+}
+
+inline bool take_tensor(const FieldRow& row, TValue v, void* tensors, InputView* views) {
   if (mirror::tag(v) != mirror::kUdata) return false;
   const auto* u = static_cast<const mirror::Udata*>(mirror::gc_pointer(v));
   const auto* box = static_cast<const TensorBox*>(u->payload());
   if (u->len != sizeof(TensorBox) || box->magic != &kTensorMagic) return false;
-  if (!is_plainly(*box->tensor.get(), *row.plain) && !matches(box->tensor, *row.plain->spec, nullptr)) return false;
+  if (is_plainly(*box->tensor.get(), *row.plain)) {
+    see(*box->tensor.get(), views[row.input]);
+  } else if (matches(box->tensor, *row.plain->spec, nullptr)) {
+    views[row.input].data = nullptr;
+  } else {
+    return false;
+  }
   static_assert(sizeof(Tensor) == sizeof(void*));  // borrowed: see GuardTensors
   std::memcpy(static_cast<char*>(tensors) + size_t(row.input) * sizeof(Tensor), &box->tensor, sizeof(Tensor));
   return true;
@@ -150,9 +163,14 @@ FieldRows take_field_rows(const GuardProgram& program, const Tab* constants, siz
   return list;
 }
 
+bool FieldRows::loads(int32_t input) const {
+  return std::any_of(rows.begin(), rows.end(), [&](auto& r) { return r.check == FieldRow::kTensor && r.input == input; });
+}
+
 int64_t check_field_rows(GuardRun* run, FieldRows* list) noexcept {
   TValue* const regs = run->regs;
   void* const tensors = run->tensors;
+  InputView* const views = run->views;
   const auto* t = static_cast<const Tab*>(mirror::gc_pointer(regs[list->table]));
   if (list->most > t->hmask) forget_nodes(*list);
   const char* const nodes = static_cast<const char*>(static_cast<const void*>(t->node));
@@ -164,7 +182,7 @@ int64_t check_field_rows(GuardRun* run, FieldRows* list) noexcept {
     if (row->check == FieldRow::kBits) {
       if (v.u64 != row->wanted) return row->step;
     } else if (row->check == FieldRow::kTensor) {
-      if (!take_tensor(*row, v, tensors)) return row->step;
+      if (!take_tensor(*row, v, tensors, views)) return row->step;
     } else if (const int64_t holds = check_other(run, *row, v); holds != 1) {
       return holds ? holds : row->step;
     }

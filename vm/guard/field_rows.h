@@ -37,6 +37,7 @@ struct FieldRows {
   uint32_t most = 0;  // no row's node is behind it
   std::vector<FieldRow> rows;
   std::vector<std::unique_ptr<PlainTensor>> plain;
+  bool loads(int32_t input) const;
 };
 
 // The rows that begin at step `at`, whose load writes register `reg`; moves `at` behind them. None where they are too

@@ -1,8 +1,10 @@
 // Guard programs as machine code: compiled (native_emit.cc), and run on the values of a portal call.
 #include "vm/guard/native.h"
 
+#include <algorithm>
 #include <lua.hpp>
 
+#include "vm/guard/field_rows.h"
 #include "vm/guard/native_emit.h"
 #include "vm/guard/native_run.h"
 
@@ -30,11 +32,16 @@ struct Code : NativeGuards {
   bool asked = false, failed = false;
   int registers = 0;  // the program's, so that a call need not read it
   size_t tensors = 0, scalars = 0;
+  std::vector<int32_t> unseen;  // tensors that the code has no views of
 
   bool emit() {
     emitted = emit_guards(*program, constants);
     failed = !emitted.code;
     registers = program->registers, tensors = program->tensors.size(), scalars = program->scalar_sources.size();
+    for (size_t i = 0; i < tensors; i++) {
+      const bool seen = std::any_of(emitted.rows.begin(), emitted.rows.end(), [&](auto& r) { return r->loads(int32_t(i)); });
+      if (!seen) unseen.push_back(int32_t(i));
+    }
     return !failed;
   }
 
@@ -55,6 +62,8 @@ struct Code : NativeGuards {
     out->base = base;
     out->tensors.reset(tensors);
     out->scalars.assign(scalars, 0);
+    if (out->views.size() != tensors) out->views.assign(tensors, {});
+    for (int32_t i : unseen) out->views[size_t(i)].data = nullptr;
     const TValue* stack = mirror::base(L);
     GuardRun run{L,
                  mirror::base(L) + base - 1,
@@ -65,6 +74,7 @@ struct Code : NativeGuards {
                  prototypes,
                  out->scalars.data(),
                  out->tensors.first(),
+                 out->views.data(),
                  nargs - nslots,
                  stack + nslots,
                  program,

@@ -15,6 +15,7 @@ struct GuardRun {
   PrototypeTables prototypes;      // likewise
   double* scalars;
   void* tensors;  // the first of those that are loaded
+  InputView* views;
   int64_t varargs;
   const mirror::TValue* first_vararg;
   const GuardProgram* program;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "jit/runtime/host_program.h"
 #include "ops/core/tensor.h"
 #include "vm/guard/source.h"
 #include "vm/guard/symbols.h"
@@ -92,6 +93,7 @@ struct GuardProgram {
 struct GuardValues {
   int base = 0;                 // stack index of register 0
   GuardTensors tensors;         // by tensor input
+  std::vector<InputView> views;  // likewise, where machine code has loaded them: without data where it does not know
   std::vector<double> scalars;  // by scalar input
   std::vector<SymbolValue> symbols;
 };

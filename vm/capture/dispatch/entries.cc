@@ -56,6 +56,7 @@ int try_entry(lua_State* L, const Entry& e, const CallValues& call, GuardValues&
   if (miss == NativeGuards::kUnsure) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
     lua_rawgeti(L, LUA_REGISTRYINDEX, e.weak);
+    values.views.clear();
     miss = run_guards(L, e.guards, call.nslots, call.nargs, call.self, base + 1, base + 2, &values);
   }
   if (miss == -1) return miss;
