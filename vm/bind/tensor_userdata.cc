@@ -150,33 +150,50 @@ void push_known_tensor(lua_State* L, const TensorImpl* t) {
 
 void push_tensor_metatable(lua_State* L) { lua_rawgeti(L, LUA_REGISTRYINDEX, runtime(L).tensor_metatable); }
 
-void push_tensor(lua_State* L, const Tensor& t) {
-  if (!t) return lua_pushnil(L);
-  if (t->sizes.size() > kMostDims) fail_dims(t->sizes.size());
-  luaL_checkstack(L, 5, "too many tensors");
-  push_tensors(L);
-  // Without a userdata in any state there is none to look for.
-  if (t->host) {
-    push_key(L, t.get());
-    lua_rawget(L, -2);
-    if (lua_type(L, -1) == LUA_TUSERDATA) {
-      lua_remove(L, -2);
-      return;
-    }
-    lua_pop(L, 1);
-  }
+namespace {
+
+// Stack: the table of tensors. Of a tensor without a userdata in this state, which takes the table's place.
+void push_new_userdata(lua_State* L, const Runtime& rt, Tensor t) {
+  TensorImpl& i = *t.get();
   tell_collector(L);
   void* memory = lua_newuserdata(L, sizeof(TensorBox));
-  auto* box = new (memory) TensorBox{&kTensorMagic, t};
-  push_tensor_metatable(L);
+  auto* box = new (memory) TensorBox{&kTensorMagic, std::move(t)};
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rt.tensor_metatable);
   lua_setmetatable(L, -2);
   // A second userdata (in another state, or after one that is about to be finalized): always look from now on.
-  t->host = t->host ? const_cast<char*>(&kTensorMagic) : static_cast<void*>(box);
-  push_key(L, t.get());
+  i.host = i.host ? const_cast<char*>(&kTensorMagic) : static_cast<void*>(box);
+  push_key(L, &i);
   lua_pushvalue(L, -2);
   lua_rawset(L, -4);
-  lua_remove(L, -2);
-  if (t->autograd && !t->autograd->hooks.empty()) hooks_gain_userdata(L, *t->autograd);
+  lua_replace(L, -2);
+  if (i.autograd && !i.autograd->hooks.empty()) hooks_gain_userdata(L, *i.autograd);
+}
+
+// False: the table of tensors is pushed instead.
+bool push_old_userdata(lua_State* L, const Runtime& rt, const TensorImpl& t) {
+  if (t.sizes.size() > kMostDims) fail_dims(t.sizes.size());
+  luaL_checkstack(L, 5, "too many tensors");
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rt.tensors);
+  if (!t.host) return false;  // without a userdata in any state there is none to look for
+  push_key(L, &t);
+  lua_rawget(L, -2);
+  const bool found = lua_type(L, -1) == LUA_TUSERDATA;
+  found ? lua_replace(L, -2) : lua_pop(L, 1);
+  return found;
+}
+
+}  // namespace
+
+void push_tensor(lua_State* L, const Tensor& t) {
+  if (!t) return lua_pushnil(L);
+  const Runtime& rt = runtime(L);
+  if (!push_old_userdata(L, rt, *t.get())) push_new_userdata(L, rt, t);
+}
+
+void push_tensor(lua_State* L, Tensor&& t) {
+  if (!t) return lua_pushnil(L);
+  const Runtime& rt = runtime(L);
+  if (!push_old_userdata(L, rt, *t.get())) push_new_userdata(L, rt, std::move(t));
 }
 
 Tensor* tensor_in_userdata(void* payload, size_t bytes) {

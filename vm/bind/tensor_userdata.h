@@ -8,6 +8,7 @@ namespace lutra {
 
 // Pushes the canonical userdata (made on first use, kept in a weak table; a null tensor pushes nil).
 void push_tensor(lua_State* L, const Tensor& t);
+void push_tensor(lua_State* L, Tensor&& t);
 void push_tensor_metatable(lua_State* L);  // of all tensors of the state
 // The tensor at idx, or null when the value is none.
 Tensor* to_tensor(lua_State* L, int idx);

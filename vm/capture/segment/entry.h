@@ -67,6 +67,7 @@ struct Entry {
   bool decline = false;                     // nothing to run: the original code is as good
   bool takes_constants = false;             // of the graph: tensor inputs that no argument of the segment is
   Leaves leaves = Leaves::kUnknown;         // kResults: values and nothing else, none of them a constant
+  bool results_differ = false;              // likewise: no output is two of them
   std::unique_ptr<Compiling> compiling;     // the last member: it goes first
 };
 

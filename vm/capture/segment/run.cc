@@ -142,7 +142,10 @@ struct EntryRunner {
       case Recipe::kFalse: return lua_pushboolean(L, 0);
       case Recipe::kTrue: return lua_pushboolean(L, 1);
       case Recipe::kConstant: return lua_rawgeti(L, constants, r.index);
-      case Recipe::kTensorOut: return push_tensor(L, outputs[size_t(r.index)].tensor());
+      case Recipe::kTensorOut: {
+        const Value& v = outputs[size_t(r.index)];
+        return v.is_none() ? lua_pushnil(L) : push_tensor(L, v.as<Tensor>());
+      }
       case Recipe::kItem: return push_value(L, Elements(outputs[size_t(r.index)].tensor()).at(0));
       case Recipe::kTensorIn: return push_tensor(L, values.tensors[size_t(r.index)]);
       case Recipe::kRegister: return lua_pushvalue(L, values.base + r.index);
@@ -331,9 +334,13 @@ struct EntryRunner {
   int run_plain() {
     if (!lua_checkstack(L, int(left.results.size()) + 24)) return 0;
     const AutocastOff off;  // casts are in the graph
-    outputs = e.segment->run(values.tensors, values.scalars, {});
+    const bool seen = values.views.size() == values.tensors.size();
+    outputs = e.segment->run(values.tensors, values.scalars, {}, seen ? &values.views : nullptr);
     lua_pushinteger(L, e.exit + 1);
-    for (const Recipe& r : left.results) push(r);
+    for (const Recipe& r : left.results) {
+      const bool last = e.results_differ && r.kind == Recipe::kTensorOut && !outputs[size_t(r.index)].is_none();
+      last ? push_tensor(L, std::move(outputs[size_t(r.index)].as<Tensor>())) : push(r);
+    }
     return int(left.results.size()) + 1;
   }
 
@@ -367,6 +374,16 @@ bool is_constant(const Recipe& r) {
          r.kind == Recipe::kText || r.kind == Recipe::kResume;
 }
 
+bool results_differ(const Entry& e) {
+  std::vector<int> outputs;
+  for (const Recipe& r : e.effects.results) {
+    if (r.kind == Recipe::kItem) return false;
+    if (r.kind == Recipe::kTensorOut) outputs.push_back(r.index);
+  }
+  std::sort(outputs.begin(), outputs.end());
+  return std::adjacent_find(outputs.begin(), outputs.end()) == outputs.end();
+}
+
 bool leaves_results_only(const Entry& e) {
   const Effects& left = e.effects;
   const auto empty = [](const auto&... lists) { return (lists.empty() && ...); };
@@ -390,7 +407,10 @@ void push_method(lua_State* L, const std::string& name) {
 int run_segment(lua_State* L, Entry& entry, GuardValues& values) {
   using Leaves = Entry::Leaves;
   EntryRunner runner{L, entry, values};
-  if (entry.leaves == Leaves::kUnknown) entry.leaves = leaves_results_only(entry) ? Leaves::kResults : Leaves::kMore;
+  if (entry.leaves == Leaves::kUnknown) {
+    entry.leaves = leaves_results_only(entry) ? Leaves::kResults : Leaves::kMore;
+    entry.results_differ = results_differ(entry);
+  }
   if (entry.leaves == Leaves::kResults) return runner.run_plain();
   return runner.writable() ? runner.run() : 0;
 }
