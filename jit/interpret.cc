@@ -73,10 +73,11 @@ struct Interpreter {
   }
 
   void tell_size(const Node& n, const Tensor& result) {
-    const int32_t number = unbacked_number(graph.env->exprs(), n.results[0]->sizes[0].expr);
-    scalars[size_t(number)] = double(result->sizes[0].hint);
+    const int32_t number = unbacked_number(graph.env->exprs(), unbacked_expr(n));
+    const double value = told_value(n.op, result);
+    scalars[size_t(number)] = value;
     program.run(numbers.data(), views.data(), scalars.data());
-    if (!program.guards_hold(numbers.data(), ++told)) throw UnbackedMiss();
+    if (!program.guards_hold(numbers.data(), ++told)) throw UnbackedMiss(n.op, number, value);
   }
 
   SymInt size(SymInt s) const { return s.expr ? SymInt(program.int_value(numbers.data(), s.expr)) : s; }

@@ -3,6 +3,7 @@
 #include "jit/artifact/artifact.h"
 #include "ops/core/error.h"
 #include "ops/defs/control.h"
+#include "ops/meta/unbacked.h"
 
 namespace lutra {
 namespace {
@@ -81,9 +82,14 @@ class Verifier {
   // What tells a size tells it as a number of the graph.
   void unbacked(const ExternLaunch& e) {
     if (!wrong_.empty()) return;
-    const ExprId size = !e.out.empty() && !e.out[0].sizes.empty() ? e.out[0].sizes[0] : 0;
-    const SymExpr &n = p_.exprs[size_t(size)], &number = p_.exprs[size_t(n.a)];
-    need(size > 0 && n.op == SymOp::kToInt && number.op == SymOp::kScalarInput, "a size that no number tells");
+    if (tells_number(e.op)) {
+      const ExprId told = e.scalars.empty() ? 0 : e.scalars.back();
+      need(told > 0 && p_.exprs[size_t(told)].op == SymOp::kScalarInput && !e.out.empty(), "a number that is none");
+    } else {
+      const ExprId size = !e.out.empty() && !e.out[0].sizes.empty() ? e.out[0].sizes[0] : 0;
+      const SymExpr &n = p_.exprs[size_t(size)], &number = p_.exprs[size_t(n.a)];
+      need(size > 0 && n.op == SymOp::kToInt && number.op == SymOp::kScalarInput, "a size that no number tells");
+    }
     size_t in = 0;
     for (const ArgInfo& arg : info(e.op).args) {
       if (arg.type != ArgType::kTensor) continue;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "ops/defs/to_device.h"
 #include "ops/meta/unbacked.h"
 
 namespace lutra {
@@ -18,14 +19,24 @@ UnbackedSizes* UnbackedSizes::current() { return lutra::current; }
 
 ResultSpecs unbacked_specs(OpId op, const Args& args) {
   if (!current || !current->takes()) fail_dynamic(op);
+  if (tells_number(op)) return specs_of_size(op, args, SymInt());
   const SymInt most = most_elements(op, args);
   const SymInt n = most.hint < 0 ? SymInt() : current->size(op, most);
   if (n.is_constant()) fail_dynamic(op);
   return specs_of_size(op, args, n);
 }
 
-int32_t unbacked_number(std::span<const SymExpr> exprs, int32_t size) {
-  const SymExpr& e = exprs[size_t(size)];
+int32_t unbacked_expr(const Node& node) {
+  return tells_number(node.op) ? node.args.back().as<Scalar>().expr : node.results[0]->sizes[0].expr;
+}
+
+double told_value(OpId op, const Tensor& result) {
+  return tells_number(op) ? *on_host(result)->data_as<double>() : double(result->sizes[0].hint);
+}
+
+int32_t unbacked_number(std::span<const SymExpr> exprs, int32_t told) {
+  const SymExpr& e = exprs[size_t(told)];
+  if (e.op == SymOp::kScalarInput) return e.a;
   LUTRA_CHECK(e.op == SymOp::kToInt && exprs[size_t(e.a)].op == SymOp::kScalarInput, "a size that is not unbacked");
   return exprs[size_t(e.a)].a;
 }
@@ -34,7 +45,7 @@ std::vector<int32_t> unbacked_numbers(const Graph& graph) {
   std::vector<int32_t> numbers;
   for (const auto& n : graph.nodes) {
     if (!info(n->op).dynamic) continue;
-    numbers.push_back(unbacked_number(graph.env->exprs(), n->results[0]->sizes[0].expr));
+    numbers.push_back(unbacked_number(graph.env->exprs(), unbacked_expr(*n)));
   }
   return numbers;
 }

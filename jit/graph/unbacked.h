@@ -1,5 +1,5 @@
 // Unbacked sizes: those of results like nonzero's, which a run knows when the op has run. In a graph they are integers
-// made of numbers of the graph that no caller brings.
+// made of numbers of the graph that no caller brings. An element that is told is such a number itself.
 #pragma once
 #include <span>
 #include <vector>
@@ -35,16 +35,28 @@ struct SameUnbackedSize : UnbackedSizes {
 
 // The result of an op whose shape depends on elements. Throws NeedsData where no graph holds it.
 ResultSpecs unbacked_specs(OpId op, const Args& args);
+// What such a node tells: the size of its result, or a number.
+int32_t unbacked_expr(const Node& node);
 // The numbers of the graph that its nodes tell, in their order.
 std::vector<int32_t> unbacked_numbers(const Graph& graph);
-// The number of the graph that such a size is made of.
-int32_t unbacked_number(std::span<const SymExpr> exprs, int32_t size);
+// The number of the graph that it is made of.
+int32_t unbacked_number(std::span<const SymExpr> exprs, int32_t told);
 // By expression: 0, or the last of the numbers it is made of, counted from 1 in the order of `numbers`.
 std::vector<int32_t> unbacked_levels(std::span<const SymExpr> exprs, std::span<const int32_t> numbers);
 
+// What a real result of such an op tells. Of an element, the device is waited for.
+double told_value(OpId op, const Tensor& result);
+
 // A size that came is none that the graph was made for: the run is given up before it has changed anything.
 struct UnbackedMiss : Error {
-  UnbackedMiss() : Error(ErrorKind::kData, "a size that elements decide is none that the graph was made for") {}
+  OpId op;
+  int32_t number;  // of the graph
+  double value;
+  UnbackedMiss(OpId op, int32_t number, double value)
+      : Error(ErrorKind::kData, "a size that elements decide is none that the graph was made for"),
+        op(op),
+        number(number),
+        value(value) {}
 };
 
 }  // namespace lutra

@@ -16,6 +16,7 @@
 #include "ops/core/error.h"
 #include "ops/core/intern.h"
 #include "ops/core/interrupt.h"
+#include "ops/meta/unbacked.h"
 
 namespace lutra {
 namespace {
@@ -86,9 +87,10 @@ void FlatPlan::find_unbacked() {
   for (const Launch& l : plan.launches) {
     const auto* e = std::get_if<ExternLaunch>(&l);
     if (!e || !info(e->op).dynamic) continue;
-    const ExprId size = e->out[0].sizes[0];
-    numbers.push_back(unbacked_number(plan.exprs, size));
-    unbacked.push_back({numbers.back(), double(plan.exprs[size_t(size)].i)});
+    const ExprId told = tells_number(e->op) ? e->scalars.back() : e->out[0].sizes[0];
+    const SymExpr& likely = plan.exprs[size_t(told)];
+    numbers.push_back(unbacked_number(plan.exprs, told));
+    unbacked.push_back({numbers.back(), is_number(likely.op) ? likely.d : double(likely.i)});
   }
   if (numbers.empty()) return;
   levels_ = unbacked_levels(plan.exprs, numbers);

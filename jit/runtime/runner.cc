@@ -212,9 +212,11 @@ Fault fault_of(const KernelLaunch& launch) { return {-1, -1, launch.op, launch.f
 void Runner::launch_unbacked(RunContext& c, const LaunchStep& step) const {
   const auto& launch = std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]);
   const Results made = make_unbacked(c, launch);
-  c.scalars[size_t(flat_.unbacked[size_t(step.unbacked)].number)] = double(made[0]->sizes[0].hint);
+  const int32_t number = flat_.unbacked[size_t(step.unbacked)].number;
+  const double value = told_value(launch.op, made[0]);
+  c.scalars[size_t(number)] = value;
   program_.run(c.values.data(), c.given, c.scalars.data());
-  if (!program_.guards_hold(c.values.data(), step.unbacked + 1)) throw UnbackedMiss();
+  if (!program_.guards_hold(c.values.data(), step.unbacked + 1)) throw UnbackedMiss(launch.op, number, value);
   make_told(c, step.unbacked + 1);
   for (size_t r = 0; r < made.size(); r++) {
     const auto place = size_t(launch.out[r].buffer);
@@ -228,9 +230,12 @@ void Runner::launch_unbacked(RunContext& c, const LaunchStep& step) const {
 // The device's own kernel, or the CPU's.
 Results Runner::make_unbacked(const RunContext& c, const ExternLaunch& launch) const {
   Args args;
-  size_t in = 0, ints = 0;
+  size_t in = 0, ints = 0, scalars = 0;
   for (const ArgInfo& arg : info(launch.op).args) {
     switch (arg.type) {
+      case ArgType::kScalar:
+        args.push_back(Scalar(program_.number_value(c.values.data(), launch.scalars[scalars++])));
+        break;
       case ArgType::kTensor: {
         const BufferView& v = launch.in[in++];
         args.push_back(v.buffer < 0 ? Value() : Value(operand(c, v)));

@@ -11,6 +11,11 @@ Tensor number_of_element(const Tensor& t) {
   return number.same(one) ? op1(OpId::clone, {one}) : number;
 }
 
+void tell_number(const Tensor& element, const Scalar& number) {
+  const GradModeScope without_history(false);
+  op1(OpId::tell_number, {element, number});
+}
+
 Tensor truth_of_element(const Tensor& t) {
   const GradModeScope without_history(false);
   return op1(OpId::clone, {reshape(t, {})});

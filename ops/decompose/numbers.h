@@ -8,6 +8,8 @@ namespace lutra {
 Tensor number_of_element(const Tensor& t);
 // Of a boolean: itself, and what `not` makes of it.
 Tensor truth_of_element(const Tensor& t);
+// From there on a number of the graph is what number_of_element() gave.
+void tell_number(const Tensor& element, const Scalar& number);
 Tensor not_of(const Tensor& truth);
 // a - floor(a / b) * b
 Tensor number_remainder(const Tensor& a, const Tensor& b);

@@ -260,6 +260,13 @@ ResultSpecs meta_embedding_dense_backward(OpId op, const Args& args) {
 
 ResultSpecs meta_nonzero(OpId, const Args&) { return {}; }
 
+ResultSpecs meta_tell_number(OpId, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  const bool number = is_float(t->dtype) && size_of(t->dtype) == sizeof(double) && t->dim() == 0;
+  if (!number) fail("tell_number: expects a number, got a tensor of ", name(t->dtype));
+  return {};
+}
+
 ResultSpecs meta_masked_select(OpId op, const Args& args) {
   const Tensor &t = args[0].as<Tensor>(), &mask = args[1].as<Tensor>();
   check_mask(op, mask);

@@ -21,6 +21,8 @@ bool of_slices(const Args& args) {
 
 }  // namespace
 
+bool tells_number(OpId op) { return op == OpId::tell_number; }
+
 SymInt most_elements(OpId op, const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
   if (op == OpId::bincount) return kMostElements;
@@ -32,6 +34,7 @@ SymInt most_elements(OpId op, const Args& args) {
 ResultSpecs specs_of_size(OpId op, const Args& args, SymInt n) {
   const Tensor& x = args[0].as<Tensor>();
   if (op == OpId::bincount) return {dense(args[1].is_none() ? DType::kInt64 : sums_of_weights(args[1].tensor()), {n})};
+  if (op == OpId::tell_number) return {dense(DType::kFloat64, {})};
   if (op == OpId::nonzero) {
     ResultSpec s = dense(DType::kInt64, {n, x->dim()});
     s.strides = {1, n};

@@ -10,6 +10,8 @@ constexpr int64_t kMostElements = int64_t(1) << 48;
 SymInt most_elements(OpId op, const Args& args);
 // The results where it is n.
 ResultSpecs specs_of_size(OpId op, const Args& args, SymInt n);
+// Whether the op tells a number instead, which is its last argument.
+bool tells_number(OpId op);
 // Of the sums that bincount makes of such weights.
 DType sums_of_weights(const Tensor& weights);
 

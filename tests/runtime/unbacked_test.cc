@@ -1,6 +1,7 @@
 // Graphs whose sizes elements decide: text, compiled runs, artifacts, and sizes that they were not made for.
 #include <algorithm>
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "jit/artifact/artifact.h"
 #include "jit/compile.h"
@@ -75,6 +76,61 @@ TEST_CASE("a size that the graph was not made for changes nothing", "[runtime]")
     CHECK_THROWS_AS(compiled.run({vector_of(x), total}, {0}), UnbackedMiss);
     CHECK_THROWS_AS(interpret(*parse_graph(kText), {vector_of(x), total}, {0}), UnbackedMiss);
     CHECK(total->data_as<float>()[0] == 7);
+  }
+}
+
+namespace {
+
+const char* const kNumberText = R"(graph {
+  scalar 'the number that item() read' = 2.0
+  %0 = input 'x' : f32[4] strides [1]
+  %1 = input 'place' : f64[] strides []
+  guard whole(scalar(0)) true
+  guard same(scalar(0), tonum(toint(scalar(0)))) true
+  guard lt(toint(scalar(0)), 0) false
+  guard le(toint(scalar(0)), 3) true
+  %2 = add(%1, 1.0, 1.0) : f64[] strides []
+  %3 = tell_number(%2, scalar(0)) : f64[] strides []
+  %4 = select(%0, 0, toint(scalar(0))) : f32[] strides []
+  %5 = mul(%4, 2.0) : f32[] strides []
+  %6 = add(%0, 1.0, 1.0) : f32[4] strides [1]
+  copy_(%0, %6)
+  return %5
+}
+)";
+
+Tensor place_of(double n) {
+  const Tensor t = make_tensor({}, DType::kFloat64);
+  *t->data_as<double>() = n;
+  return t;
+}
+
+}  // namespace
+
+TEST_CASE("an element is told as a number of the graph", "[runtime]") {
+  REQUIRE(print(*parse_graph(kNumberText)) == kNumberText);
+  const Compiled compiled = compile_graph(parse_graph(kNumberText), {});
+  const Executable& made = *compiled.executable;
+  const std::string bytes = write_artifact(made.plan(), made.codes(), {}, "a machine");
+  const auto linked = Executable::link(read_artifact(bytes, "a machine"), {});
+  for (const double place : {-1.0, 0.0, 1.0, 2.0}) {
+    const auto want = float(20 * (place + 2));
+    const Tensor x = vector_of({10, 20, 30, 40});
+    CHECK(*compiled.run({x, place_of(place)}, {0})[0].tensor()->data_as<float>() == want);
+    CHECK(x->data_as<float>()[0] == 11);
+    CHECK(*linked->run({vector_of({10, 20, 30, 40}), place_of(place)}, {0})[0].tensor()->data_as<float>() == want);
+    const auto read = interpret(*parse_graph(kNumberText), {vector_of({10, 20, 30, 40}), place_of(place)}, {0});
+    CHECK(*read[0].tensor()->data_as<float>() == want);
+  }
+}
+
+TEST_CASE("a number that the graph was not made for changes nothing", "[runtime]") {
+  const Compiled compiled = compile_graph(parse_graph(kNumberText), {});
+  for (const double place : {-2.0, 3.0, 0.5, 1e300, double(NAN), double(INFINITY)}) {
+    const Tensor x = vector_of({10, 20, 30, 40});
+    CHECK_THROWS_AS(compiled.run({x, place_of(place)}, {0}), UnbackedMiss);
+    CHECK_THROWS_AS(interpret(*parse_graph(kNumberText), {x, place_of(place)}, {0}), UnbackedMiss);
+    CHECK(x->data_as<float>()[0] == 10);
   }
 }
 

@@ -58,6 +58,12 @@ Results dynamic_to_device(const Args& args, ParallelFor) {
   return {copy_to(args[0].as<Tensor>(), args[1].as<Device>())};
 }
 
+Results dynamic_tell_number(const Args& args, ParallelFor) {
+  Tensor out = make_tensor({}, DType::kFloat64);
+  *out->data_as<double>() = *args[0].tensor()->data_as<double>();
+  return {out};
+}
+
 Results dynamic_nonzero(const Args& args, ParallelFor parallel) {
   const ExternView v = view_of(args[0].tensor());
   const Flags flags(v);
