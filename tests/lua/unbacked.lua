@@ -510,7 +510,7 @@ test("a number that is not equal to itself", function()
   equal(h.text({lt.compile(f)(lt.ones(5))}), h.text({f(lt.ones(5))}))
 end)
 
--- Errors of ops that hold for a likely size only: eager code raises none for eight.
+-- What an op needs of a size is asserted by the run, though the likely size would be an error.
 for fact, f in pairs {
   ["n % 2 == 0"] = function(x) return some(x):view(2, -1) end,
   ["n > 5"] = function(x) return some(x):narrow(0, 0, 6) end,
@@ -523,19 +523,19 @@ for fact, f in pairs {
       jit.opt.start("hotloop=" .. hot)
       lt.reset()
       local g = lt.compile(f)
-      for _, n in ipairs {8, 8, 5, 6, 7} do
+      for call, n in ipairs {8, 8, 5, 6, 7, 8, 5, 6, 7, 8} do
         local x = lt.ones(8)
         x[{{n}}] = -1
         local ok, want = pcall(f, x)
         local compiled_ok, got = pcall(g, x)
         equal(compiled_ok, ok, fact)
         if ok then truthy(lt.equal(got, want), fact) else equal(got, want) end
+        if call == 2 then equal(breaks() .. " " .. lt.counters().stats.unique_graphs, "0 1") end
       end
-      local b = lt._report(g).break_reasons[1]
-      truthy(b.hint:find("nothing says whether " .. fact .. " before", 1, true), b.hint)
     end
     lt.reset()
-    h.raises("nothing says whether " .. fact, lt.compile(f, {fullgraph = true}), lt.ones(8))
+    local whole = lt.compile(f, {fullgraph = true})
+    truthy(lt.equal(whole(lt.ones(8)), f(lt.ones(8))))
     lt.reset()
     local other = lt.compile(function(x) return pcall(f, x) end)
     truthy(other(lt.ones(8)))

@@ -123,7 +123,10 @@ bool is_entered_rightly(lua_State* L, CompiledProto& compiled, Entry& e, int nsl
   return failed < 0;
 }
 
-enum class Lost { kNothing, kSize, kSource };
+struct Lost {
+  enum Kind { kNothing, kSize, kSource } kind = kNothing;
+  LostSize size{};
+};
 
 // Pushes the exit's code and results; 0 where the original code must run. lost: for what the entry was not made.
 int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& values, Lost& lost) {
@@ -133,9 +136,10 @@ int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& 
     if (e.kind == ErrorKind::kInterrupt) throw;
     // What an earlier launch on a GPU met; or the run's own writes have begun.
     if (dynamic_cast<const LateError*>(&e)) throw;
-    if (dynamic_cast<const SharedSource*>(&e)) return lost = Lost::kSource, 0;
+    if (dynamic_cast<const SharedSource*>(&e)) return lost.kind = Lost::kSource, 0;
     if (entry.callable) throw;  // a user's backend must not be replaced in silence
-    if (dynamic_cast<const UnbackedMiss*>(&e)) lost = Lost::kSize;
+    if (const auto* miss = dynamic_cast<const UnbackedMiss*>(&e))
+      lost = {Lost::kSize, {miss->op, miss->number, miss->value}};
     // A user's error (an index out of range): the original code raises it, with everything before it done.
     if (e.kind == ErrorKind::kInternal) report_internal(L, compiled, e.what(), entry.graph_text);
   } catch (const std::bad_alloc&) {
@@ -203,11 +207,11 @@ struct PortalCall {
     if (!caller && size_t(e.exit) >= portal.exits && !goes_on_newest()) return decline();
     const bool watched = bool(e.guard_text);
     if (watched && !is_entered_rightly(L, compiled, e, nslots, nargs, self)) return decline();
-    Lost lost = Lost::kNothing;
+    Lost lost;
     const int n = run_entry(L, compiled, e, loaded, lost);
     if (watched) e.decline = e.segment->forward().is_refused();
-    if (lost == Lost::kSize) note_lost_size(L, compiled, point(), e);
-    if (lost == Lost::kSource) note_shared_source(L, point());
+    if (lost.kind == Lost::kSize) note_lost_size(L, compiled, point(), e, lost.size);
+    if (lost.kind == Lost::kSource) note_shared_source(L, point());
     if (caller && n > 0) land(L, *caller, landing, n);
     return n;
   }

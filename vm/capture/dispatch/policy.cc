@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <lua.hpp>
 #include <unordered_set>
 #include <utility>
 
 #include "ops/core/overlap.h"
+#include "ops/meta/unbacked.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/dispatch/capture_point.h"
 #include "vm/capture/dispatch/entries.h"
@@ -421,12 +423,35 @@ bool resumes_code(const Entry& entry, Seen& seen) {
 
 }  // namespace
 
-void note_lost_size(lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry) {
+namespace {
+
+// Whether an entry for that size may take the place of one that was made for another: sizes of 0 and 1 have none.
+bool learns_size(ProtoPoint& point, const Entry& entry, const LostSize& lost) {
+  constexpr int kLessons = 3, kLeast = 2;
+  if (!std::isfinite(lost.value) || (!tells_number(lost.op) && lost.value < kLeast)) return false;
+  const auto& sources = entry.guards.scalar_sources;
+  if (point.decisions.sizes_learnt >= kLessons || size_t(lost.number) >= sources.size()) return false;
+  const auto place = size_t(std::count(sources.begin(), sources.begin() + lost.number, nullptr));
+  const auto [at, added] = point.decisions.likely_sizes.emplace(place, lost.value);
+  if (!added && at->second == lost.value) return false;
+  at->second = lost.value;
+  point.decisions.sizes_learnt++, point.decisions.size_tries = 0;
+  return true;
+}
+
+}  // namespace
+
+void note_lost_size(lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
+                    const LostSize& lost) {
   constexpr int kPatience = 4, kSeldom = 16;
   runtime(L).counters.lost_sizes++;
-  if (compiled.options.fullgraph) return;  // a break is an error there
-  if (++point.size_misses < kPatience || int64_t(kSeldom) * point.size_misses < entry.hits) return;
-  point.decisions.sizes_outside = true;
+  const bool seldom = int64_t(kSeldom) * ++point.size_misses < entry.hits;
+  if (seldom) return;
+  if (!learns_size(point, entry, lost)) {
+    // A break is an error under fullgraph.
+    if (compiled.options.fullgraph || point.size_misses < kPatience) return;
+    point.decisions.sizes_outside = true;
+  }
   forget_entry(L, point, entry);
 }
 

@@ -38,11 +38,10 @@ bool are_numbers(Trace& t, const Vars& args, size_t count) {
   return std::all_of(args.begin(), args.end(), [&](Var* v) { return t.force(v)->kind == VarKind::kNumber; });
 }
 
-// Numbers of which one may change, none of them of the graph's elements.
+// Numbers of which one may change.
 bool are_symbols(Trace& t, const Vars& args) {
   if (args.empty() || !are_numbers(t, args, args.size())) return false;
-  return std::any_of(args.begin(), args.end(), may_change) &&
-         std::none_of(args.begin(), args.end(), [](const Var* v) { return v->tensor; });
+  return std::any_of(args.begin(), args.end(), may_change);
 }
 
 // Expressions over what a call is given.
@@ -99,7 +98,7 @@ Vars run_pow(Trace& t, Var* self, const Vars& args) {
 
 // Of whole numbers that are not negative it is the remainder that % gives.
 Vars run_fmod(Trace& t, Var* self, const Vars& args) {
-  if (!are_numbers(t, args, 2) || args[0]->tensor || args[1]->tensor) return as_it_is(t, self, args);
+  if (!are_numbers(t, args, 2)) return as_it_is(t, self, args);
   if (may_change(args[1])) return run_joined(t, self, args);
   const double by = t.constant(args[1]);
   const Scalar v = args[0]->guarded && !args[0]->num.expr ? Scalar() : t.symbolic(args[0]);
@@ -153,7 +152,8 @@ Vars run_bits(Trace& t, Var* self, const Vars& args) {
 Vars run_host(Trace& t, Var* self, const Vars& args) {
   Var* v = args.empty() ? t.nil() : t.force(args[0]);
   if (args.size() != 1 || v->kind != VarKind::kNumber || (v->guarded && !v->num.expr)) return as_it_is(t, self, args);
-  if (v->tensor) return {read_rounded(t, self->builtin->name, v)};
+  if (v->tensor) v = read_rounded(t, self->builtin->name, v);
+  if (v->tensor) return {v};
   SymEnv& env = *t.graph->env;
   Scalar s = t.symbolic(v);
   SymOp op = SymOp::kNAbs;

@@ -10,16 +10,20 @@
 #include "ops/defs/forms.h"
 #include "vm/bind/binding.h"
 #include "vm/bind/compare.h"
+#include "vm/capture/trace/builtins.h"
+#include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/reader.h"
 #include "vm/capture/trace/trace.h"
+#include "vm/capture/trace/unbacked_sizes.h"
 
 namespace lutra {
 namespace {
 
 bool is_read(const Var* v) { return v->kind == VarKind::kNumber && v->tensor; }
 
-Var* read_number(Trace& t, const Tensor& value) {
+Var* read_number(Trace& t, const Tensor& value, ReadNumber made = {}) {
   t.effect = true;
+  t.read_numbers[value.get()] = std::move(made);
   Var* v = t.tensor(value);
   v->kind = VarKind::kNumber;
   v->guarded = false;
@@ -31,6 +35,8 @@ Var* read_truth(Trace& t, const Tensor& value) {
   v->kind = VarKind::kBool;
   return v;
 }
+
+Var* told(Trace& t, Var* v) { return is_read(v) ? t.scalar(told_number(t, v)) : v; }
 
 // The answer of a function that compares tensors.
 Vars run_comparison(Trace& t, const std::string& name, const Vars& args) {
@@ -46,6 +52,13 @@ Vars run_comparison(Trace& t, const std::string& name, const Vars& args) {
     if (!is_users(e)) throw;
     t.stop(Break::raises, {name, e.what(), true});
   }
+}
+
+// An int64 that may be beyond 2^53, where item() gives cdata: the run looks at it.
+Var* read_wide(Trace& t, const Tensor& x) {
+  const std::optional<Scalar> n = tell_element(t, number_of_element(x), true);
+  if (!n) t.stop(Break::reads_elements, {"item", "an int64 beyond 2^53 is no number: read it of x:double()", true});
+  return t.scalar(*n);
 }
 
 // Whether a number holds each element that x may have: item() gives cdata of an int64 beyond 2^53.
@@ -94,11 +107,10 @@ Vars run_item(Trace& t, Var*, const Vars& args) {
   const bool number = is_float(x->dtype) || is_int(x->dtype), truth = !number && !is_complex(x->dtype);
   if (is_stored(x->dtype) || !(number || truth)) t.stop(Break::reads_elements, {"item"});
   if (x->numel() != 1) t.stop(Break::raises, {"item"});
-  if (number && !fits_number(*t.graph, x)) {
-    t.stop(Break::reads_elements, {"item", "an int64 beyond 2^53 is no number: read it of x:double()"});
-  }
   t.recorder.set_location(t.file(), t.line());
-  return {truth ? read_truth(t, truth_of_element(x)) : read_number(t, number_of_element(x))};
+  if (number && !fits_number(*t.graph, x)) return {read_wide(t, x)};
+  if (truth) return {read_truth(t, truth_of_element(x))};
+  return {read_number(t, number_of_element(x), {.whole = is_int(x->dtype)})};
 }
 
 Vars run_equal(Trace& t, Var*, const Vars& args) { return run_comparison(t, "equal", args); }
@@ -110,35 +122,59 @@ Var* read_not(Trace& t, Var* v) {
 }
 
 Var* read_arithmetic(Trace& t, bc::Op op, Var* x, Var* y) {
-  if (op == bc::Op::POW) t.stop(Break::needs_number);
+  if (op == bc::Op::POW) return arithmetic(t, op, told(t, x), told(t, y));
   const Operands of(t, x, y);
+  const ReadNumber made{.op = op, .from = {x, y}};
   switch (op) {
     case bc::Op::ADDVN:
     case bc::Op::ADDNV:
-    case bc::Op::ADDVV: return read_number(t, add(of.a, of.b));
+    case bc::Op::ADDVV: return read_number(t, add(of.a, of.b), made);
     case bc::Op::SUBVN:
     case bc::Op::SUBNV:
-    case bc::Op::SUBVV: return read_number(t, sub(of.a, of.b));
+    case bc::Op::SUBVV: return read_number(t, sub(of.a, of.b), made);
     case bc::Op::MULVN:
     case bc::Op::MULNV:
-    case bc::Op::MULVV: return read_number(t, mul(of.a, of.b));
+    case bc::Op::MULVV: return read_number(t, mul(of.a, of.b), made);
     case bc::Op::DIVVN:
     case bc::Op::DIVNV:
-    case bc::Op::DIVVV: return read_number(t, div(of.a, of.b));
-    default: return read_number(t, number_remainder(of.a, of.b));
+    case bc::Op::DIVVV: return read_number(t, div(of.a, of.b), made);
+    default: return read_number(t, number_remainder(of.a, of.b), made);
   }
 }
 
 // Those that round as C does; the ops have the functions' names.
 Var* read_rounded(Trace& t, std::string_view name, Var* v) {
   const std::string_view op = name.substr(name.find('.') + 1);
-  if (op != "sqrt" && op != "floor" && op != "ceil" && op != "abs") t.stop(Break::needs_number);
-  return read_number(t, op1(find_op(std::string(op)), {Operands(t, v, v).a}));
+  if (op != "sqrt" && op != "floor" && op != "ceil" && op != "abs") return told(t, v);
+  const ReadNumber made{.function = find_builtin_row(std::string(name)), .from = {v}};
+  return read_number(t, op1(find_op(std::string(op)), {Operands(t, v, v).a}), made);
 }
 
 Var* read_extreme(Trace& t, bool most, Var* x, Var* y, Device device) {
   const Operands of(t, x, y, device);
-  return read_number(t, where(most ? gt(of.a, of.b) : lt(of.a, of.b), of.a, of.b));
+  const ReadNumber made{.function = find_builtin_row(most ? "math.max" : "math.min"), .from = {x, y}};
+  return read_number(t, where(most ? gt(of.a, of.b) : lt(of.a, of.b), of.a, of.b), made);
+}
+
+Scalar told_number(Trace& t, Var* v) {
+  ReadNumber& n = t.read_numbers[v->tensor.get()];
+  if (n.told) return *n.told;
+  if (n.from.empty()) {
+    n.told = tell_element(t, v->tensor, n.whole);
+    if (!n.told) t.stop(Break::needs_number, {.dirty = true});
+    return *n.told;
+  }
+  Vars from;
+  for (Var* part : n.from) from.push_back(told(t, part));
+  if (!n.function) return *(n.told = t.symbolic(arithmetic(t, n.op, from[0], from[1])));
+  Var function;
+  function.builtin = n.function;
+  n.told = t.symbolic(n.function->run(t, &function, from)[0]);
+  const std::string_view name = n.function->name;
+  if (n.told->kind != Scalar::kNumber || !n.told->expr || (name != "math.floor" && name != "math.ceil")) return *n.told;
+  const int32_t whole = t.graph->env->ask_integer(n.told->expr);
+  if (whole) n.told = Scalar::of_sym(SymInt::of_expr(*t.graph->env, whole));
+  return *n.told;
 }
 
 void pass_read_numbers(Trace& t, const Binding& b, Vars& args) {

@@ -18,10 +18,14 @@ Vars run_allclose(Trace& t, Var* self, const Vars& args);
 Var* read_not(Trace& t, Var* v);
 // a op b of numbers, of which one at least was read.
 Var* read_arithmetic(Trace& t, bc::Op op, Var* a, Var* b);
-// math.sqrt, math.floor, math.ceil, math.abs of a number that was read, by the function's name.
+// math.sqrt, math.floor, math.ceil, math.abs of a number that was read, by the function's name. For other functions the
+// number itself, as one of the graph.
 Var* read_rounded(Trace& t, std::string_view name, Var* v);
 // math.max or math.min of two numbers, of which one at least was read.
 Var* read_extreme(Trace& t, bool most, Var* a, Var* b, Device device);
+// A number that was read as a number of the graph, which a run knows when the element is there: for sizes, indices and
+// all that Lua has to compute.
+Scalar told_number(Trace& t, Var* v);
 // The arguments of a call of an op: a number that was read as a tensor of the dtype of the other operand, where that
 // makes no difference.
 void pass_read_numbers(Trace& t, const Binding& b, Vars& args);

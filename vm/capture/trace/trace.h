@@ -66,8 +66,9 @@ struct TraceDecisions {
   bool functions_outside = false;                     // break where a result of an autograd.Function is made
   bool sizes_outside = false;                         // break where elements decide a size
   bool sources_apart = false;                         // calls have brought one tensor as two that take gradients
-  std::map<size_t, int64_t> likely_sizes;  // that the trace goes on with, by number: those that what is stated fits
+  std::map<size_t, double> likely_sizes;  // that the trace goes on with, by number: those that what is stated fits
   int size_tries = 0;
+  int sizes_learnt = 0;         // from calls that brought others
   size_t callers = ~size_t{0};  // how many frames above the first one the trace may return to
 };
 
@@ -274,6 +275,7 @@ class Trace {
   std::vector<TensorInput> inputs;  // by graph input
   std::vector<int32_t> unbacked;    // numbers of the graph that are sizes which elements decide
   std::vector<SymGuard> stated;     // what the program says of them
+  std::unordered_map<const TensorImpl*, ReadNumber> read_numbers;  // by the tensors that the numbers are
   std::unordered_map<const TensorImpl*, int> input_of_real, input_of_fake;
   std::unordered_map<const Storage*, int> input_of_storage;  // of fakes: each has a storage of its own
   std::unordered_map<const void*, Table*> table_of_real;

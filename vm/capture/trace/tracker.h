@@ -7,6 +7,7 @@
 // 3. One Table for each real table, one fake for each real tensor, whatever the number of sources.
 #pragma once
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -113,6 +114,15 @@ struct MadeText {
   Var* function = nullptr;  // of Lua's library, which gives it; null: the arguments joined
   Vars args;                // strings, numbers, booleans and nil
   int depth = 1;            // texts in texts
+};
+
+// How a number that item() read came to be: an element, or made of other numbers.
+struct ReadNumber {
+  bc::Op op = bc::Op::ADDVV;          // of two
+  const Builtin* function = nullptr;  // or of Lua's library
+  Vars from;                          // empty: an element
+  bool whole = false;                 // of integers
+  std::optional<Scalar> told;         // the number of the graph that it is, where one has been asked for
 };
 
 struct Closure {

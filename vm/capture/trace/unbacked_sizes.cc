@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "ops/decompose/emit.h"
+#include "ops/decompose/numbers.h"
 #include "ops/meta/unbacked.h"
 #include "vm/capture/trace/builtins.h"
 #include "vm/capture/trace/interpreter.h"
@@ -141,14 +142,14 @@ std::optional<bool> stated_outcome(Trace& t) {
 }
 
 // The values of all expressions where the number `input` of the graph is n; false where one has none.
-bool evaluate(const SymEnv& env, int32_t input, int64_t n, std::vector<int64_t>& i, std::vector<double>& d) {
+bool evaluate(const SymEnv& env, int32_t input, double n, std::vector<int64_t>& i, std::vector<double>& d) {
   const std::vector<SymExpr>& all = env.exprs();
   i.assign(all.size(), 0), d.assign(all.size(), 0);
   try {
     for (size_t k = 0; k < all.size(); k++) {
       const SymExpr& e = all[k];
       i[k] = e.i, d[k] = e.d;
-      if (e.op == SymOp::kScalarInput && e.a == input) d[k] = double(n);
+      if (e.op == SymOp::kScalarInput && e.a == input) d[k] = n;
       if (arity(e.op) == 0) continue;
       const auto a = size_t(e.a), b = size_t(arity(e.op) > 1 ? e.b : e.a);
       if (e.op == SymOp::kToInt) {
@@ -165,15 +166,33 @@ bool evaluate(const SymEnv& env, int32_t input, int64_t n, std::vector<int64_t>&
   return true;
 }
 
-// A size for which the relation holds, and all that was asked before; 0 where none is found.
-int64_t size_where(const SymEnv& env, int32_t input, const SymGuard& wanted) {
-  constexpr int64_t kTried = 300;
+// A number that is none of the likely ones.
+constexpr double kNone = -1;
+
+// What may be tried: small sizes, larger ones, and those next to what the relation compares.
+std::vector<double> candidates(const SymEnv& env, const SymGuard& wanted) {
+  constexpr int kTried = 150;
+  std::vector<double> all;
+  for (int k = 0; k < kTried; k++) all.push_back(double(kLeast + k));
+  for (const int32_t side : {wanted.a, arity(wanted.cmp) > 1 ? wanted.b : wanted.a}) {
+    const double at = is_number(env[side].op) ? env[side].d : double(env[side].i);
+    for (const double n : {at, at + 1, at - 1}) {
+      if (n >= 0 && n <= double(kMostElements)) all.push_back(n);
+    }
+  }
+  for (int k = 0; k < kTried; k++) all.push_back(double((k + 2) * 64));
+  all.insert(all.end(), {1, 0});
+  return all;
+}
+
+// A size for which the relation holds, and so does what was asked before, the first `asked` questions; kNone where none
+// is found.
+double size_where(const SymEnv& env, int32_t input, const SymGuard& wanted, size_t asked) {
   std::vector<int64_t> i;
   std::vector<double> d;
-  std::vector<SymGuard> all = env.guards();
+  std::vector<SymGuard> all(env.guards().begin(), env.guards().begin() + long(asked));
   all.push_back(wanted);
-  for (int64_t k = 0; k < kTried; k++) {
-    const int64_t n = k < kTried / 2 ? kLeast + k : (k - kTried / 2 + 2) * 64;
+  for (const double n : candidates(env, wanted)) {
     if (!evaluate(env, input, n, i, d)) continue;
     const bool fits = std::all_of(all.begin(), all.end(), [&](const SymGuard& g) {
       const auto a = size_t(g.a), b = size_t(arity(g.cmp) > 1 ? g.b : g.a);
@@ -182,7 +201,18 @@ int64_t size_where(const SymEnv& env, int32_t input, const SymGuard& wanted) {
     });
     if (fits) return n;
   }
-  return 0;
+  return kNone;
+}
+
+// Made again with a number for which the relation holds, where there is one.
+void try_where(Trace& t, const SymGuard& wanted, size_t asked) {
+  constexpr int kMostTries = 8;
+  for (size_t k = 0; k < t.unbacked.size() && t.decisions.size_tries < kMostTries; k++) {
+    const double n = size_where(*t.graph->env, t.unbacked[k], wanted, asked);
+    if (n == kNone) continue;
+    t.decisions.likely_sizes[k] = n, t.decisions.size_tries++;
+    throw Restart{};
+  }
 }
 
 // Where the size that the trace goes on with does not fit what is stated, it is made again with another.
@@ -191,15 +221,8 @@ bool state(Trace& t, const SymGuard& fact) {
   std::vector<int64_t> i;
   std::vector<double> d;
   evaluate(env, -1, 0, i, d);
-  if (compare_number(fact.cmp, d[size_t(fact.a)], d[size_t(fact.b)]) != fact.outcome) {
-    constexpr int kMostTries = 8;
-    for (size_t k = 0; k < t.unbacked.size() && t.decisions.size_tries < kMostTries; k++) {
-      const int64_t n = size_where(env, t.unbacked[k], fact);
-      if (!n) continue;
-      t.decisions.likely_sizes[k] = n, t.decisions.size_tries++;
-      throw Restart{};
-    }
-  }
+  if (compare_number(fact.cmp, d[size_t(fact.a)], d[size_t(fact.b)]) != fact.outcome)
+    try_where(t, fact, env.guards().size());
   const bool outcome = env.ask(fact.cmp, fact.a, fact.b);
   t.stated.push_back({fact.cmp, fact.a, fact.b, outcome});
   return outcome;
@@ -231,11 +254,27 @@ std::string in_words(const SymEnv& env, const SymGuard& g) {
     case SymCmp::kLe: sign = g.outcome ? " <= " : " > "; break;
     default: return in_words(env, g.a) + " is whole";
   }
+  if (arity(env[g.a].op) == 0 && (env[g.a].op == SymOp::kConstInt || env[g.a].op == SymOp::kConstNum)) {
+    const bool equal = g.cmp == SymCmp::kLe;
+    const char* const flipped = g.outcome ? (equal ? " >= " : " > ") : (equal ? " < " : " <= ");
+    if (equal || g.cmp == SymCmp::kLt) return in_words(env, g.b) + flipped + in_words(env, g.a);
+  }
   return in_words(env, g.a) + sign + in_words(env, g.b);
 }
 
+constexpr const char* kReadName = "the number that item() read";
+
+// Whether a number that item() read is the last that the expression is made of.
+bool is_read(const Trace& t, int32_t expr) {
+  const std::vector<int32_t> levels = unbacked_levels(t.graph->env->exprs(), t.unbacked);
+  const int32_t last = levels[size_t(expr)];
+  return last > 0 && t.graph->scalars[size_t(t.unbacked[size_t(last) - 1])].name == kReadName;
+}
+
+Break break_of(const Trace& t, int32_t expr) { return is_read(t, expr) ? Break::needs_number : Break::needs_size; }
+
 [[noreturn]] void stop_without(Trace& t, const SymGuard& fact, bool dirty) {
-  t.stop(Break::needs_size,
+  t.stop(break_of(t, is_unbacked(t, fact.a) ? fact.a : fact.b),
          {"",
           str("nothing says whether ", in_words(*t.graph->env, fact),
               " before the graph has run: lt.check(condition) and ", "lt.check_is_size(n, {min =, max =}) state it"),
@@ -254,7 +293,35 @@ bool ask(Trace& t, SymCmp cmp, const Scalar& x, const Scalar& y) {
   return env.ask(cmp, a, b);
 }
 
+// A number of the graph that no caller brings.
+Scalar add_number(Trace& t, const std::string& name, double likely) {
+  t.unbacked.push_back(int32_t(t.graph->scalars.size()));
+  t.program.scalar_sources.push_back(nullptr);
+  return t.graph->add_scalar(name, likely);
+}
+
 }  // namespace
+
+std::optional<Scalar> tell_element(Trace& t, const Tensor& element, bool whole) {
+  constexpr double kWhole = 5, kAny = 5.7;  // a small index, and no whole number
+  constexpr double kExact = 0x1p53;         // a larger int64 may have been rounded
+  UnbackedSizes* const sizes = UnbackedSizes::current();
+  if (!sizes || !sizes->takes() || t.program.scalar_sources.size() != t.graph->scalars.size()) return {};
+  const auto found = t.decisions.likely_sizes.find(t.unbacked.size());
+  const auto fits = [&](double n) { return !whole || (std::fabs(n) < kExact && n == std::floor(n)); };
+  const bool known = found != t.decisions.likely_sizes.end() && fits(found->second);
+  const Scalar number = add_number(t, kReadName, known ? found->second + 0.0 : whole ? kWhole : kAny);
+  t.recorder.set_location(t.file(), t.line());
+  t.effect = true;
+  tell_number(element, number);
+  if (!whole) return number;
+  SymEnv& env = *t.graph->env;
+  env.ask(SymCmp::kLt, env.number(-kExact), number.expr);
+  env.ask(SymCmp::kLt, number.expr, env.number(kExact));
+  const int32_t n = env.ask_integer(number.expr);
+  LUTRA_CHECK(n, "an integer that is none");
+  return Scalar::of_sym(SymInt::of_expr(env, n));
+}
 
 // Where the trace unrolls a loop it takes a few. The break at the next one keeps the loop: its body is a segment then,
 // which goes on behind such a size.
@@ -269,11 +336,9 @@ SymInt TraceSizes::size(OpId op, SymInt most) {
   if (most.hint < kLeast || t_.program.scalar_sources.size() != t_.graph->scalars.size()) return 0;
   SymEnv& env = *t_.graph->env;
   const auto found = t_.decisions.likely_sizes.find(t_.unbacked.size());
-  const bool fits = found != t_.decisions.likely_sizes.end() && found->second <= most.hint;
-  const int64_t hint = fits ? found->second : likely(most.hint);
-  t_.unbacked.push_back(int32_t(t_.graph->scalars.size()));
-  const Scalar number = t_.graph->add_scalar(str("the size of ", name(op)), double(hint));
-  t_.program.scalar_sources.push_back(nullptr);
+  const bool known = found != t_.decisions.likely_sizes.end();
+  const bool fits = known && found->second >= double(kLeast) && found->second <= double(most.hint);
+  const Scalar number = add_number(t_, str("the size of ", name(op)), fits ? found->second : double(likely(most.hint)));
   const int32_t n = env.ask_integer(number.expr);
   env.ask(SymCmp::kLe, env.constant(kLeast), n);
   env.ask(SymCmp::kLe, n, env.constant(most.is_constant() ? most.hint : kMostElements));
@@ -317,7 +382,7 @@ Tensor unbacked_element(Trace& t, const Scalar& n) {
 }
 
 void stop_at_size(Trace& t, int32_t expr) {
-  t.stop(Break::needs_size, {"",
+  t.stop(break_of(t, expr), {"",
                              str("nothing says which number ", in_words(*t.graph->env, expr),
                                  " is before the graph has run, and as many results or steps need it"),
                              true});
@@ -329,6 +394,7 @@ void stop_at_error(Trace& t, size_t guards, const BreakAbout& about) {
     SymGuard g = asked[k];
     if (!is_unbacked(t, g.a) && !is_unbacked(t, g.b)) continue;
     g.outcome = !g.outcome;
+    try_where(t, g, k);
     stop_without(t, g, about.dirty);
   }
   t.stop(Break::raises, about);

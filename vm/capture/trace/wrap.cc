@@ -7,6 +7,7 @@
 #include "vm/capture/trace/border.h"
 #include "vm/capture/trace/cdata.h"
 #include "vm/capture/trace/coroutines.h"
+#include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/texts.h"
 #include "vm/capture/trace/trace.h"
@@ -348,7 +349,7 @@ double Trace::constant(Var* v) {
 }
 
 Scalar Trace::symbolic(Var* v) {
-  if (v->tensor) stop(Break::needs_number, {.dirty = true});
+  if (v->tensor) return told_number(*this, v);
   if (v->guarded || v->num.expr != 0) return v->num;
   const int index = int(program.scalar_sources.size());
   v->num = graph->add_scalar(v->source->text, v->num.d);
