@@ -1,5 +1,6 @@
 -- Whole numbers that change from call to call and become sizes, indices, bounds of slices and loops, counts, positions
--- in lists, operands of integer arithmetic; some calls bring what is no such number.
+-- in lists, operands of integer arithmetic; some calls bring what is no such number. In some programs they are elements
+-- that item() reads of tensors.
 local values = {"0", "1", "2", "3", "4", "5", "6", "7", "-1", "-2", "-3", "8"}
 local odd = {"-0.0", "0.5", "nil", "'3'", "3LL", "2.5"}
 
@@ -42,6 +43,12 @@ local writes = {
   "for i, t in ipairs(tensors) do if i == v then y = y + t end end",
 }
 
+-- Of t, a tensor of two whole numbers; y has been computed before.
+local reads = {"v = (t + 0)[0]:item()", "v = (t * 1):max():item()", "w = (t + 0)[1]:item()", "v = t[1]:int():item()",
+  "w = (t * 2):sum():item()", "v = math.floor(t:double():mean():item())", "v = (y * 0 + t[0]):max():item()",
+  "v = y:view(-1):argmax():item()", "w = y[{':', 1}]:gt(0):sum():item()", "v = (t:float() / 2)[0]:item()",
+  "v = math.max((t + 0)[0]:item(), w)", "lt.check(v > 1, 'few')", "lt.check_is_size(v)", "assert(v < 6, 'many')"}
+
 local function fill(p, text)
   return (text:gsub("%%(.)", function(c)
     if c == "%" then return "%" end
@@ -56,8 +63,13 @@ local function generate(p)
   p.keep(p:line("for i = 1, 5 do tensors[i] = data(i, 3) end"))
   p.keep(p:line("nets = {function(a) return a + 1 end, function(a) return a * 2 end, function(a) return a:sum() end}"))
   p.keep(p:line("one, flat, ids = data(9, 1, 1), data(8, 24), lt.arange(4)"))
-  p.keep(p:block("f = frame(function(x, v, w)", function()
+  local told = p:chance(40)
+  p.keep(p:block("f = frame(function(x, v, w, t)", function()
     p.keep(p:line("local y, n = x * 1, x.shape[1]"))
+    if told then
+      p.keep(p:line("%s", p:pick(reads)))
+      for _ = 1, p:random(3) - 1 do p:line("%s", p:pick(reads)) end
+    end
     for i = 1, p:random(3) do
       if p:chance(50) then
         p:line("%s", fill(p, p:pick(writes)))
@@ -70,8 +82,13 @@ local function generate(p)
   local rows = 2 + p:random(5)
   for call = 1, 5 + p:random(8) do
     local function value() return p:chance(4) and p:pick(odd) or p:pick(values) end
-    p:line("try('f %d', f, data(%d, %d, 3), %s, %s)", call, call, p:chance(70) and rows or 1 + p:random(6), value(),
-      value())
+    local size, v, w = p:chance(70) and rows or 1 + p:random(6), value(), value()
+    local t = ""
+    if told then
+      local dtype = p:pick {"int64", "int64", "int32"}
+      t = (", lt.tensor({%s, %s}, {dtype = '%s'})"):format(p:pick(values), p:pick(values), dtype)
+    end
+    p:line("try('f %d', f, data(%d, %d, 3), %s, %s%s)", call, call, size, v, w, t)
   end
   p:line("see('kept', kept, total)")
 end
