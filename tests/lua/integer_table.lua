@@ -1,0 +1,150 @@
+-- Each use of a whole number that changes from call to call, over a stream of 30 legal values with 0 and 1: at most two
+-- recompiles, and no break. Then values that are none: eager's outcome. `--table` prints the counts.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy = h.test, h.equal, h.truthy
+local wants_table = arg and arg[1] == "--table"
+local rows = {}
+
+local function outcome(f, ...)
+  local r = {pcall(f, ...)}
+  if not r[1] then return "raises " .. tostring(r[2]) end
+  return h.text(r)
+end
+
+local WHOLE = {2, 3, 0, 1, 5, 7, 4, 19, 18, 8, 9, 10, 11, 12, 13, 6, 15, 16, 17, 14, 3, 2, 0, 1, 19, 5, 11, 8, 4, 16}
+local SIGNED = {2, 3, 0, 1, 5, -1, 4, 19, -20, 8, 9, 10, -7, 12, 13, 6, 15, -16, 17, 14, 3, 2, 0, 1, 19, 5, -11, 8, 4,
+  -2}
+local POSITIVE = {2, 3, 1, 5, 7, 4, 19, 18, 8, 9, 10, 11, 12, 13, 6, 15, 16, 17, 14, 3, 2, 1, 19, 5, 11, 8, 4, 16, 20,
+  1}
+local POWERS = {2, 4, 1, 8, 64, 16, 32, 2, 1, 4, 8, 64, 32, 16, 2, 4, 1, 8, 64, 16, 32, 2, 1, 4, 8, 64, 32, 16, 1, 2}
+local BEYOND = {-1, -20, -21, 20, 21, 64, 65, 100, 0.5}
+local HUGE = {2 ^ 31, 2 ^ 53, -2 ^ 53, 1 / 0}
+
+-- most: how many recompiles, where it is more than two, and why.
+local function row(name, values, make, most, why)
+  test(name, function()
+    lt.reset()
+    local f, g = make(), lt.compile(make())
+    local function same(v, i) equal(outcome(g, v, i), outcome(f, v, i), ("%s of %s, call %d"):format(name, v, i)) end
+    for i, v in ipairs(values) do same(v, i) end
+    local breaks = lt._report(g).break_reasons
+    local recompiles, graphs = #lt.recompiles(g), lt.counters().stats.unique_graphs
+    rows[#rows + 1] = ("%-44s %2d graphs, %d recompiles, %d breaks"):format(name, graphs, recompiles, #breaks)
+    equal(#breaks, 0, breaks[1] and breaks[1].reason)
+    equal(#values, 30)
+    truthy(recompiles <= (most or 2), recompiles .. " recompiles")
+    truthy(not most or why)
+    if type(values[1]) ~= "number" then return end
+    for i, v in ipairs(BEYOND) do same(v, i) end
+    for i, v in ipairs(name:find "^x%[" and HUGE or {}) do same(v, i) end
+  end)
+end
+local function of(f) return function() return f end end
+
+local x, flat, one = lt.arange(60):view(20, 3):float(), lt.arange(64):float(), lt.ones(1, 3)
+row("x[i]", SIGNED, of(function(i) return x[i] * 2 end))
+row("x[{i, j}]", SIGNED, of(function(i, j) return x[{i, j % 3}] * 2 end))
+row("x:select(0, i)", SIGNED, of(function(i) return x:select(0, i) * 2 end))
+row("K[{':', ':', {pos, pos + 1}}] = k", WHOLE, function()
+  local cache, k = lt.zeros(1, 2, 64, 4), lt.ones(1, 2, 1, 4)
+  return function(pos)
+    cache[{":", ":", {pos, pos + 1}}] = k * pos
+    return cache:sum()
+  end
+end)
+row("x[{{0, i}}]", WHOLE, of(function(i) return x[{{0, i}}]:sum(0) end))
+row("x[{{i, i + 1}}]", WHOLE, of(function(i) return x[{{i, i + 1}}] * 2 end))
+row("x:narrow(0, i, 1)", WHOLE, of(function(i) return x:narrow(0, i, 1) * 2 end))
+row("x:narrow(0, 0, n)", WHOLE, of(function(n) return x:narrow(0, 0, n) * 2 end))
+row("lt.zeros(n, 2)", WHOLE, of(function(n) return lt.zeros(n, 2) + 1 end))
+row("lt.arange(n)", WHOLE, of(function(n) return lt.arange(n) * 2 end))
+row("lt.linspace(0, 1, n)", WHOLE, of(function(n) return lt.linspace(0, 1, n) * 2 end))
+row("x:view(n, -1)", POWERS, of(function(n) return (flat * 2):view(n, -1) end))
+row("x:reshape(-1, n)", POWERS, of(function(n) return (flat * 2):reshape(-1, n) end))
+row("x:topk(k)", WHOLE, of(function(k) return (flat * 2):topk(k) end))
+row("x:expand(n, 3)", WHOLE, of(function(n) return one:expand(n, 3) * 2 end))
+row("x:tile({n})", WHOLE, of(function(n) return flat:tile {n} * 2 end), 3, "a view of no elements has its own rule")
+row("x:repeat_interleave(n)", WHOLE, of(function(n) return flat:repeat_interleave(n) * 2 end))
+row("x:roll(n)", SIGNED, of(function(n) return flat:roll(n) * 2 end))
+row("x:tril(n)", SIGNED, of(function(n) return x:tril(n) * 2 end))
+row("math.max(n, m)", WHOLE, of(function(n, m) return lt.zeros(math.max(n, m)) + math.max(n, m) end))
+row("math.min(n, 5)", WHOLE, of(function(n) return lt.zeros(math.min(n, 5)) + 1 end))
+row("math.floor(n / 2)", WHOLE, of(function(n) return lt.zeros(math.floor(n / 2)) + 1 end))
+row("n % 4", WHOLE, of(function(n) return lt.zeros(n % 4) + 1 end))
+row("n ^ 2", WHOLE, of(function(n) return lt.zeros(n ^ 2) + 1, flat * n ^ 2 end))
+row("bit.band(n, 3)", WHOLE, of(function(n) return lt.zeros(bit.band(n, 3)) + 1 end))
+row("a factor", SIGNED, of(function(n) return flat * n + n end))
+row("a text", SIGNED, of(function(n) return flat * 2, "step " .. n, ("%d of %g"):format(n, n) end))
+row("a text at a break", SIGNED, of(function(n) return lt.ones(3) * 2, tostring(n) end))
+
+local lists, tensors = {}, {}
+for i, n in ipairs(WHOLE) do
+  lists[i], tensors[i] = {}, lt.ones(n, 2)
+  for k = 1, n do lists[i][k] = k end
+end
+row("#t", lists, of(function(t) return lt.zeros(#t, 2) + #t end))
+row("x.shape[1]", tensors, of(function(y)
+  local z = y * 2
+  return lt.zeros(z.shape[1], 2) + z.shape[1]
+end), 3, "sizes 0 and 1 of a tensor have an entry each")
+row("cache[#cache + 1] = k", WHOLE, function()
+  local cache = {}
+  return function(n)
+    cache[#cache + 1] = flat * n
+    return flat + #cache
+  end
+end)
+local nets, places = {}, {}
+for i = 1, 20 do nets[i] = lt.nn.Linear(64, 2) end
+row("nets[n](x)", POSITIVE, of(function(n) return nets[n](flat) end))
+row("for i = 1, n", WHOLE, of(function(n)
+  local y = flat * 2
+  for i = 1, n do y = y * 1.5 + i end
+  return y
+end))
+row("for i = 0, n - 1 over x[i]", WHOLE, of(function(n)
+  local y = x[0] * 2
+  for i = 0, n - 1 do y = y + x[i] end
+  return y
+end))
+
+test("a decode loop over a cache of 1000 positions", function()
+  lt.reset()
+  local function make()
+    local keys, values = lt.zeros(1, 2, 1000, 8), lt.zeros(1, 2, 1000, 8)
+    return function(q, pos)
+      keys[{":", ":", {pos, pos + 1}}] = q * 0.5
+      values[{":", ":", {pos, pos + 1}}] = q + 1
+      local k, v = keys[{":", ":", {0, pos + 1}}], values[{":", ":", {0, pos + 1}}]
+      return lt.nn.functional.scaled_dot_product_attention(q, k, v)
+    end
+  end
+  local f, g = make(), lt.compile(make())
+  lt.manual_seed(4)
+  for pos = 0, 999 do
+    local q = lt.randn(1, 2, 1, 8)
+    local want, got = f(q, pos), g(q, pos)
+    if pos < 20 or pos % 50 == 0 then equal(h.text(got), h.text(want), "position " .. pos) end
+  end
+  local graphs, recompiles = lt.counters().stats.unique_graphs, #lt.recompiles(g)
+  rows[#rows + 1] = ("%-44s %2d graphs, %d recompiles, %d breaks"):format("a decode loop, 1000 positions", graphs,
+    recompiles, #lt._report(g).break_reasons)
+  truthy(graphs <= 3, graphs .. " graphs")
+  if not wants_table then return end
+  local q = lt.randn(1, 2, 1, 8)
+  local function us(position)
+    local best = math.huge
+    for _ = 1, 5 do
+      local t = os.clock()
+      for i = 0, 999 do g(q, position(i)) end
+      best = math.min(best, (os.clock() - t) * 1000)
+    end
+    return best
+  end
+  local in_turn, alone = us(function(i) return i end), us(function() return 500 end)
+  rows[#rows + 1] = ("a step of all positions in turn %.2f us, at position 500 alone %.2f us"):format(in_turn, alone)
+end)
+
+if wants_table then print(table.concat(rows, "\n")) end
+h.finish()
