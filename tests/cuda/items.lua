@@ -31,4 +31,25 @@ test("a number of one device does not go into a graph of another", function()
   truthy(got:equal(want) and got.device == "cpu")
 end)
 
+test("a number is an index and a size", function()
+  lt.reset()
+  local x = lt.arange(60):view(20, 3):float():to("cuda")
+  local function f(t)
+    local i = (t + 1):max():item() - 1
+    local n = (t + 0)[1]:int():item()
+    return x[i] * 2, x:narrow(0, i, 1) + i, lt.ones({n, 2}, {device = "cuda"}) * 3, i
+  end
+  local g = lt.compile(f)
+  local function outcome(f, t)
+    local r = {pcall(f, t)}
+    for k = 2, #r do r[k] = lt.is_tensor(r[k]) and h.text(r[k]:to("cpu")) or tostring(r[k]) end
+    return table.concat(r, " ", 2)
+  end
+  for call, n in ipairs {5, 2, 3, 19, 7, 20, 4, -20, 6} do
+    local t = lt.tensor({n, 2}, {dtype = "int64"}):to("cuda")
+    equal(outcome(g, t), outcome(f, t), n)
+    if call == 5 then equal(lt.counters().stats.unique_graphs .. " " .. #lt._report(g).break_reasons, "1 0") end
+  end
+end)
+
 h.finish()
