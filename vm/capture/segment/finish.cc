@@ -484,14 +484,13 @@ struct Finisher {
 
   // -- effects
 
-  // Backwards outside run the hook: it is registered after the run, where the tensor still is what it was hooked as. A
-  // leaf that is a view becomes another tensor then.
+  // Backwards outside run the hook: it is registered after the run, where the tensor still is what it was hooked as.
   void hooks() {
     for (const Trace::Hooked& h : t.hooked) {
       if (h.hook.expired()) continue;
       const Edge now = gradient_edge(h.tensor);
       const bool same = now.node == h.edge.node && now.result == h.edge.result;
-      if (!same || (is_leaf(h.tensor) && h.tensor->base)) stop_at(h.step, h.why);
+      if (!same || is_leaf(h.tensor)) stop_at(h.step, h.why);
       left.hooks.push_back({tensor(h.tensor).index, value(h.function)});
     }
   }
