@@ -1,0 +1,182 @@
+-- Tensors that are freed without a cycle of the collector: each that Lua can still reach keeps its elements. A random
+-- program hands tensors on through everything that can hold one; with stress = "collect" a whole cycle confirms each
+-- tensor that was found dead.
+local lt = require "lutra"
+local harness = require "harness"
+local test, equal, truthy = harness.test, harness.equal, harness.truthy
+
+local seed = tonumber(os.getenv "LUTRA_SEED") or 1
+local random = math.random
+local made = 0
+local function fresh()
+  made = made + 1
+  return lt.full({160, 128}, made), made
+end
+local function check(t, number)
+  if not lt.is_tensor(t) then error("no tensor: " .. tostring(t)) end
+  equal(t[{random(0, 127), random(0, 127)}]:item(), number)
+end
+
+local registry_like = {}
+-- A holder takes a tensor and gives a function that gives it back.
+local holders = {
+  function(t) return function() return t end end, -- an upvalue
+  function(t) -- one that is written late
+    local late
+    local function set(v) late = v end
+    local function get() return late end
+    set(t)
+    return get
+  end,
+  function(t) -- a table in an old table
+    local key = #registry_like + 1
+    registry_like[key] = {deep = {t}}
+    return function()
+      local v = registry_like[key].deep[1]
+      registry_like[key] = false
+      return v
+    end
+  end,
+  function(t) -- a key
+    local keys = {[t] = true}
+    return function() return (next(keys)) end
+  end,
+  function(t) -- a suspended coroutine's local
+    local co = coroutine.wrap(function()
+      local kept = t
+      t = nil
+      coroutine.yield()
+      return kept
+    end)
+    co()
+    return co
+  end,
+  function(t) -- a coroutine's argument
+    local co = coroutine.create(function(...)
+      coroutine.yield()
+      return ...
+    end)
+    coroutine.resume(co, t)
+    return function() return select(2, coroutine.resume(co)) end
+  end,
+  function(t) -- a metatable
+    local o = setmetatable({}, {__index = {t = t}})
+    return function() return o.t end
+  end,
+  function(t) -- an environment
+    local f = loadstring "return t"
+    setfenv(f, {t = t})
+    return f
+  end,
+  function(t) -- varargs
+    return (function(...)
+      local n = select("#", ...)
+      local packed = {...}
+      return function() return packed[n] end
+    end)(1, 2, t)
+  end,
+  function(t) -- an open variable of a coroutine that nothing else holds
+    local get
+    local co = coroutine.create(function(v)
+      local kept = v
+      get = function() return kept end
+      coroutine.yield()
+      return kept
+    end)
+    coroutine.resume(co, t)
+    return get
+  end,
+  function(t) -- a userdata's metatable
+    local proxy = newproxy(true)
+    getmetatable(proxy).t = t
+    return function() return getmetatable(proxy).t end
+  end,
+  function(t) -- a C function's upvalue
+    local co = coroutine.wrap(function(v)
+      while true do v = coroutine.yield(v) end
+    end)
+    co(t)
+    return function() return co(t) end
+  end,
+  function(t) -- a weak value beside a strong one
+    local weak = setmetatable({t}, {__mode = "v"})
+    return function() return weak[1], t end
+  end,
+  function(t) -- a view, whose base is gone
+    local view = t:t()
+    return function() return view end
+  end,
+  function(t) -- a result that was another's argument
+    local sum = t + 0
+    return function() return sum end
+  end,
+}
+
+local function run(steps)
+  local live = {}
+  for _ = 1, steps do
+    local slot = random(12)
+    local entry = live[slot]
+    if entry then
+      local value = entry.get() -- once: some holders give it away
+      check(value, entry.number)
+      live[slot] = random(2) == 1 and {get = holders[random(#holders)](value), number = entry.number} or nil
+    else
+      local t, number = fresh()
+      live[slot] = {get = holders[random(#holders)](t), number = number}
+      if random(4) == 1 then
+        local again = live[slot].get
+        local value = again()
+        live[slot].get = holders[random(#holders)](value)
+      end
+    end
+    for _ = 1, random(0, 3) do fresh() end
+    if random(40) == 1 then collectgarbage "step" end
+    if random(200) == 1 then collectgarbage() end
+  end
+  for _, entry in pairs(live) do check(entry.get(), entry.number) end
+end
+
+test("what Lua reaches stays", function()
+  math.randomseed(seed)
+  run(4000)
+end)
+
+test("a whole cycle confirms what is found dead", function()
+  math.randomseed(seed + 1)
+  lt.config.stress = "collect"
+  run(1500)
+  lt.config.stress = nil
+end)
+
+test("finalizers that use tensors find them", function()
+  local seen = 0
+  for _ = 1, 200 do
+    do
+      local t, number = fresh()
+      getmetatable(newproxy(true)).__gc = function()
+        check(t, number)
+        seen = seen + 1
+      end
+    end
+    for _ = 1, 5 do fresh() end
+  end
+  collectgarbage()
+  collectgarbage()
+  equal(seen, 200)
+end)
+
+test("results take turns in few blocks", function()
+  collectgarbage()
+  collectgarbage()
+  local x, most = lt.randn(1024, 1024), 0
+  local before = lt.memory().allocated
+  for _ = 1, 20 do x:relu() end
+  for _ = 1, 200 do
+    x:relu()
+    most = math.max(most, lt.memory().allocated - before)
+  end
+  truthy(most <= 9 * 2 ^ 20, most)
+end)
+
+harness.finish()
