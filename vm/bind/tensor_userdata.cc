@@ -74,14 +74,15 @@ bool press(lua_State* L, Pressure& p, int64_t now) {
   const double heap = lua_gc(L, LUA_GCCOUNT, 0);
   p.fresh += double(grown);
   if (heap * p.per_heap_kb < p.most) {
-    if (p.fresh < std::max(p.least(), heap * p.per_heap_kb)) return false;
+    const double most = std::max(p.least(), heap * p.per_heap_kb);
+    if (p.fresh < most || hold_for_young(L, int(heap), p.fresh, most)) return false;
     lua_gc(L, LUA_GCCOLLECT, 0);
   } else {
     p.debt += double(grown) / std::max(p.most, double(now)) * heap * 0.5;
     if (p.debt < 1) return false;
     const int step = int(p.debt);
     p.debt -= step;
-    if (hold_for_young(L, step, p.fresh)) return false;
+    if (hold_for_young(L, step, p.fresh, p.most / 4)) return false;
     lua_gc(L, LUA_GCSTEP, step);
   }
   p.fresh = 0;

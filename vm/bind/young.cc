@@ -34,8 +34,7 @@ constexpr double kBytesPerWalk = 1 << 20;  // a walk costs about 1 us, such a re
 constexpr double kBytesPerStep = 4096;     // of the collector's, below 0.1 us
 constexpr size_t kBudget = 4096;           // values a walk, below 10 us
 constexpr int kMostPatience = 64;
-constexpr int kStepsPerKb = 24;         // an object has some 80 bytes; a step of LuaJIT's marks twice as much
-constexpr double kMostKept = 64 << 20;  // bytes that walks may leave before a whole cycle goes on
+constexpr int kStepsPerKb = 24;  // an object has some 80 bytes; a step of LuaJIT's marks twice as much
 
 struct Young {
   TensorBox* boxes[kMost];
@@ -161,12 +160,12 @@ void remove_young(lua_State* L, TensorBox* box) {
   if (y) y->count = int(std::remove(y->boxes, y->boxes + y->count, box) - y->boxes);
 }
 
-bool hold_for_young(lua_State* L, int kilobytes, double kept) {
+bool hold_for_young(lua_State* L, int kilobytes, double kept, double most) {
   Young* y = young_of(L);
   if (!y || !y->usable || has_limit()) return false;
   if (mirror::is_parked(L)) {
     y->kept = std::min(y->kept, kept);
-    return kept - y->kept < kMostKept;
+    return kept - y->kept < most;
   }
   y->kept = kept;
   if (!mirror::is_marking(L)) return false;
