@@ -91,6 +91,14 @@ local holders = {
     getmetatable(proxy).t = t
     return function() return getmetatable(proxy).t end
   end,
+  function(t) -- a metatable that only a buffer names
+    local has, buffer = pcall(require, "string.buffer")
+    if not has then return function() return t end end
+    local mt = {__index = {t = t}}
+    local buf = buffer.new {metatable = {mt}}
+    buf:encode(setmetatable({}, mt))
+    return function() return buf:decode().t end
+  end,
   function(t) -- a C function's upvalue
     local co = coroutine.wrap(function(v)
       while true do v = coroutine.yield(v) end

@@ -45,6 +45,7 @@ struct CFunc {
 };
 
 constexpr uint8_t kWhites = 3, kFinalized = 8, kPropagate = 1;
+constexpr uint8_t kBuffer = 3;  // the first type of userdata whose payload holds tables
 enum Kind : uint8_t {
   kKindStr = 4,
   kKindUpval,
@@ -186,7 +187,7 @@ class Walk {
         const auto* u = static_cast<const Udata*>(p);
         visit(u->env);
         visit(u->metatable);
-        return true;
+        return u->udtype < kBuffer;
       }
       default: return false;
     }
