@@ -82,8 +82,13 @@ int end_of_cycle(lua_State* L) {
   return 0;
 }
 
+// Only where no allocation makes LuaJIT step its collector on.
 void make_sentinel(lua_State* L, Young& y) {
-  y.sentinel = lua_newuserdata(L, 1);
+  lua_newtable(L);
+  lua_pop(L, 1);
+  if (!mirror::is_parked(L)) return;
+  void* sentinel = lua_newuserdata(L, 1);
+  if (mirror::is_parked(L)) y.sentinel = sentinel;
   lua_pushlightuserdata(L, &sentinel_key);
   lua_rawget(L, LUA_REGISTRYINDEX);
   lua_setmetatable(L, -2);

@@ -2,6 +2,7 @@
 #include "vm/mirror/reach.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <lua.hpp>
 
@@ -65,11 +66,41 @@ const T* at(uint64_t address) {
 
 const Global* global(lua_State* L) { return at<Global>(thread(L)->glref); }
 
-const GlobalTail* tail(lua_State* L) {
+// Bytes from the head of global_State, the same in each state of this LuaJIT. A walk must not look for them: what
+// allocates may step the collector.
+std::atomic<ptrdiff_t> tail_offset{0}, roots_offset{0};
+
+const GlobalTail* tail(lua_State* L) { return at<GlobalTail>(thread(L)->glref + tail_offset.load()); }
+
+// The metatables of types but tables and userdata, then io's files: kinds of values from nil to numbers, and two.
+constexpr size_t kRoots = 16, kRootOfNumbers = 13;
+
+ptrdiff_t find_tail(lua_State* L) {
   lua_newtable(L);
   const Node* empty = static_cast<const Tab*>(lua_topointer(L, -1))->node;
   lua_pop(L, 1);
-  return at<GlobalTail>(std::bit_cast<uintptr_t>(empty) - offsetof(GlobalTail, empty));
+  return ptrdiff_t(std::bit_cast<uintptr_t>(empty) - offsetof(GlobalTail, empty) - thread(L)->glref);
+}
+
+// By the place where the metatable of numbers turns up; 0 where it does not.
+ptrdiff_t find_roots(lua_State* L) {
+  constexpr size_t kWords = 80;  // of the rest of global_State, and some of what lies behind it
+  const auto* words = at<uint64_t>(std::bit_cast<uintptr_t>(tail(L) + 1));
+  lua_pushnumber(L, 0);
+  if (!lua_getmetatable(L, -1)) lua_pushnil(L);
+  lua_newtable(L);
+  const auto mark = std::bit_cast<uintptr_t>(lua_topointer(L, -1));
+  lua_setmetatable(L, -3);
+  const size_t i = size_t(std::find(words, words + kWords, mark) - words);
+  lua_setmetatable(L, -2);
+  const bool gone = i < kWords && words[i] != mark;
+  lua_pushliteral(L, "");
+  const void* strings = lua_getmetatable(L, -1) ? lua_topointer(L, -1) : nullptr;
+  lua_settop(L, lua_gettop(L) - (strings ? 3 : 2));
+  if (!gone || i < kRootOfNumbers) return 0;
+  const uint64_t* roots = words + i - kRootOfNumbers;
+  if (at<void>(roots[kKindStr]) != strings) return 0;
+  return ptrdiff_t(std::bit_cast<uintptr_t>(roots) - thread(L)->glref);
 }
 
 // Which unmarked objects have been seen: a hash set of pointers.
@@ -217,27 +248,16 @@ class Walk {
     }
     return true;
   }
-  bool scan_types() {
-    const int top = lua_gettop(L_);
-    lua_pushnil(L_);
-    lua_pushboolean(L_, 1);
-    lua_pushnumber(L_, 0);
-    lua_pushliteral(L_, "");
-    lua_pushlightuserdata(L_, this);
-    lua_pushcfunction(L_, luaopen_base);
-    lua_pushthread(L_);
-    for (int i = top + 1, last = lua_gettop(L_); i <= last; ++i) {
-      if (!lua_getmetatable(L_, i)) continue;
-      visit(lua_topointer(L_, -1));
-      lua_pop(L_, 1);
-    }
-    lua_settop(L_, top);
-    return true;
+  // Values are put there without a barrier.
+  bool scan_roots() {
+    const auto* roots = at<uint64_t>(thread(L_)->glref + roots_offset.load());
+    for (size_t i = 0; i < kRoots; ++i) visit(at<Header>(roots[i]));
+    return take(kRoots);
   }
   bool roots() {
     bool has_main = false;
     if (!scan_list(g_->grayagain, false, &has_main) || !has_main) return false;
-    if (!scan_list(g_->weak, true, nullptr) || !scan_types() || !scan_thread(thread(L_))) return false;
+    if (!scan_list(g_->weak, true, nullptr) || !scan_roots() || !scan_thread(thread(L_))) return false;
     for (const Upval* v = &tail_->open;;) {
       v = at<Upval>(v->unused);
       if (v == &tail_->open) break;
@@ -269,10 +289,15 @@ bool check_collector(lua_State* L) {
   lua_gc(L, LUA_GCSETPAUSE, pause);
   if (!steps || g->total != uint64_t(lua_gc(L, LUA_GCCOUNT, 0)) * 1024 + uint64_t(lua_gc(L, LUA_GCCOUNTB, 0)))
     return false;
+  const ptrdiff_t offset = find_tail(L);
+  if (offset < 0 || offset > 1024) return false;
+  tail_offset.store(offset);
   const GlobalTail* t = tail(L);
-  if (std::bit_cast<uintptr_t>(t) - thread(L)->glref > 1024) return false;
   if (gc_pointer(t->registry) != lua_topointer(L, LUA_REGISTRYINDEX)) return false;
   if (t->main_thread != std::bit_cast<uintptr_t>(L)) return false;
+  const ptrdiff_t roots = find_roots(L);
+  if (!roots) return false;
+  roots_offset.store(roots);
   lua_newuserdata(L, 8);
   const bool first =
       thread(L)->nextgc == std::bit_cast<uintptr_t>(static_cast<const Udata*>(lua_touserdata(L, -1)) - 1);
