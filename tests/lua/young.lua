@@ -174,6 +174,27 @@ test("finalizers that use tensors find them", function()
   equal(seen, 200)
 end)
 
+test("an open variable of a coroutine that nothing holds is written late", function()
+  for round = 1, 60 do
+    local get, set
+    coroutine.resume(coroutine.create(function()
+      local kept
+      get = function() return kept end
+      set = function(v) kept = v end
+      coroutine.yield()
+      return kept
+    end))
+    for _ = 1, 10 + round do lt.full({512, 512}, 0) end -- marking ends
+    local t, number = fresh()
+    -- A trace of LuaJIT before November 2023 that has seen an open variable writes a closed one without a barrier.
+    jit.off(set)
+    set(t)
+    t = nil
+    for _ = 1, 8 do lt.full({512, 512}, 0) end
+    check(get(), number)
+  end
+end)
+
 test("results take turns in few blocks", function()
   collectgarbage()
   collectgarbage()
