@@ -6,6 +6,7 @@
 // 2. What is on the list was made after the collector was parked. A sentinel, garbage from the start, is finalized when
 //    a cycle ends; then the list is empty.
 // 3. A freed tensor's userdata is as after its finalizer, and is gone from the table of userdata.
+// 4. The collector is not parked where LuaJIT's code writes without barriers (vm/mirror/traces.h): each push asks.
 #include "vm/bind/young.h"
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <cstdlib>
 #include <lua.hpp>
 #include <new>
+#include <string_view>
 #include <vector>
 
 #include "ops/core/account.h"
@@ -36,13 +38,20 @@ constexpr size_t kBudget = 4096;           // values a walk, below 10 us
 constexpr int kMostPatience = 64;
 constexpr int kStepsPerKb = 24;  // an object has some 80 bytes; a step of LuaJIT's marks twice as much
 
+constexpr int kMostLessons = 8;
+
 struct Young {
   TensorBox* boxes[kMost];
   int count = 0;
   bool stress = false;       // each push walks, and a cycle of the collector confirms what the walk has found
+  bool each = false;         // LUTRA_TEST_FREE=all: each push walks
   bool usable = false;       // the start-up check has passed
   int patience = 1;          // walks that found nothing make the next one rarer
   void* sentinel = nullptr;  // null: not parked yet in this cycle
+  void* watch = nullptr;     // likewise, from the first look at traces in a cycle on
+  bool refused = false;      // not to be parked in this cycle
+  int lessons = 0;           // tries to learn what traces look like
+  mirror::UnbarredStores stores;
   uint64_t until = 0;
   int64_t last = 0;
   double fresh = 0;
@@ -75,11 +84,29 @@ Young* young_of(lua_State* L) {
 }
 
 int end_of_cycle(lua_State* L) {
-  if (Young* y = young_of(L); y && y->sentinel == lua_touserdata(L, 1)) {
+  Young* y = young_of(L);
+  const void* ended = lua_touserdata(L, 1);
+  if (y && y->sentinel == ended) {
     y->sentinel = nullptr;
     y->count = 0;
   }
+  if (y && y->watch == ended) {
+    y->watch = nullptr;
+    y->refused = false;
+  }
   return 0;
+}
+
+// A userdata that is garbage from the start, and on no stack that is read after top.
+void* make_garbage(lua_State* L) {
+  void* garbage = lua_newuserdata(L, 1);
+  lua_pushlightuserdata(L, &sentinel_key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  lua_setmetatable(L, -2);
+  lua_pop(L, 1);
+  lua_pushnil(L);
+  lua_pop(L, 1);
+  return garbage;
 }
 
 // Only where no allocation makes LuaJIT step its collector on.
@@ -87,13 +114,29 @@ void make_sentinel(lua_State* L, Young& y) {
   lua_newtable(L);
   lua_pop(L, 1);
   if (!mirror::is_parked(L)) return;
-  void* sentinel = lua_newuserdata(L, 1);
+  void* sentinel = make_garbage(L);
   if (mirror::is_parked(L)) y.sentinel = sentinel;
-  lua_pushlightuserdata(L, &sentinel_key);
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  lua_setmetatable(L, -2);
-  lua_pop(L, 1);
   y.count = 0;
+}
+
+// The first look of a cycle, before the collector is parked.
+void begin_watch(lua_State* L, Young& y) {
+  void* watch = make_garbage(L);
+  if (!mirror::is_marking(L)) return;
+  y.watch = watch;
+  y.stores.forget();
+  y.refused = !mirror::look_at_traces(L, y.stores);
+  if (!y.stores.unknown || y.lessons == kMostLessons) return;
+  ++y.lessons;
+  if (!mirror::learn_traces(L) || !y.watch || !mirror::is_marking(L)) return;  // the cycle may have ended meanwhile
+  y.stores.forget();
+  y.refused = !mirror::look_at_traces(L, y.stores);
+}
+
+// What LuaJIT has compiled may have written without a barrier since the last push: a whole cycle, which marks anew.
+void end_watch(lua_State* L, Young& y) {
+  y.refused = true;
+  if (mirror::is_marking(L)) lua_gc(L, LUA_GCCOLLECT, 0);
 }
 
 const mirror::Tab* table_of(lua_State* L, int reference) {
@@ -104,11 +147,14 @@ const mirror::Tab* table_of(lua_State* L, int reference) {
 }
 
 bool is_parked(lua_State* L, Young& y) {
+  if (!y.watch && mirror::is_marking(L)) begin_watch(L, y);
+  if (y.refused) return false;
   const bool was = y.sentinel && mirror::is_parked(L);
-  const int steps = y.stress ? INT_MAX : int(std::clamp(y.fresh / kBytesPerStep, 256.0, 4096.0));
+  const int steps = y.stress || y.each ? INT_MAX : int(std::clamp(y.fresh / kBytesPerStep, 256.0, 4096.0));
   if (was || !mirror::park(L, steps, &y.until)) return was;
   if (y.sentinel) return true;  // a barrier had listed something
-  if (mirror::has_unmarked_finalizer(L, table_of(L, runtime(L).tensor_metatable))) return false;
+  const mirror::Tab* passive = table_of(L, runtime(L).tensor_metatable);
+  if (!y.watch || mirror::has_unmarked_finalizer(L, passive, y.watch)) return false;
   make_sentinel(L, y);
   return false;
 }
@@ -148,14 +194,17 @@ void open_young(lua_State* L) {
   lua_setfield(L, -2, "__gc");
   lua_rawset(L, LUA_REGISTRYINDEX);
   y->stress = runtime(L).config.stress == "collect";
-  y->usable = mirror::check_collector(L);
+  const char* test = std::getenv("LUTRA_TEST_FREE");
+  const std::string_view how = test ? test : "";
+  y->each = how == "all";
+  y->usable = how != "off" && mirror::check_collector(L);
 }
 
 void add_young(lua_State* L, TensorBox* box) {
   Young* y = young_of(L);
   const Storage& memory = *box->tensor->storage;
   if (!y || !y->sentinel || memory.device.type != DeviceType::kCPU) return;
-  if (int64_t(memory.nbytes) < kLeastBytes && !y->stress) return;
+  if (int64_t(memory.nbytes) < kLeastBytes && !y->stress && !y->each) return;
   if (y->count == kMost) std::move(y->boxes + 1, y->boxes + y->count--, y->boxes);
   y->boxes[y->count++] = box;
 }
@@ -167,24 +216,27 @@ void remove_young(lua_State* L, TensorBox* box) {
 
 bool hold_for_young(lua_State* L, int kilobytes, double kept, double most) {
   Young* y = young_of(L);
-  if (!y || !y->usable || has_limit()) return false;
+  if (!y || !y->usable || y->refused || has_limit()) return false;
   if (mirror::is_parked(L)) {
     y->kept = std::min(y->kept, kept);
     return kept - y->kept < most;
   }
   y->kept = kept;
   if (!mirror::is_marking(L)) return false;
+  if (!y->watch) begin_watch(L, *y);
+  if (!y->watch || y->refused) return false;
   mirror::park(L, kilobytes * kStepsPerKb, &y->until);
   return true;
 }
 
 double collect_young(lua_State* L) {
   Young* y = young_of(L);
-  if (!y || !y->usable) return 0;
+  if (!y || !y->usable || y->refused) return 0;
+  if (y->watch && !mirror::look_at_traces(L, y->stores)) return end_watch(L, *y), 0;
   const int64_t now = allocated_bytes();
   y->fresh += double(std::max<int64_t>(now - y->last, 0));
   y->last = now;
-  if ((y->fresh < kBytesPerWalk * y->patience && !y->stress) || has_limit()) return 0;
+  if ((y->fresh < kBytesPerWalk * y->patience && !y->stress && !y->each) || has_limit()) return 0;
   y->stress = runtime(L).config.stress == "collect";
   const bool ready = is_parked(L, *y);
   y->fresh = 0;

@@ -298,6 +298,7 @@ bool check_collector(lua_State* L) {
   const ptrdiff_t roots = find_roots(L);
   if (!roots) return false;
   roots_offset.store(roots);
+  guards_open_variables(L);
   lua_newuserdata(L, 8);
   const bool first =
       thread(L)->nextgc == std::bit_cast<uintptr_t>(static_cast<const Udata*>(lua_touserdata(L, -1)) - 1);
@@ -327,20 +328,26 @@ bool is_parked(lua_State* L) {
 
 bool is_marking(lua_State* L) { return global(L)->state <= kPropagate; }
 
-bool has_unmarked_finalizer(lua_State* L, const Tab* passive) {
+bool has_unmarked_finalizer(lua_State* L, const Tab* passive, const void* own) {
   const auto* main = at<Header>(tail(L)->main_thread);
   for (const auto* u = at<Udata>(main->nextgc); u; u = at<Udata>(u->nextgc)) {
     const bool waits = (u->marked & kWhites) && !(u->marked & kFinalized);
-    if (waits && u->metatable && u->metatable != passive) return true;
+    if (waits && u->metatable != passive && u->payload() != own) return true;
   }
   return false;
 }
 
 namespace {
 
+void list_objects(lua_State* L, const Header** newest, const Header** oldest) {
+  *newest = at<Header>(global(L)->root);
+  *oldest = at<Header>(tail(L)->main_thread);
+}
+
 int step(lua_State* L) {
   int& left = *static_cast<int*>(lua_touserdata(L, 1));
-  for (; !is_parked(L) && left > 0; --left) lua_gc(L, LUA_GCSTEP, 0);
+  const bool marking = is_marking(L);
+  for (; left > 0 && !is_parked(L) && is_marking(L) == marking; --left) lua_gc(L, LUA_GCSTEP, 0);
   return 0;
 }
 
@@ -362,6 +369,14 @@ bool park(lua_State* L, int steps, uint64_t* until) {
   if (failed) lua_error(L);
   return is_parked(L);
 }
+
+bool look_at_traces(lua_State* L, UnbarredStores& stores) {
+  const Header *newest, *oldest;
+  list_objects(L, &newest, &oldest);
+  return look_at_traces(stores, newest, oldest);
+}
+
+bool learn_traces(lua_State* L) { return learn_traces(L, list_objects); }
 
 bool unreached(lua_State* L, const Bounds& bounds, std::vector<void*>& payloads) {
   Walk walk(L, bounds);

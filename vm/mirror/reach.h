@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "vm/mirror/mirror.h"
+#include "vm/mirror/traces.h"
 
 namespace lutra::mirror {
 
@@ -25,11 +26,16 @@ bool check_collector(lua_State* L);
 // Whether marking has ended and the sweep has not begun.
 bool is_parked(lua_State* L);
 bool is_marking(lua_State* L);  // or is about to
-// At most `steps` steps of the collector, until it is parked; returns whether it is. It goes on by itself once the heap
-// has `until` bytes, which is chosen when a cycle begins.
+// At most `steps` steps of the collector, until it is parked, or has ended its sweep; returns whether it is parked. It
+// goes on by itself once the heap has `until` bytes, which is chosen when a cycle begins.
 bool park(lua_State* L, int steps, uint64_t* until);
-// Of all userdata but those with the metatable `passive`: is one unmarked that may have a finalizer?
-bool has_unmarked_finalizer(lua_State* L, const Tab* passive);
+// Of all userdata but those with the metatable `passive` and that with the payload `own`: is one unmarked that may have
+// a finalizer, or be given one?
+bool has_unmarked_finalizer(lua_State* L, const Tab* passive, const void* own);
+// Looks at what LuaJIT has compiled since the last look (traces.h): whether the collector may be parked. Begins and
+// ends between two sweeps.
+bool look_at_traces(lua_State* L, UnbarredStores& stores);
+bool learn_traces(lua_State* L);
 
 struct Bounds {
   const Tab* apart;    // a table whose entries hold nothing
