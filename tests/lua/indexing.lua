@@ -249,6 +249,41 @@ test("duplicates: the last write wins, sums go in order", function()
   for k = 1, 3 do truthy(one[k]:equal(two[k])) end
 end)
 
+-- Sorted, stable, and each element once.
+local function sorted_well(what, x, descending)
+  local values, at = x:sort(0, descending)
+  local n = x:size(0)
+  truthy(values:equal(x[at]), what .. ": elements")
+  local before, after = values[{{nil, n - 1}}], values[{{1, nil}}]
+  local wrong = descending and before:lt(after) or before:gt(after)
+  truthy(not wrong:any():item(), what .. ": order")
+  local swapped = before:eq(after):logical_and(at[{{nil, n - 1}}]:gt(at[{{1, nil}}]))
+  truthy(not swapped:any():item(), what .. ": equal ones")
+  truthy(at:bincount():eq(1):all():item(), what .. ": each once")
+end
+
+test("sorting wide keys of many distributions", function()
+  lt.manual_seed(5)
+  local n = 70001
+  local function random(most) return lt.randint(0, most, {n}) end
+  local signed = random(2 ^ 52) - 2 ^ 51
+  local cases = {
+    any = signed * 4093 + random(4093), few = random(3) * 2 ^ 50, one = lt.zeros(n, {dtype = lt.int64}),
+    ["a crowded bucket"] = lt.where(random(10):gt(0), random(2 ^ 40), signed),
+    ["equal but for the lowest bits"] = random(2) * 2 ^ 60 + random(7), rising = lt.arange(n),
+    falling = lt.arange(n):flip(0) * 2 ^ 45, ["two ends"] = lt.where(random(2):eq(1), signed * 4096, signed * -4095),
+  }
+  for what, x in pairs(cases) do
+    for _, size in ipairs {n, 8192, 8191} do
+      for _, descending in ipairs {true, false} do
+        local part = x[{{nil, size}}]
+        sorted_well(what .. " " .. size, part, descending)
+        sorted_well(what .. " as float64 " .. size, part:to(lt.float64), descending)
+      end
+    end
+  end
+end)
+
 test("sorting large rows", function()
   for _, n in ipairs {300, 9000, 70000} do
     local v = lt.randint(-1000, 1000, {n})

@@ -2,8 +2,12 @@
 // order and NaNs are the largest, so there is one right answer, whatever the method and the threads.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <memory>
+#include <new>
+#include <utility>
 
+#include "ops/core/block_memory.h"
 #include "ops/core/interrupt.h"
 #include "ops/extern/cpu/kernels.h"
 #include "ops/extern/cpu/order.h"
@@ -19,6 +23,7 @@ constexpr int kParts = 4;                   // of a row that is shared out
 constexpr int64_t kLongRow = 1 << 22;       // elements from which each row is shared out, one after the other
 constexpr int64_t kPartStretch = 1 << 20;   // of a part, between two looks whether the program shall stop
 constexpr int64_t kFreshBytes = 1 << 24;    // of memory that the system may have to clear, between two looks
+constexpr int64_t kBucketItems = 2048;      // of a bucket that is sorted in the processor's cache
 
 // A key and a position, ordered by both: a word where the key leaves room for the position.
 struct Narrow {
@@ -49,15 +54,21 @@ class Radix {
     parallel_ = parallel;
   }
 
+  static constexpr int kDigits = 1 << kBits;
+
   // Returns where the sorted items are.
   I* run() {
     for (int shift = 0; shift < key_bits_; shift += kBits) pass(shift);
     return a_;
   }
+  // By one digit alone, which differs somewhere. `ends` gets where the items of each end.
+  I* split(int shift, int64_t* ends) {
+    pass(shift);
+    std::copy_n(counts_[size_t(parts_ - 1)].begin(), kDigits, ends);
+    return a_;
+  }
 
  private:
-  static constexpr int kDigits = 1 << kBits;
-
   int64_t begin(int part) const { return n_ / parts_ * part + std::min<int64_t>(part, n_ % parts_); }
 
   // f(part, begin, end) in stretches, with a look between two of them whether it shall stop.
@@ -105,17 +116,118 @@ class Radix {
   std::array<std::array<int64_t, kDigits>, kParts> counts_;
 };
 
+// Sorts items of wide keys: into buckets by the highest bits that differ, then each bucket in the processor's cache by
+// the bits below, then the few whose bits are the same so far by all of the key. Random keys take three passes, not
+// six.
+template <class I>
+class Buckets {
+ public:
+  Buckets(I* items, I* spare, int64_t n, ParallelFor parallel)
+      : items_(items), spare_(spare), n_(n), parallel_(parallel) {}
+
+  // Returns where the sorted items are. What all keys have in common is taken off them: `base`.
+  I* run(uint64_t* base) {
+    uint64_t least = items_[0].key(), most = least;
+    in_stretches(n_, [&](int64_t from, int64_t to) {
+      for (int64_t i = from; i < to; i++) {
+        least = std::min(least, items_[i].key());
+        most = std::max(most, items_[i].key());
+      }
+    });
+    *base = least;
+    in_stretches(n_, [&](int64_t from, int64_t to) {
+      for (int64_t i = from; i < to; i++) items_[i] = I::make(items_[i].key() - least, items_[i].at());
+    });
+    const int bits = int(std::bit_width(most - least));
+    if (bits <= 2 * kBits) return std::make_unique<Radix<I, kBits>>(items_, spare_, n_, bits, parallel_)->run();
+    rest_ = bits - kBits;
+    const auto radix = std::make_unique<Radix<I, kBits>>(items_, spare_, n_, bits, parallel_);
+    std::array<int64_t, kDigits> ends;
+    I* split = radix->split(rest_, ends.data());
+    I* other = split == items_ ? spare_ : items_;
+    const auto body = [&](int64_t lo, int64_t hi) {
+      for (int64_t d = lo; d < hi; d++) {
+        const int64_t begin = d ? ends[size_t(d - 1)] : 0, n = ends[size_t(d)] - begin;
+        if (n > 1) sort_bucket(split + begin, other + begin, n);
+      }
+    };
+    parallel_&& n_ >= kParallelRow ? parallel_(kDigits, kDigits / 16, body) : body(0, kDigits);
+    return split;
+  }
+
+ private:
+  static constexpr int kBits = 11, kDigits = 1 << kBits, kByte = 8;
+
+  // In place; `spare` is for what lies between.
+  void sort_bucket(I* items, I* spare, int64_t n) const {
+    if (n <= 16) return std::sort(items, items + n);
+    if (n > kBucketItems) {
+      const I* sorted = std::make_unique<Radix<I, kBits>>(items, spare, n, rest_, nullptr)->run();
+      if (sorted != items) std::copy(sorted, sorted + n, items);
+      return;
+    }
+    const int from = rest_ - 2 * kByte;  // bits below the two bytes
+    by_byte(items, spare, n, std::max(from, 0));
+    by_byte(spare, items, n, rest_ - kByte);
+    if (from <= 0) return;
+    for (int64_t i = 1, begin = 0; i <= n; i++) {
+      if (i < n && (items[i].key() ^ items[begin].key()) >> from == 0) continue;
+      if (i - begin > 1) std::sort(items + begin, items + i);
+      begin = i;
+    }
+  }
+  static void by_byte(const I* from, I* to, int64_t n, int shift) {
+    constexpr size_t kValues = size_t(1) << kByte;
+    std::array<uint32_t, kValues> place{};
+    for (int64_t i = 0; i < n; i++) place[from[i].key() >> shift & (kValues - 1)]++;
+    uint32_t sum = 0;
+    for (uint32_t& p : place) sum += std::exchange(p, sum);
+    for (int64_t i = 0; i < n; i++) to[place[from[i].key() >> shift & (kValues - 1)]++] = from[i];
+  }
+
+  I *items_, *spare_;
+  int64_t n_;
+  ParallelFor parallel_;
+  int rest_ = 0;  // bits below the buckets' digit
+};
+
+// Memory for n items, of large pages where there are many.
+template <class I>
+class Block {
+ public:
+  Block() = default;
+  Block(const Block&) = delete;
+  ~Block() { give_back(); }
+  void make(int64_t n) {
+    give_back();
+    bytes_ = (size_t(n) * sizeof(I) + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
+    first_ = static_cast<I*>(new_block(bytes_));
+    if (!first_) throw std::bad_alloc();
+  }
+  I* get() const { return first_; }
+  I& operator[](size_t i) const { return first_[i]; }
+
+ private:
+  void give_back() {
+    if (first_) free_block(first_, bytes_);
+    first_ = nullptr;
+  }
+  I* first_ = nullptr;
+  size_t bytes_ = 0;
+};
+
 // Memory that one thread sorts its rows in.
 template <class T>
 struct Row {
   using I = Item<T>;
-  std::unique_ptr<I[]> items, spare;
+  Block<I> items, spare;
   I* sorted = nullptr;
+  uint64_t base = 0;  // that keys lack
   int64_t capacity = 0;
 
   void load(const T* from, int64_t n, int64_t stride, bool descending, ParallelFor parallel = nullptr) {
     if (n > capacity) {
-      items.reset(new I[size_t(n)]), spare.reset(new I[size_t(n)]), capacity = n;
+      capacity = 0, items.make(n), spare.make(n), capacity = n;
       if (n >= kParallelRow) touch(spare.get(), size_t(n) * sizeof(I), parallel);  // digits go anywhere
     }
     using K = order::Key<T>;
@@ -130,10 +242,13 @@ struct Row {
   void sort(int64_t n, ParallelFor parallel) {
     constexpr int kKeyBits = int(8 * sizeof(order::Key<T>));
     sorted = items.get();
+    base = 0;
     if (n < kRadixFrom) {
       std::sort(sorted, sorted + n);
     } else if (n < 8192 || kKeyBits <= 16) {
       sorted = std::make_unique<Radix<I, 8>>(items.get(), spare.get(), n, kKeyBits, parallel)->run();
+    } else if (kKeyBits > 32) {
+      sorted = Buckets<I>(items.get(), spare.get(), n, parallel).run(&base);
     } else {
       sorted = std::make_unique<Radix<I, 11>>(items.get(), spare.get(), n, kKeyBits, parallel)->run();
     }
@@ -146,7 +261,7 @@ struct Row {
       return sort(n, nullptr);
     }
     const int64_t room = 2 * k + 64;
-    if (room > capacity) items.reset(new I[size_t(room)]), spare.reset(new I[size_t(room)]), capacity = room;
+    if (room > capacity) capacity = 0, items.make(room), spare.make(room), capacity = room;
     using K = order::Key<T>;
     int64_t kept = 0;
     bool full = false;
@@ -165,6 +280,7 @@ struct Row {
     });
     if (kept > k) first_k();
     sorted = items.get();
+    base = 0;
     std::sort(sorted, sorted + k, less());
   }
 };
@@ -193,12 +309,17 @@ struct Rows {
 
 template <class T>
 void put_sorted(const Row<T>& row, const T* from, int64_t stride, T* values, int64_t value_stride, int64_t* indices,
-                int64_t index_stride, int64_t begin, int64_t end) {
+                int64_t index_stride, bool descending, int64_t begin, int64_t end) {
   const int64_t step = value_stride * int64_t(sizeof(T)) + index_stride * int64_t(sizeof(int64_t));
   const auto put = [&](int64_t lo, int64_t hi) {
     for (int64_t i = begin + lo; i < begin + hi; i++) {
       const uint32_t at = row.sorted[i].at();
-      values[i * value_stride] = from[int64_t(at) * stride];
+      if constexpr (std::is_same_v<T, int64_t>) {  // a key tells all of an integer
+        const uint64_t key = row.sorted[i].key() + row.base;
+        values[i * value_stride] = int64_t((descending ? ~key : key) ^ order::kSign<uint64_t>);
+      } else {
+        values[i * value_stride] = from[int64_t(at) * stride];
+      }
       indices[i * index_stride] = at;
     }
   };
@@ -230,7 +351,7 @@ void order_rows(const ExternCall& call, int64_t dim, bool descending, bool selec
       }
       const auto put = [&](int64_t lo, int64_t hi) {
         put_sorted<T>(row, x, in.stride(), to + values.offset(r), values.stride(), where + indices.offset(r),
-                      indices.stride(), lo, hi);
+                      indices.stride(), descending, lo, hi);
       };
       share_row ? call.parallel(k, kParallelWork, put) : put(0, k);
     }
