@@ -2,7 +2,8 @@
 // time.
 // Invariants:
 // 1. A block's bucket is a function of its size, so a cached block fits every request of its bucket.
-// 2. The cache holds at most kCacheBytes; it is emptied before an allocation is given up.
+// 2. The cache holds at most kCacheBytes; it is emptied before an allocation is given up. Small blocks that threads keep
+//    for themselves do not count: some hundred KB a thread.
 #include "ops/core/storage.h"
 
 #include <sys/sysinfo.h>
@@ -79,6 +80,27 @@ class BlockCache {
     bytes_ += bucket;
     return true;
   }
+  // Of one small bucket: some blocks come, or go. take_some answers how many.
+  size_t take_some(void** to, size_t most, size_t bucket) {
+    std::lock_guard lock(mutex_);
+    std::vector<void*>& blocks = free_[list_of(bucket)];
+    const size_t n = std::min(most, blocks.size());
+    std::copy(blocks.end() - long(n), blocks.end(), to);
+    blocks.resize(blocks.size() - n);
+    bytes_ -= n * bucket;
+    return n;
+  }
+  void put_some(void* const* from, size_t n, size_t bucket) {
+    std::lock_guard lock(mutex_);
+    for (; n > 0; n--, from++) {
+      if (bytes_ + bucket > kCacheBytes) {
+        free_block(*from, bucket);
+        continue;
+      }
+      free_[list_of(bucket)].push_back(*from);
+      bytes_ += bucket;
+    }
+  }
   void clear() {
     std::lock_guard lock(mutex_);
     for (std::vector<void*>& blocks : free_) {
@@ -100,10 +122,62 @@ BlockCache& cache() {
   return *c;
 }
 
+// Small blocks of one thread, in front of all threads': most that are taken and given back need no lock. A thread whose
+// blocks are destroyed keeps none.
+class OwnBlocks {
+ public:
+  static constexpr size_t kLargest = 512;
+  ~OwnBlocks() {
+    for (List& list : lists_) {
+      cache().put_some(list.blocks, list.count, size_t(&list - lists_.data() + 1) * kAlignment);
+      list.count = 0;
+    }
+    closed_ = true;
+  }
+  void* take(size_t bucket) {
+    List& list = lists_[bucket / kAlignment - 1];
+    if (closed_) return cache().take(bucket);
+    if (list.count == 0) list.count = cache().take_some(list.blocks, kMost / 2, bucket);
+    return list.count ? list.blocks[--list.count] : nullptr;
+  }
+  bool put(void* p, size_t bucket) {
+    List& list = lists_[bucket / kAlignment - 1];
+    if (closed_) return cache().put(p, bucket);
+    if (list.count == kMost) {
+      list.count = kMost / 2;
+      cache().put_some(list.blocks + list.count, kMost - list.count, bucket);
+    }
+    list.blocks[list.count++] = p;
+    return true;
+  }
+
+ private:
+  static constexpr size_t kMost = 64;
+  struct List {
+    size_t count = 0;
+    void* blocks[kMost] = {};
+  };
+  std::array<List, kLargest / kAlignment> lists_;
+  bool closed_ = false;
+};
+
+OwnBlocks& own_blocks() {
+  static thread_local OwnBlocks own;
+  return own;
+}
+
 constexpr size_t kSurely = size_t(256) << 20;
 
+void* take_kept(size_t bucket) {
+  return bucket <= OwnBlocks::kLargest ? own_blocks().take(bucket) : cache().take(bucket);
+}
+
+bool keep_bytes(void* p, size_t bucket) {
+  return bucket <= OwnBlocks::kLargest ? own_blocks().put(p, bucket) : cache().put(p, bucket);
+}
+
 void* take_bytes(size_t bucket) {
-  if (void* p = cache().take(bucket)) return p;
+  if (void* p = take_kept(bucket)) return p;
   // Where the system promises more than there is, it would kill the process at the first touch.
   if (bucket > kSurely && double(bucket) + double(live_bytes.load()) > double(memory_bytes())) return nullptr;
   return new_block(bucket);
@@ -238,7 +312,7 @@ Ref<Storage> allocate(size_t nbytes, Device device) {
   // As much as a std::function holds without memory of its own.
   s->deleter = [bucket, account = taken.pass()](void* p) {
     if (account) account->give_back(int64_t(bucket));
-    if (!cache().put(p, bucket)) free_block(p, bucket);
+    if (!keep_bytes(p, bucket)) free_block(p, bucket);
   };
   count_bytes(*s, int64_t(nbytes));
   return s;
