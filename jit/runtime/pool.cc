@@ -251,9 +251,9 @@ void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg) {
 }
 
 int chunk_count(int64_t extent, int64_t work) {
-  if (extent <= 1) return 1;
-  const int64_t threads = thread_count();
   const int64_t total = total_work(extent, work);
+  if (extent <= 1 || total < std::min(grain(), kLongChunk)) return 1;
+  const int64_t threads = thread_count();
   if (threads <= 1) return int(std::clamp<int64_t>(total / kLongChunk, 1, std::min<int64_t>(extent, kMostChunks)));
   // Large loops get more chunks than threads: a core that is busy elsewhere then delays one of them only.
   const int64_t least = grain();

@@ -434,8 +434,9 @@ void Runner::prepare(const std::vector<Tensor>& like, const std::vector<double>&
 void Runner::set_views(RunContext& c, const std::vector<Tensor>& inputs, std::vector<InputView>* known) const {
   if (known) {
     std::swap(c.inputs, *known);
-    for (size_t i = 0; i < inputs.size(); i++) {
-      if (!c.inputs[i].data) c.inputs[i] = view_of(*inputs[i].get());
+    const Tensor* input = inputs.data();
+    for (InputView *view = c.inputs.data(), *end = view + inputs.size(); view != end; view++, input++) {
+      if (!view->data) *view = view_of(*input->get());
     }
     return;
   }
