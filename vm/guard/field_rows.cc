@@ -105,8 +105,9 @@ inline bool is_plainly(const TensorImpl& i, const PlainTensor& plain) {
 // What the run needs of the tensor is in the cache now.
 inline void see(const TensorImpl& t, InputView& view) {
   const Storage& s = *t.storage;
-  view.data = s.fake || t.offset.hint != 0 ? nullptr : s.data;
-  view.sizes = t.sizes.begin(), view.strides = t.strides.begin();
+  void* const data = s.fake || t.offset.hint != 0 ? nullptr : s.data;
+  const SymInt *const sizes = t.sizes.begin(), *const strides = t.strides.begin();
+  view.data = data, view.sizes = sizes, view.strides = strides;
 }
 
 inline bool take_tensor(const FieldRow& row, TValue v, void* tensors, InputView* views) {
