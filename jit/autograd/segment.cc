@@ -3,6 +3,7 @@
 
 #include "jit/autograd/compiled_autograd.h"
 #include "jit/autograd/write_counts.h"
+#include "jit/runtime/lines.h"
 
 namespace lutra {
 namespace {
@@ -31,6 +32,7 @@ class WholeSegment final : public Segment {
   const std::string& text() const override { return text_; }
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                          const std::vector<Donor>& donors, std::vector<InputView>* views) override {
+    note_lines(this, sizeof *this), note_lines(compiled_.executable.get(), 1);
     GradModeScope no_grad(false);
     std::vector<uint32_t> before;
     if (!writes_.empty()) before = writes_.before(inputs);

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "jit/runtime/kernel_cache.h"
+#include "jit/runtime/lines.h"
 #include "jit/runtime/pool.h"
 #include "jit/runtime/profile.h"
 #include "jit/runtime/runner.h"
@@ -13,6 +14,14 @@
 #include "ops/defs/call.h"
 
 namespace lutra {
+namespace {
+
+void note_step(const void* step, const Code* code, const void* launch) {
+  note_lines(step, 1), note_lines(launch, 1), note_lines(code, 1);
+  if (code->entry) note_lines(reinterpret_cast<const void*>(code->entry), 128);
+}
+
+}  // namespace
 
 std::unique_ptr<PlainRun> PlainRun::of(const FlatPlan& flat) {
   const Plan& plan = flat.plan;
@@ -37,7 +46,8 @@ bool PlainRun::add_outputs() {
   for (size_t i = 0; i < plan.outputs.size(); i++) {
     const PlanOutput& o = plan.outputs[i];
     if (o.kind != PlanOutput::kTensor || plan.buffers[size_t(o.view.buffer)].kind != Buffer::kOutput) return false;
-    if (output_at(o.view.buffer) != int32_t(i) || plan.buffers[size_t(o.view.buffer)].dtype != o.view.dtype) return false;
+    if (output_at(o.view.buffer) != int32_t(i) || plan.buffers[size_t(o.view.buffer)].dtype != o.view.dtype)
+      return false;
     const int32_t elements = program_->place_of_int(plan.buffers[size_t(o.view.buffer)].elements);
     outputs_.push_back({o.view.dtype, int32_t(o.view.sizes.size()), elements, program_->place_of_int(o.view.offset),
                         int32_t(places_.size())});
@@ -113,6 +123,13 @@ bool PlainRun::run(const std::vector<Tensor>& inputs, const InputView* views, co
                    std::vector<Value>& results) const {
   const size_t n = inputs.size();
   if (n > kMostInputs || launches_watched()) return false;
+  if (noted_lines) [[unlikely]] {
+    note_lines(this, sizeof *this);
+    note_lines(start_.data(), start_.size() * sizeof start_[0]);
+    note_lines(outputs_.data(), 1), note_lines(places_.data(), places_.size() * sizeof places_[0]);
+    note_lines(&flat_->plan.rng_calls, 1);
+    for (const Step& s : steps_) note_step(&s, s.code, &s.launch->random);
+  }
   InputView seen[kMostInputs];
   for (size_t i = 0; i < n; i++) seen[i] = views && views[i].data ? views[i] : view_of(*inputs[i].get());
   HostValue values[kMostValues];

@@ -6,6 +6,7 @@
 #include "jit/device/backend.h"
 #include "jit/graph/unbacked.h"
 #include "jit/runtime/config.h"
+#include "jit/runtime/lines.h"
 #include "jit/runtime/pool.h"
 #include "jit/runtime/profile.h"
 #include "ops/core/foreign.h"
@@ -367,6 +368,7 @@ void Runner::count_writes(const std::vector<Tensor>& inputs, const F& launch) co
 std::vector<Value> Runner::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                                const std::vector<Donor>& donors, std::vector<InputView>* views) {
   LUTRA_CHECK(inputs.size() >= size_t(flat_.input_count), "run with ", inputs.size(), " inputs");
+  note_lines(&plain_, 1), note_lines(&flat_.input_count, 1);
   std::vector<Value> plain;
   if (plain_ && plain_->run(inputs, views ? views->data() : nullptr, scalars.data(), plain)) return plain;
   ContextScope scope(*this);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "jit/runtime/lines.h"
 #include "vm/guard/field_rows.h"
 #include "vm/guard/native_emit.h"
 #include "vm/guard/native_run.h"
@@ -39,7 +40,8 @@ struct Code : NativeGuards {
     failed = !emitted.code;
     registers = program->registers, tensors = program->tensors.size(), scalars = program->scalar_sources.size();
     for (size_t i = 0; i < tensors; i++) {
-      const bool seen = std::any_of(emitted.rows.begin(), emitted.rows.end(), [&](auto& r) { return r->loads(int32_t(i)); });
+      const bool seen =
+          std::any_of(emitted.rows.begin(), emitted.rows.end(), [&](auto& r) { return r->loads(int32_t(i)); });
       if (!seen) unseen.push_back(int32_t(i));
     }
     return !failed;
@@ -50,6 +52,12 @@ struct Code : NativeGuards {
     if (asked) return !failed && emit();
     asked = true;
     return false;
+  }
+
+  void note_memory() const {
+    note_lines(this, sizeof *this);
+    note_lines(reinterpret_cast<const void*>(emitted.code.as<int64_t (*)(GuardRun*)>()), 320);
+    note_lines(weak, sizeof *weak), note_lines(weak->array, 1);
   }
 
   int run(lua_State* L, int nslots, int nargs, int self, GuardValues* out) override {
@@ -64,6 +72,8 @@ struct Code : NativeGuards {
     out->scalars.assign(scalars, 0);
     if (out->views.size() != tensors) out->views.assign(tensors, {});
     for (int32_t i : unseen) out->views[size_t(i)].data = nullptr;
+    if (noted_lines) [[unlikely]]
+      note_memory();
     const TValue* stack = mirror::base(L);
     GuardRun run{L,
                  mirror::base(L) + base - 1,

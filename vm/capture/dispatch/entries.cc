@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "jit/runtime/lines.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/guard/tree.h"
 
@@ -12,10 +13,11 @@ namespace lutra {
 
 struct EntryTree {
   std::vector<std::shared_ptr<Entry>> members;
+  std::vector<ReadLines> lines;  // that hits read, by member; none before one was noted
   GuardTree tree;
   size_t tries = 0;  // of entries that are no members
   EntryTree(std::vector<std::shared_ptr<Entry>> entries, const std::vector<GuardTree::Member>& programs)
-      : members(std::move(entries)), tree(programs) {}
+      : members(std::move(entries)), lines(members.size()), tree(programs) {}
 };
 
 namespace {
@@ -48,6 +50,22 @@ size_t without_tree(lua_State* L, ProtoPoint& point) {
   return alone;
 }
 
+// One hit of each member of a tree is noted, once its code is made. The tree may be gone when the portal call ends.
+struct NotedHit {
+  std::weak_ptr<EntryTree> tree;
+  size_t member = 0;
+  ReadLines lines;
+};
+thread_local NotedHit noted_hit;
+
+[[gnu::noinline]] void note_hit_of(const std::shared_ptr<EntryTree>& tree, size_t member) {
+  noted_hit = {tree, member, {}};
+  Entry& e = *tree->members[member];
+  noted_hit.lines.add(&e.hits, size_t(static_cast<char*>(static_cast<void*>(&e + 1)) -
+                                      static_cast<char*>(static_cast<void*>(&e.hits))));
+  noted_lines = &noted_hit.lines;
+}
+
 // -1: the entry's guards hold. Else as run_guards.
 int try_entry(lua_State* L, const Entry& e, const CallValues& call, GuardValues& values, Lookup& a) {
   const int base = lua_gettop(L);
@@ -65,7 +83,24 @@ int try_entry(lua_State* L, const Entry& e, const CallValues& call, GuardValues&
   return miss;
 }
 
+bool try_member(lua_State* L, const std::shared_ptr<EntryTree>& tree, size_t i, const CallValues& call,
+                GuardValues& values, Lookup& a) {
+  constexpr int64_t kUntilMade = 3;
+  tree->lines[i].ask();
+  const Entry& e = *tree->members[i];
+  if (tree->lines[i].count == 0 && e.hits >= kUntilMade) note_hit_of(tree, i);
+  const bool holds = try_entry(L, e, call, values, a) == -1;
+  if (!holds) noted_lines = nullptr;
+  return holds;
+}
+
 }  // namespace
+
+void keep_noted_hit() {
+  noted_lines = nullptr;
+  if (const std::shared_ptr<EntryTree> tree = noted_hit.tree.lock()) tree->lines[noted_hit.member] = noted_hit.lines;
+  noted_hit.tree.reset();
+}
 
 Lookup find_entry(lua_State* L, ProtoPoint& point, const CallValues& call, GuardValues& values) {
   Lookup a;
@@ -88,8 +123,7 @@ Lookup find_entry(lua_State* L, ProtoPoint& point, const CallValues& call, Guard
   if (alone == entries.size()) return a;
   EntryTree& tree = *point.tree;
   const GuardTree::Call at{L, call.nslots, call.nargs, call.self};
-  const int found =
-      tree.tree.find(at, [&](int i) { return try_entry(L, *tree.members[size_t(i)], call, values, a) == -1; });
+  const int found = tree.tree.find(at, [&](int i) { return try_member(L, point.tree, size_t(i), call, values, a); });
   if (found >= 0) {
     hit(*tree.members[size_t(found)]);
   } else if (alone == 0) {

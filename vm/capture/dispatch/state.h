@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "jit/runtime/lines.h"
 #include "vm/capture/dispatch/compiled_proto.h"
 #include "vm/capture/dispatch/enter.h"
 #include "vm/capture/trace/state.h"
@@ -51,6 +52,8 @@ class RunningCalls {
   std::vector<std::unique_ptr<GuardValues>> spare_;  // by depth: memory for the values of a call
 };
 
+void keep_noted_hit();  // entries.cc
+
 class RunningCall {
  public:
   explicit RunningCall(RunningCalls& calls) : calls_(calls) {
@@ -59,6 +62,8 @@ class RunningCall {
   }
   ~RunningCall() {
     values_->tensors.forget();
+    if (noted_lines) [[unlikely]]
+      keep_noted_hit();
     if (--calls_.depth_ == 0 && !calls_.dropped_.empty()) std::exchange(calls_.dropped_, {}).clear();
   }
   RunningCall(const RunningCall&) = delete;

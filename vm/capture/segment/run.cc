@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "jit/runtime/lines.h"
 #include "ops/core/overlap.h"
 #include "ops/defs/autocast.h"
 #include "ops/defs/call.h"
@@ -334,6 +335,7 @@ struct EntryRunner {
   int run_plain() {
     if (!lua_checkstack(L, int(left.results.size()) + 24)) return 0;
     const AutocastOff off;  // casts are in the graph
+    note_lines(left.results.data(), 1);
     const bool seen = values.views.size() == values.tensors.size();
     outputs = e.segment->run(values.tensors, values.scalars, {}, seen ? &values.views : nullptr);
     lua_pushinteger(L, e.exit + 1);
