@@ -32,7 +32,8 @@ class Executable {
 
   // inputs: one real tensor for each graph input that is not a constant; scalars: one double each. outputs: one Value
   // each (Tensor, Scalar or None). Donors are for devices that record runs; those that have other holders than one, or
-  // another size than the output, are let be. views: one an input, without data where it is not known; the run takes them.
+  // another size than the output, are let be. views: one an input, without data where it is not known; the run takes
+  // them.
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                          const std::vector<Donor>& donors = {}, std::vector<InputView>* views = nullptr) {
     return runner_->run(inputs, scalars, donors, views);

@@ -43,7 +43,7 @@ class HostProgram {
   // How many inputs a run must bring for the leaves that are read.
   int32_t input_count() const { return input_count_; }
   size_t size() const { return start_.size(); }
-  bool has_steps() const { return !steps_.empty(); }  // else all values are start_values
+  bool has_steps() const { return !steps_.empty(); }                             // else all values are start_values
   int32_t place_of_int(int32_t expr) const { return int_slots_[size_t(expr)]; }  // in the values
   const std::vector<HostValue>& start_values() const { return start_; }
   void run(HostValue* values, const InputView* inputs, const double* scalars) const;

@@ -2,7 +2,8 @@
 // time.
 // Invariants:
 // 1. A block's bucket is a function of its size, so a cached block fits every request of its bucket.
-// 2. The cache holds at most kCacheBytes; it is emptied before an allocation is given up. Small blocks that threads keep
+// 2. The cache holds at most kCacheBytes; it is emptied before an allocation is given up. Small blocks that threads
+// keep
 //    for themselves do not count: some hundred KB a thread.
 #include "ops/core/storage.h"
 

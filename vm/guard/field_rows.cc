@@ -165,7 +165,8 @@ FieldRows take_field_rows(const GuardProgram& program, const Tab* constants, siz
 }
 
 bool FieldRows::loads(int32_t input) const {
-  return std::any_of(rows.begin(), rows.end(), [&](auto& r) { return r.check == FieldRow::kTensor && r.input == input; });
+  return std::any_of(rows.begin(), rows.end(),
+                     [&](auto& r) { return r.check == FieldRow::kTensor && r.input == input; });
 }
 
 int64_t check_field_rows(GuardRun* run, FieldRows* list) noexcept {

@@ -1,5 +1,5 @@
-// Fields of one table that a guard program loads and checks one after the other: a list, which a loop of the processor's
-// goes over. Code of its own for each would be many times as large as what it compares.
+// Fields of one table that a guard program loads and checks one after the other: a list, which a loop of the
+// processor's goes over. Code of its own for each would be many times as large as what it compares.
 #pragma once
 #include <cstdint>
 #include <memory>

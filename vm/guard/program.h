@@ -91,10 +91,10 @@ struct GuardProgram {
 
 // What an executor leaves behind on a hit.
 struct GuardValues {
-  int base = 0;                 // stack index of register 0
-  GuardTensors tensors;         // by tensor input
+  int base = 0;                  // stack index of register 0
+  GuardTensors tensors;          // by tensor input
   std::vector<InputView> views;  // likewise, where machine code has loaded them: without data where it does not know
-  std::vector<double> scalars;  // by scalar input
+  std::vector<double> scalars;   // by scalar input
   std::vector<SymbolValue> symbols;
 };
 
