@@ -82,7 +82,8 @@ test("tensors", function()
   local function set(key, make) return function() fresh() m[key] = make() end end
   check(f, {fresh, set("p2", function() return lt.ones(1) end),
     set("p3", function() return lt.ones(3, {dtype = "float64"}) end),
-    set("p4", function() return base:narrow(0, 2, 3) end), set("p4", function() return base:narrow(0, 5, 3):detach() end),
+    set("p4", function() return base:narrow(0, 2, 3) end),
+    set("p4", function() return base:narrow(0, 5, 3):detach() end),
     set("p5", function() return lt.ones(2, 3) end),
     set("p6", function() return base:view(4, 3):t():select(1, 1):narrow(0, 0, 3) end),
     set("p1", function() return lt.ones(3, {requires_grad = true}) end), set("p2", function() return 5 end),
