@@ -36,8 +36,7 @@ struct LostSize {
 };
 // A run of the entry was given up for a size that elements decided. Where that happens often, the entry goes: the next
 // one is made for the size that came, a few times. Then the graphs of the point end where such a size is made.
-void note_lost_size(lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
-                    const LostSize& lost);
+void note_lost_size(lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry, const LostSize& lost);
 // A call brought one tensor as two inputs that take gradients, which entries are not guarded against: guards cost more
 // than that few functions are called so. From now on they are.
 void note_shared_source(lua_State* L, ProtoPoint& point);
