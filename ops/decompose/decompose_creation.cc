@@ -221,16 +221,8 @@ Results decompose_eye(const Args& a) {
   const SymInt n = a[0].sym_int(), m = a[1].is_none() ? n : a[1].sym_int();
   if (n < 0) fail("eye: n must not be negative, got ", n.hint);
   if (m < 0) fail("eye: m must not be negative, got ", m.hint);
-  const DType type = dtype_or(a[2], DType::kFloat32).as<DType>();
-  if (!current_mode() && !is_stored(type) && !is_complex(type) && n.hint > 0 && m.hint > 0) {
-    // Op by op this writes each element once, not three times.
-    const Tensor out = op1(OpId::full, {Sizes{n, m}, vnum(0), type, a[3]});
-    const Tensor one = op1(OpId::full, {Sizes{}, vnum(1), type, a[3]});
-    call_inplace(OpId::copy_, {op1(OpId::diagonal, {out, vdim(0), vdim(0), vdim(1)}), one});
-    return {out};
-  }
   const Tensor rows = unsqueeze(arange_of(n, DType::kInt64, a[3]), vdim(1));
-  return {to_dtype(eq(rows, arange_of(m, DType::kInt64, a[3])), type)};
+  return {to_dtype(eq(rows, arange_of(m, DType::kInt64, a[3])), dtype_or(a[2], DType::kFloat32).as<DType>())};
 }
 
 Results decompose_linspace(const Args& a) {

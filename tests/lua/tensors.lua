@@ -218,26 +218,4 @@ test("norms, variance, products", function()
   deep(lt.tensor({1, lt.inf, lt.nan}):isfinite():totable(), {true, false, false})
 end)
 
-test("eye is the same op by op and in a graph, in each dtype", function()
-  local limit = lt.config.recompile_limit
-  lt.config.recompile_limit = 100
-  for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32", "int64",
-    "bool", "complex64"} do
-    for _, size in ipairs {{1, 1}, {3, 3}, {2, 5}, {5, 2}, {0, 3}, {3, 0}, {33, 40}} do
-      local function make() return lt.eye(size[1], size[2], {dtype = dtype}) end
-      local eager, compiled = make(), lt.compile(make, {fullgraph = true})()
-      truthy(eager:equal(compiled), dtype)
-      equal(tostring(eager.dtype), tostring(compiled.dtype))
-      local wanted = lt.arange(size[1]):view(-1, 1):eq(lt.arange(size[2])):to(dtype)
-      truthy(eager:equal(wanted), dtype)
-      equal(eager:stride(0), wanted:stride(0))
-    end
-  end
-  lt.config.recompile_limit = limit
-  local x = lt.eye(2, {requires_grad = true})
-  local y = (x * 3):sum()
-  y:backward()
-  truthy(x.grad:equal(lt.full({2, 2}, 3)))
-end)
-
 h.finish()
