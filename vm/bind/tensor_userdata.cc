@@ -18,7 +18,6 @@
 #include "vm/bind/binding.h"
 #include "vm/bind/tensor_box.h"
 #include "vm/bind/userdata.h"
-#include "vm/bind/young.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -39,7 +38,6 @@ void push_key(lua_State* L, const TensorImpl* t) {
 int collect_tensor(lua_State* L) {
   auto* box = static_cast<TensorBox*>(lua_touserdata(L, 1));
   if (!box || box->magic != &kTensorMagic) return 0;
-  remove_young(L, box);
   if (box->tensor->host == box) box->tensor->host = nullptr;
   if (box->tensor->autograd && !box->tensor->autograd->hooks.empty()) {
     push_known_tensor(L, box->tensor.get());
@@ -74,15 +72,13 @@ bool press(lua_State* L, Pressure& p, int64_t now) {
   const double heap = lua_gc(L, LUA_GCCOUNT, 0);
   p.fresh += double(grown);
   if (heap * p.per_heap_kb < p.most) {
-    const double most = std::max(p.least(), heap * p.per_heap_kb);
-    if (p.fresh < most || hold_for_young(L, int(heap), p.fresh, most)) return false;
+    if (p.fresh < std::max(p.least(), heap * p.per_heap_kb)) return false;
     lua_gc(L, LUA_GCCOLLECT, 0);
   } else {
     p.debt += double(grown) / std::max(p.most, double(now)) * heap * 0.5;
     if (p.debt < 1) return false;
     const int step = int(p.debt);
     p.debt -= step;
-    if (hold_for_young(L, step, p.fresh, p.most / 4)) return false;
     lua_gc(L, LUA_GCSTEP, step);
   }
   p.fresh = 0;
@@ -104,7 +100,6 @@ void tell_collector(lua_State* L) {
   static thread_local Pressure host = {least_on_host, 32 << 10, 256 << 20};
   static thread_local Pressure device = {least_on_device, 512 << 10, double(int64_t(4) << 30)};
   if (!lua_gc(L, LUA_GCISRUNNING, 0)) return;
-  host.fresh = std::max(host.fresh - collect_young(L), 0.0);
   const bool collected = press(L, host, allocated_bytes()), both = press(L, device, allocated_device_bytes());
   bool counted = false;
   if (++fresh >= kLeastTensors && !collected && !both) {
@@ -141,7 +136,6 @@ void open_tensor_userdata(lua_State* L) {
   lua_setfield(L, -2, "__gc");
   lua_pushvalue(L, -1);
   runtime(L).tensor_metatable = luaL_ref(L, LUA_REGISTRYINDEX);
-  open_young(L);
   set_memory_pressure_hook(collect_all);
   tell_places();
 }
@@ -172,7 +166,6 @@ void push_new_userdata(lua_State* L, const Runtime& rt, Tensor t) {
   lua_pushvalue(L, -2);
   lua_rawset(L, -4);
   lua_replace(L, -2);
-  add_young(L, box);
   if (i.autograd && !i.autograd->hooks.empty()) hooks_gain_userdata(L, *i.autograd);
 }
 
@@ -201,27 +194,6 @@ void push_tensor(lua_State* L, Tensor&& t) {
   if (!t) return lua_pushnil(L);
   const Runtime& rt = runtime(L);
   if (!push_old_userdata(L, rt, *t.get())) push_new_userdata(L, rt, std::move(t));
-}
-
-bool lose_tensor(lua_State* L, TensorBox* box) {
-  const TensorImpl* t = box->tensor.get();
-  if (t->autograd && !t->autograd->hooks.empty()) return false;
-  push_tensors(L);
-  push_key(L, t);
-  lua_rawget(L, -2);
-  const bool own = lua_touserdata(L, -1) == box;
-  lua_pop(L, 1);
-  if (own) {
-    push_key(L, t);
-    lua_pushnil(L);
-    lua_rawset(L, -3);
-  }
-  lua_pop(L, 1);
-  if (!own) return false;
-  if (box->tensor->host == box) box->tensor->host = nullptr;
-  box->magic = nullptr;
-  box->tensor.~Tensor();
-  return true;
 }
 
 Tensor* tensor_in_userdata(void* payload, size_t bytes) {
