@@ -200,7 +200,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
   void check_input(size_t i) const {
     const size_t at = code->traced_.run_input(i);
     const uint32_t now = value(at)->storage->version, then = version(at);
-    if (now != then) fail_modified(code->traced_.graph->inputs[i].value, "recomputation", now, then);
+    if (now != then) fail_modified(value(at), "recomputation", now, then);
   }
 
   // Raises what eager would raise in a piece; done: how many nodes eager has run before.
@@ -214,7 +214,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
           continue;
         }
         const uint32_t now = version_now(size_t(read->place)), then = version(size_t(read->place));
-        if (now != then && is_read(*read)) fail_modified(read->value, read->op, now, then);
+        if (now != then && is_read(*read)) fail_modified(value(size_t(read->place)), read->op, now, then);
       }
     }
   }
@@ -283,7 +283,12 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     all.resize(first + traced.kept() + traced.repeated());
     const std::vector<Tensor> views = is_spent ? std::vector<Tensor>(traced.views.size()) : views_of(all);
     for (size_t i = 0; i < first; i++) {
-      if (code->input_history_[i] >= 0) all[i] = with_history(all[i], next[size_t(code->input_history_[i])]);
+      const int written = code->written_[i], source = code->input_history_[i];
+      if (written >= 0) {
+        all[i] = with_history(all[i], {Ref<GradNode>(this), uint32_t(written)});
+      } else if (source >= 0) {
+        all[i] = with_history(all[i], next[size_t(source)]);
+      }
     }
     size_t other = first + traced.kept();
     for (size_t i = 0; i < traced.saved.size(); i++) {
@@ -460,6 +465,7 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
     self->results_.push_back(i);
     self->traced_.results.push_back(y);
   }
+  self->find_written();
   for (size_t i = g.inputs.size(); i < sources.size(); i++) self->add_made_leaf(sources[i]);
   // Which values are saved does not depend on the gradients' strides: any will do to find them.
   find_saved(self->traced_);
@@ -505,6 +511,16 @@ void CompiledAutograd::add_told(Graph& forward) const {
     Scalar told(forward.scalars[size_t(number)].hint);
     told.expr = forward.env->leaf(SymOp::kScalarInput, number, 0, 0, told.to_double());
     forward.outputs.emplace_back(told);
+  }
+}
+
+// What a backward reads of such an input is the value behind the write, with the history that the write gave it.
+void CompiledAutograd::find_written() {
+  for (const GraphInput& in : traced_.graph->inputs) {
+    if (in.constant) continue;
+    const auto at = std::find_if(traced_.results.begin(), traced_.results.end(),
+                                 [&](const Tensor& y) { return y.same(in.value); });
+    written_.push_back(at == traced_.results.end() ? -1 : int(at - traced_.results.begin()));
   }
 }
 

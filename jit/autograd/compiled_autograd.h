@@ -70,6 +70,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   void add_made_leaf(const Edge& edge);
   int made_source(const Tensor& fake) const;  // -1: it is no leaf that the graph makes
   void find_read();
+  void find_written();
   void find_memory();
   void number_saved();
   void add_told(Graph& forward) const;
@@ -84,6 +85,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   std::vector<size_t> made_;        // outputs that are leaves which take a gradient: the sources behind the inputs'
   std::vector<size_t> results_;     // outputs that take a gradient
   std::vector<int> input_history_;  // by input of the run: its source, -1 where it takes no gradient
+  std::vector<int> written_;        // by input of the run: the result that its memory is behind the run; -1: as it came
   size_t inputs_ = 0;               // of a run
   std::vector<bool> reads_;         // by input of a run: whether backwards may read its elements
   std::vector<size_t> read_;        // those inputs

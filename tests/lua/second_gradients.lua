@@ -167,4 +167,40 @@ test("what a scan saves leads to more than its results do", function()
   for i, v in ipairs(want) do h.truthy(got[i]:allclose(v, {rtol = 1e-12, atol = 1e-14}), i) end
 end)
 
+test("a second derivative reads what a segment has written of its inputs", function()
+  local function leaves()
+    return lt.tensor({0.5, 1, 2}):requires_grad_(true), lt.tensor({1.5, -1, 0.7}):requires_grad_(true)
+  end
+  local function pass() return debug.sethook() end -- ends the graph
+  local programs = {
+    function(y, _, w) y:mul_(w) return (y * y):sum() end,
+    function(y, _, w) y:exp_() return (y * w):sum() end,
+    function(y, x, w) local z = y * w pass() z:mul_(x) return (z * z):sum() end,
+    function(y, _, w) local z = y * w pass() z:narrow(0, 0, 2):mul_(3) return (z * z):sum() end,
+    function(y, _, w) local z = y * w pass() z[0] = z[1] * 1 return (z * z):sum() end,
+    function(y, x, w) local z = y * w pass() z:copy_(x) return (z * z * w):sum() end,
+    function(_, x, w) local z = lt.zeros(3) pass() z:add_(w) return (z * z * x):sum() end,
+    function(y, x, w) local z = y * w pass() z:mul_(x) pass() z:mul_(w) return (z * z):sum() end,
+    function(y, _, w) local z = y * w pass() z:detach():mul_(1) return (z * z * w):sum() end,
+  }
+  for i, f in ipairs(programs) do
+    local function gradients(g)
+      local x, w = leaves()
+      local first = lt.autograd.grad(g(x * 2, x, w), {x, w}, {create_graph = true, allow_unused = true})
+      local sum = 0
+      for k = 1, 2 do
+        if first[k] then sum = sum + (first[k] * first[k]):sum() end
+      end
+      sum:backward()
+      return {first[1], first[2], x.grad, w.grad}
+    end
+    for _, options in ipairs {{}, {backend = "aot_eager"}, {dynamic = true}} do
+      local want, got = gradients(f), gradients(lt.compile(f, options))
+      for k = 1, 4 do
+        if want[k] then h.truthy(lt.equal(got[k]:detach(), want[k]:detach()), i .. ", " .. k) end
+      end
+    end
+  end
+end)
+
 h.finish()
