@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -123,12 +124,12 @@ BlockCache& cache() {
   return *c;
 }
 
-// Small blocks of one thread, in front of all threads': most that are taken and given back need no lock. A thread whose
-// blocks are destroyed keeps none.
+// Small blocks of one thread, in front of all threads': most that are taken and given back need no lock. A thread that
+// ends closes it, and may give blocks back later still: so it has no destructor.
 class OwnBlocks {
  public:
   static constexpr size_t kLargest = 512;
-  ~OwnBlocks() {
+  void close() {
     for (List& list : lists_) {
       cache().put_some(list.blocks, list.count, size_t(&list - lists_.data() + 1) * kAlignment);
       list.count = 0;
@@ -162,8 +163,14 @@ class OwnBlocks {
   bool closed_ = false;
 };
 
+static_assert(std::is_trivially_destructible_v<OwnBlocks>);
+
 OwnBlocks& own_blocks() {
   static thread_local OwnBlocks own;
+  struct Closer {
+    ~Closer() { own.close(); }
+  };
+  static thread_local Closer closer;
   return own;
 }
 
