@@ -118,29 +118,16 @@ end
 -- Running ------------------------------------------------------------------------------------------------------------
 
 -- What cannot be one graph, and why: any other case that breaks fails.
-local sized_by_elements = "depends on the elements" -- the shape of the result is data, and a backward follows
-local never_sized = "gives depends on the elements" -- likewise, without a rule for it as a symbol
+local never_sized = "gives depends on the elements" -- the shape of the result is data, without a rule for it as a symbol
 local sized_by_default = "reads the elements" -- a size that is not given is the largest element, or a sum
 local breaking = {
-  {"nonzero 0-dim", never_sized},
-  {"masked_select", sized_by_elements}, {"nonzero", sized_by_elements}, {"argwhere", sized_by_elements},
-    {"where one", sized_by_elements},
-  {"mask of rows", sized_by_elements}, {"mask and tensor", sized_by_elements}, {"mask 0-dim", sized_by_elements},
-  {"mask index", sized_by_elements}, {"bincount", sized_by_elements}, {"unique", sized_by_elements},
-  {"unique_consecutive", sized_by_elements},
-  {"repeat_interleave tensor", sized_by_default, differentiated = true}, {"one_hot counted", sized_by_default},
-    {"tensordot by a tensor", sized_by_default},
+  {"nonzero 0-dim", never_sized}, {"one_hot counted", sized_by_default}, {"tensordot by a tensor", sized_by_default},
 }
 
 -- The reason for which this case's graph breaks, or nil; names stand for the cases that begin with them.
 local function graph_break(case)
   for _, row in ipairs(breaking) do
-    if (case.name .. " "):sub(1, #row[1] + 1) == row[1] .. " " then
-      local differentiated = false
-      for _, input in ipairs(case.inputs) do differentiated = differentiated or input.grad end
-      local always = row[2] ~= sized_by_elements and not row.differentiated
-      return (always or differentiated) and row[2] or nil
-    end
+    if (case.name .. " "):sub(1, #row[1] + 1) == row[1] .. " " then return row[2] end
   end
 end
 
