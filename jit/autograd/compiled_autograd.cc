@@ -518,8 +518,8 @@ void CompiledAutograd::add_told(Graph& forward) const {
 void CompiledAutograd::find_written() {
   for (const GraphInput& in : traced_.graph->inputs) {
     if (in.constant) continue;
-    const auto at = std::find_if(traced_.results.begin(), traced_.results.end(),
-                                 [&](const Tensor& y) { return y.same(in.value); });
+    const auto at =
+        std::find_if(traced_.results.begin(), traced_.results.end(), [&](const Tensor& y) { return y.same(in.value); });
     written_.push_back(at == traced_.results.end() ? -1 : int(at - traced_.results.begin()));
   }
 }
