@@ -118,7 +118,7 @@ end
 -- Running ------------------------------------------------------------------------------------------------------------
 
 -- What cannot be one graph, and why: any other case that breaks fails.
-local never_sized = "gives depends on the elements" -- the shape of the result is data, without a rule for it as a symbol
+local never_sized = "gives depends on the elements" -- the shape is data, without a rule for it as a symbol
 local sized_by_default = "reads the elements" -- a size that is not given is the largest element, or a sum
 local breaking = {
   {"nonzero 0-dim", never_sized}, {"one_hot counted", sized_by_default}, {"tensordot by a tensor", sized_by_default},
