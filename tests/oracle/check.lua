@@ -121,7 +121,8 @@ end
 local never_sized = "gives depends on the elements" -- the shape is data, without a rule for it as a symbol
 local sized_by_default = "reads the elements" -- a size that is not given is the largest element, or a sum
 local breaking = {
-  {"nonzero 0-dim", never_sized}, {"one_hot counted", sized_by_default}, {"tensordot by a tensor", sized_by_default},
+  {"nonzero 0-dim", never_sized}, {"mask 0-dim", never_sized}, {"one_hot counted", sized_by_default},
+    {"tensordot by a tensor", sized_by_default},
 }
 
 -- The reason for which this case's graph breaks, or nil; names stand for the cases that begin with them.
