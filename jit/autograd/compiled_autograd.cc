@@ -197,10 +197,13 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     hooks.erase(std::remove_if(hooks.begin(), hooks.end(), is_spent), hooks.end());
   }
 
+  Tensor in_run(const Tensor& traced) const {
+    return sized_by_run(*code->traced_.graph, traced, all_values(), scalars);
+  }
   void check_input(size_t i) const {
     const size_t at = code->traced_.run_input(i);
     const uint32_t now = value(at)->storage->version, then = version(at);
-    if (now != then) fail_modified(value(at), "recomputation", now, then);
+    if (now != then) fail_modified(in_run(code->traced_.graph->inputs[i].value), "recomputation", now, then);
   }
 
   // Raises what eager would raise in a piece; done: how many nodes eager has run before.
@@ -214,7 +217,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
           continue;
         }
         const uint32_t now = version_now(size_t(read->place)), then = version(size_t(read->place));
-        if (now != then && is_read(*read)) fail_modified(value(size_t(read->place)), read->op, now, then);
+        if (now != then && is_read(*read)) fail_modified(in_run(read->value), read->op, now, then);
       }
     }
   }

@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "jit/compile.h"
 #include "jit/graph/unbacked.h"
 
 namespace lutra {
@@ -84,6 +85,16 @@ void Extractor::node(const Node& n) {
     if (keep_grad) results[i]->requires_grad = n.results[i]->requires_grad;
     if (!n.inplace) map[n.results[i].get()] = results[i];
   }
+}
+
+Tensor sized_by_run(const Graph& traced, const Tensor& t, const std::vector<Tensor>& inputs,
+                    const std::vector<double>& scalars) {
+  Graph sizes_of;
+  Extractor{sizes_of}.inputs_of(traced, traced.inputs.size());
+  for (const SymInt& size : t->sizes) sizes_of.outputs.emplace_back(Scalar::of_sym(size));
+  Sizes sizes;
+  for (const Value& size : interpret(sizes_of, inputs, scalars)) sizes.push_back(size.as<Scalar>().to_int());
+  return alias(t, sizes, contiguous_strides(sizes), 0);
 }
 
 }  // namespace lutra

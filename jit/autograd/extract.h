@@ -34,4 +34,8 @@ struct Extractor {
   bool draws = false;  // random nodes are among those that are repeated
 };
 
+// A traced value with the sizes of a run, whose inputs and numbers are these; for messages.
+Tensor sized_by_run(const Graph& traced, const Tensor& t, const std::vector<Tensor>& inputs,
+                    const std::vector<double>& scalars);
+
 }  // namespace lutra

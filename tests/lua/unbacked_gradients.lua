@@ -5,12 +5,7 @@ local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 local F = lt.nn.functional
 
-local function graphs() return lt.counters().stats.unique_graphs end
-local function breaks()
-  local n = 0
-  for _, k in pairs(lt.counters().graph_break) do n = n + k end
-  return n
-end
+local graphs, breaks = h.graphs, h.breaks
 
 -- Masks of 30 elements with so many set.
 local function mask_of(n) return lt.arange(30):mul(7):remainder(30):lt(n) end
@@ -176,6 +171,29 @@ test("a train step that gives its loss", function()
     h.raises("backward", function() loss:backward() end)
   end
   equal(graphs(), 1)
+end)
+
+test("an error names the sizes of its run", function()
+  local function message(f, n)
+    local x = lt.ones(n):requires_grad_(true)
+    local y = x * 2
+    local loss = f(y)
+    y:add_(1)
+    local ok, text = pcall(function() loss:backward() end)
+    return not ok and text:match("operation: (.*)")
+  end
+  for name, f in pairs {
+    ["a view of an input"] = function(y) local v = y:narrow(0, 0, 2) return (v * v):sum() end,
+    ["a view that follows the input"] = function(y) local v = y:view(2, -1) return (v * v):sum() end,
+  } do
+    lt.reset()
+    local g = lt.compile(f)
+    for _, n in ipairs {6, 8, 10} do
+      local want = message(f, n)
+      truthy(want, name)
+      equal(message(g, n), want, name)
+    end
+  end
 end)
 
 test("runs that overlap keep their own sizes", function()
