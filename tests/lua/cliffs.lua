@@ -8,12 +8,7 @@ local rows = {}
 local wants_table = arg and arg[1] == "--table"
 
 local function row(name, what) rows[#rows + 1] = ("%-4s %s"):format(name, what) end
-local function graphs() return lt.counters().stats.unique_graphs end
-local function breaks()
-  local n = 0
-  for _, k in pairs(lt.counters().graph_break) do n = n + k end
-  return n
-end
+local graphs, breaks = h.graphs, h.breaks
 
 local function text(v)
   if type(v) == "userdata" then return v.dtype .. table.concat(v.shape, ",") .. tostring(v:detach()) end

@@ -129,9 +129,9 @@ test("a call does not ask all entries", function()
     end
     return best / 500
   end
-  -- A call that asked all would take a hundred times as long; a busy machine makes it a few times as long.
+  -- Sanitizers weigh the steps of the tree more than the rest of a call. Asking all would take 100 times as long.
   local few, many = fastest(1), fastest(300)
-  truthy(many < 10 * few, ("%.2f us instead of %.2f us"):format(many * 1e6, few * 1e6))
+  truthy(many < (h.sanitized and 10 or 2) * few + 1e-6, ("%.2f us instead of %.2f us"):format(many * 1e6, few * 1e6))
 end)
 
 -- Past recompile_limit, of calls of which an entry serves one of `served`: how many asked in vain, how many were

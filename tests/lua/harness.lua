@@ -125,7 +125,8 @@ function M.follows(class, options, update, start)
   end
 end
 
--- Graph breaks so far.
+-- Graphs and graph breaks so far.
+function M.graphs() return lt.counters().stats.unique_graphs end
 function M.breaks()
   local n = 0
   for _, count in pairs(lt.counters().graph_break) do n = n + count end

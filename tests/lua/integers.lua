@@ -18,7 +18,7 @@ local function same(got, want, what)
   end
 end
 
-local function graphs() return lt.counters().stats.unique_graphs end
+local graphs = h.graphs
 
 -- f eager and compiled in n calls with arguments args(i): the same, errors included, in at most `most` graphs.
 local function stream(name, most, n, f, args, options)
