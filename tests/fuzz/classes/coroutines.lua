@@ -62,7 +62,8 @@ local function run(p, depth)
     made("do local cos = {} for i = 1, 2 do cos[i] = coroutine.create", (") end for i = 1, %d do " ..
       "ok, v = coroutine.resume(cos[i %% 2 + 1], y, i) if ok and v then y = v * 0.5 end end end"):format(p:random(5)))
   elseif k == 9 then
-    made("do local co = coroutine.create", ") kept = co; ok, v = coroutine.resume(co, y) if ok and v then y = v end end")
+    made("do local co = coroutine.create",
+      ") kept = co; ok, v = coroutine.resume(co, y) if ok and v then y = v end end")
   else
     p:line("if kept then ok, v = coroutine.resume(kept, y) if ok and v then y = y + v else kept = nil end end")
   end

@@ -19,32 +19,26 @@ local function statement(p)
   p:line("if n %% %d == %d then %s end", 1 + p:random(3), p:random(2) - 1, p:pick(errors))
 end
 
-local function call(p, g)
-  local k = p:random(15)
-  if k == 1 then return p:line("ok, y = pcall(%s, y, n); if not ok then seen(y); y = x * n end", g) end
-  if k == 2 then return p:line("ok, y = xpcall(%s, handler, y, n); if not ok then seen(y); y = x + n end", g) end
-  if k == 3 then return p:line("ok, y = pcall(lt.no_grad, %s, y, n); if not ok then seen(y); y = x - n end", g) end
-  if k == 4 then return p:line("y = %s(y, n)", g) end
-  if k == 5 then
-    return p:line("ok, y = pcall(function() local z = %s(y, n); return z * 2 end) " ..
-      "if not ok then seen(y); y = x end", g)
-  end
-  if k == 6 then return p:line("y = lt.no_grad(%s, y, n)", g) end
-  if k == 7 then
-    return p:line("for i = 1, 2 do ok, y = pcall(%s, y, n + i); if not ok then seen(y); y = x end end", g)
-  end
-  if k == 8 then return p:line("ok, y = pcall(pcall, %s, y, n); ok, y = y, x", g) end
-  if k == 9 then return p:line("y = ({%s(y, n)})[1]", g) end
-  if k == 10 then return p:line("y, ok = first(%s(y, n)); hits = hits + ok", g) end
-  if k == 11 then return p:line("y = join(y, %s(y, n))", g) end
-  if k == 12 then return p:line("y = module(y, %s, n)", g) end
-  if k == 13 then return p:line("y = lt.enable_grad(lt.no_grad, %s, y, n)", g) end
-  if k == 14 then
-    return p:line("ok, y = pcall(lt.no_grad, function(...) local z, m = %s(...); return z + 1, m end, y, n) " ..
-      "log[#log + 1] = tostring(lt.is_grad_enabled()); if not ok then seen(y); y = x end", g)
-  end
-  p:line("ok, y = xpcall(function(...) return (%s(...)) end, handler, y, n); if not ok then seen(y); y = x end", g)
-end
+-- Calls of a function, which is %s.
+local calls = {
+  "ok, y = pcall(%s, y, n); if not ok then seen(y); y = x * n end",
+  "ok, y = xpcall(%s, handler, y, n); if not ok then seen(y); y = x + n end",
+  "ok, y = pcall(lt.no_grad, %s, y, n); if not ok then seen(y); y = x - n end",
+  "y = %s(y, n)",
+  "ok, y = pcall(function() local z = %s(y, n); return z * 2 end) if not ok then seen(y); y = x end",
+  "y = lt.no_grad(%s, y, n)",
+  "for i = 1, 2 do ok, y = pcall(%s, y, n + i); if not ok then seen(y); y = x end end",
+  "ok, y = pcall(pcall, %s, y, n); ok, y = y, x",
+  "y = ({%s(y, n)})[1]",
+  "y, ok = first(%s(y, n)); hits = hits + ok",
+  "y = join(y, %s(y, n))",
+  "y = module(y, %s, n)",
+  "y = lt.enable_grad(lt.no_grad, %s, y, n)",
+  "ok, y = pcall(lt.no_grad, function(...) local z, m = %s(...); return z + 1, m end, y, n) " ..
+    "log[#log + 1] = tostring(lt.is_grad_enabled()); if not ok then seen(y); y = x end",
+  "ok, y = xpcall(function(...) return (%s(...)) end, handler, y, n); if not ok then seen(y); y = x end",
+}
+local function call(p, g) return p:line(p:pick(calls), g) end
 
 local function body(p, callees)
   for _ = 1, 1 + p:random(4) do
