@@ -217,8 +217,6 @@ void output_bases(Trace& t) {
   }
 }
 
-bool has_history(const Graph& graph) { return !with_history(graph).empty(); }
-
 bool parts_functions(const Trace& t) {
   const std::vector<Tensor> outputs = with_history(*t.graph);
   return std::any_of(outputs.begin(), outputs.end(), has_function_behind);

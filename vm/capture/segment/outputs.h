@@ -17,8 +17,6 @@ std::vector<Edge> keep_leaves(Trace& t, Entry& e);
 void find_view_outputs(Trace& t, Entry& e);
 // What several outputs are views of is an output, too: a write through one of them is seen by the others.
 void output_bases(Trace& t);
-// Whether a result has a history: its backward stands outside of the segment.
-bool has_history(const Graph& graph);
 // Would a compiled backward need the Lua code of an autograd.Function?
 bool parts_functions(const Trace& t);
 // Would the compiled backward not reach a leaf that the segment makes and gives out? It reaches none that a user's
