@@ -344,7 +344,9 @@ test("gradients through a rest", function()
   end
 end)
 
-test("callers wait for a graph that is compiled in the background", function()
+-- How many graphs have been compiled when a call needs them decides where its rests are cut: one graph for all rests at
+-- best, one a frame at worst.
+test("callers wait for graphs that are compiled in the background", function()
   local function leaf(y)
     local a = y * 2
     lt.graph_break()
@@ -359,12 +361,14 @@ test("callers wait for a graph that is compiled in the background", function()
     return r:sin()
   end
   local c, want = lt.compile(f, {wait = false}), f(x)
-  local before = lt.counters().async.started
-  for _ = 1, 5 do
+  local before, started = lt.counters().async.started, {}
+  for i = 1, 6 do
     truthy(c(x):equal(want))
     lt.wait_compiled(c)
+    started[i] = lt.counters().async.started - before
   end
-  equal(lt.counters().async.started - before, 3)  -- the first call, all eager, shows f's rest by itself
+  truthy(started[6] >= 2 and started[6] <= 4, "graphs: " .. started[6])
+  equal(started[6], started[3])
 end)
 
 test("a frame that loops goes over to newer bytecode", function()
