@@ -44,6 +44,23 @@ test("with bounds", function()
   truthy(graphs <= 3, graphs)
 end)
 
+test("a whole number that is drawn is an index, a bound, a size", function()
+  local data = lt.arange(100):float()
+  local graphs, broken = compare(function(x)
+    local top, at = math.random(0, 4), math.random(0, 90)
+    local crop = data:view(10, 10)[{{top, top + 4}, {nil, -1}}]
+    return crop * 2, data:narrow(0, at, 8) + 1, data[math.random(100) - 1] * x
+  end)
+  equal(broken, 0)
+  equal(graphs, 1)
+  graphs, broken = compare(function(x)
+    local n = math.random(2, 9)
+    return lt.zeros(n, 3) + x, data[{{nil, n}}]:sum() * x, x:sum() * n
+  end)
+  equal(broken, 0)
+  equal(graphs, 1)
+end)
+
 test("a branch on a draw has an entry for each way", function()
   local graphs, broken = compare(function(x)
     x = x * 2

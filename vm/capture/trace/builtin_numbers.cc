@@ -207,7 +207,11 @@ Vars run_random(Trace& t, Var* self, const Vars& args) {
   if (args.size() == 2) range = arithmetic(t, Op::ADDVV, arithmetic(t, Op::SUBVV, args[1], low), t.number(1));
   Var floor;
   floor.builtin = find_builtin_row("math.floor");
-  return {arithmetic(t, Op::ADDVV, run_host(t, &floor, {arithmetic(t, Op::MULVV, v, range)})[0], low)};
+  Var* whole = run_host(t, &floor, {arithmetic(t, Op::MULVV, v, range)})[0];
+  if (const int32_t n = t.options.dynamic == 0 ? 0 : t.graph->env->ask_integer(whole->num.expr)) {
+    whole = t.scalar(Scalar::of_sym(SymInt::of_expr(*t.graph->env, n)));  // an index, a size
+  }
+  return {arithmetic(t, Op::ADDVV, whole, low)};
 }
 
 // math.max and math.min of numbers of which one is symbolic; of integers the result is one.
