@@ -344,6 +344,38 @@ test("gradients through a rest", function()
   end
 end)
 
+test("lists and options that are filled across a break", function()
+  local function g(y)
+    local a = y * 2
+    lt.graph_break()
+    return a:exp()
+  end
+  local function graphs_of(f)
+    local r = lt.explain(f)(x)
+    truthy(r.result[1]:equal(f(x)))
+    return r.graph_count
+  end
+  equal(graphs_of(function(y) return lt.cat({y * 3, g(y)}) * 2 end), 2)
+  equal(graphs_of(function(y) return lt.cat({g(y), g(y + 1)}) * 2 end), 3)
+  equal(graphs_of(function(y)
+    local list = {y}
+    list[#list + 1] = g(y)
+    return lt.stack(list) * 2
+  end), 2)
+  equal(graphs_of(function(y)
+    local options = {dim = 0}
+    local a = g(y)
+    options.keepdim = true
+    return a:sum(options) * 2
+  end), 2)
+  equal(graphs_of(function(y)
+    local options = {dim = 0, keepdim = true}
+    local a = g(y)
+    options.keepdim = nil
+    return a:sum(options) * 2
+  end), 2)
+end)
+
 -- How many graphs have been compiled when a call needs them decides where its rests are cut: one graph for all rests at
 -- best, one a frame at worst.
 test("callers wait for graphs that are compiled in the background", function()

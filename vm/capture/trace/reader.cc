@@ -38,19 +38,8 @@ ArgReader::H TrackerReader::field(H table, const char* key) {
 
 std::vector<std::string> TrackerReader::keys(H table) {
   std::vector<std::string> names;
-  Table* t = vars_[table]->table;
-  if (t->pin == 0) {  // the order does not matter, so that keys that are objects are fine
-    for (const Key& id : t->log) {
-      if (trace_.force(t->entries[id].value)->kind == VarKind::kNil) continue;
-      names.push_back(id.kind == Key::kString ? id.s : "?");
-    }
-    return names;
-  }
-  for (Var* k = trace_.nil();;) {
-    auto [key, value] = trace_.next(t, k);
-    if (key->kind == VarKind::kNil) break;
+  for (Var* key : trace_.keys_in_any_order(vars_[table]->table)) {
     names.push_back(key->kind == VarKind::kString ? key->s : "?");
-    k = key;
   }
   return names;
 }

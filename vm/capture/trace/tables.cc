@@ -483,7 +483,6 @@ void fresh_keys(Trace& t, Table* table) {
 void know_keys(Trace& t, Table* table) {
   table->keys_known = true;
   if (table->pin != 0) {
-    if (table->written) t.stop(Break::written_pairs);
     const std::vector<int> list = real_keys(t, table);
     t.check(GuardOp::kKeysCheck, table->source, int(t.program.keys.size()), "the same keys in the same order");
     t.program.keys.push_back(list);
@@ -494,14 +493,15 @@ void know_keys(Trace& t, Table* table) {
   for (size_t i = 0; i < table->keys.size(); i++) table->key_places.emplace(t.key(table->keys[i]), i);
 }
 
-// A new loop over a table that may have changed since the last one. A nil that a new key gets changes the order, too:
-// LuaJIT makes room for the key.
+// A new loop, over a table that may have changed since its keys became known. A nil that a new key gets changes the
+// order, too: LuaJIT makes room for the key.
 void begin_keys(Trace& t, Table* table) {
   if (table->pin == 0) {
     table->keys_known = false;
     table->keys.clear();
-    return;
   }
+  if (!table->keys_known) know_keys(t, table);
+  if (table->pin == 0) return;
   for (const Key& id : table->log) {
     if (!table->key_places.count(id)) t.stop(Break::written_pairs);
   }
@@ -509,11 +509,26 @@ void begin_keys(Trace& t, Table* table) {
 
 }  // namespace
 
+Vars Trace::keys_in_any_order(Table* t) {
+  Vars keys;
+  if (t->pin != 0) {
+    if (!t->keys_known) know_keys(*this, t);
+    for (Var* k : t->keys) {
+      if (force(raw_get(t, k))->kind != VarKind::kNil) keys.push_back(k);
+    }
+  }
+  for (const Key& id : t->log) {
+    const TableEntry& e = t->entries[id];
+    const bool listed = t->pin != 0 && t->key_places.count(id);
+    if (!listed && force(e.value)->kind != VarKind::kNil) keys.push_back(e.key);
+  }
+  return keys;
+}
+
 // The successor of k in the order of the table. The keys of real tables are guarded.
 std::pair<Var*, Var*> Trace::next(Table* t, Var* k) {
   const bool first = force(k)->kind == VarKind::kNil;
-  if (first && t->keys_known) begin_keys(*this, t);
-  if (!t->keys_known) know_keys(*this, t);
+  if (first || !t->keys_known) begin_keys(*this, t);
   size_t at = 0;
   if (!first) {
     const auto place = t->key_places.find(key(k));

@@ -195,6 +195,7 @@ class Trace {
   void need_room(uint64_t more);                  // before so many values are wrapped
   Var* length_of(Table* t, bool is_seen = true);  // stays symbolic where it can
   std::pair<Var*, Var*> next(Table* t, Var* key);
+  Vars keys_in_any_order(Table* t);
   Table* table_of(Var* v);
 
   // -- calls (calls.cc)
