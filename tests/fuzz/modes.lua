@@ -84,6 +84,7 @@ function M.run(text, mode)
   local restore = snapshot()
   lt.reset()
   lt.manual_seed(1)
+  math.randomseed(1)
   lt.set_grad_enabled(true)
   lt.config.activation_memory_budget = 1
   collectgarbage()

@@ -10,7 +10,7 @@ local terms = {"v", "w", "v + 1", "v - 1", "v + w", "v - w", "v * 2", "v % 3", "
   "math.abs(v)", "v * w", "v / 2", "(v + w) / 2", "n * v / 2", "#list - v", "v ^ 2", "math.floor(n / 2)", "v * 1",
   "bit.band(v, 3)", "bit.bor(v, w)", "bit.bxor(v, w)", "bit.lshift(v, 1)", "bit.arshift(v, 1)", "bit.bnot(v)",
   "bit.band(bit.rshift(v, w), 15)", "bit.band(bit.rol(v, w), 15)", "bit.tobit(v * w)", "bit.band(v, n, 7)",
-  "math.fmod(v, math.max(w, 1))", "(math.modf(v / 2))"}
+  "math.fmod(v, math.max(w, 1))", "(math.modf(v / 2))", "math.random(3)", "math.random(0, 5)", "math.random(v)"}
 
 local uses = {
   "x[%s]", "x[{%s, 1}]", "x[{1, %s}]", "x[{{%s, nil}}]", "x[{{nil, %s}}]", "x[{{%s, %s}}]", "x[{':', {%s, %s}}]",
