@@ -163,6 +163,11 @@ local function explanation_text(r, guards)
     local last = r.break_reasons[#r.break_reasons]
     out[#out + 1] = "nothing was compiled: " .. (last and last.reason or "no op ran that a graph could hold")
   end
+  for _, f in ipairs(r.frames) do
+    local nothing = "nothing was compiled: " .. (f.reason ~= "" and f.reason or "no op ran that a graph could hold")
+    out[#out + 1] = string.format("a frame of its own at %s: %s", f.name,
+      f.graph_count > 0 and count(f.graph_count, "graph") or nothing)
+  end
   for _, b in ipairs(r.backwards or {}) do out[#out + 1] = M.backward(b) end
   for i, graph in ipairs(r.graphs) do
     out[#out + 1] = "graph " .. i

@@ -39,7 +39,9 @@ int make_closure(lua_State* L) {
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_call(L, 0, 1);
   lua_pushvalue(L, lua_upvalueindex(2));
-  hash_variables(static_cast<mirror::Func*>(mirror::object(L, -2)), to_proto(L, -1));
+  auto* closure = static_cast<mirror::Func*>(mirror::object(L, -2));
+  hash_variables(closure, to_proto(L, -1));
+  adopt_newborn(portal_state(L), closure);
   lua_pop(L, 1);
   return 1;
 }
@@ -51,6 +53,28 @@ void hash_variables(mirror::Func* closure, const mirror::Proto* parent) {
   for (unsigned i = 0; i < closure->nupvalues; ++i) {
     if (p->uv[i] & kLocal) closure->upvalues[i]->dhash = mirror::hash_of_variable(parent, p->uv[i]);
   }
+}
+
+// It has no frames, and no trace has seen it: f.pc may change. The prototype lives as long as the example.
+void adopt_newborn(const PortalState& s, mirror::Func* closure) {
+  const auto example = s.newborn.find(mirror::proto_of(closure));
+  if (example != s.newborn.end()) closure->pc = example->second->pc;
+}
+
+void run_newborn(lua_State* L, int index) {
+  portal_state(L).newborn[original_proto(L, index)] = lua_function(L, index);
+}
+
+void forget_newborn(lua_State* L, int index) {
+  std::erase_if(portal_state(L).newborn, [f = lua_function(L, index)](const auto& n) { return n.second == f; });
+}
+
+bool push_example(lua_State* L, int index) {
+  const auto& newborn = portal_state(L).newborn;
+  const auto example = newborn.find(original_proto(L, index));
+  if (example == newborn.end()) return false;
+  mirror::push_object(L, mirror::kFunc, example->second);
+  return true;
 }
 
 void push_prototype(lua_State* L, int index) { mirror::push_object(L, mirror::kProto, original_proto(L, index)); }

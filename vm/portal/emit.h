@@ -60,7 +60,7 @@ class PortalEmitter {
 // An FNEW of another prototype than the original gives other hashes to variables (closures.cc): behind each that
 // matters stands a call that puts them right. No trace has an FNEW, so none has that call. A frame without room for it
 // has none for points, and goes without. Returns the frame's size.
-unsigned keep_hashes(const bc::Proto& proto, Editor& editor);
+unsigned keep_hashes(const bc::Proto& proto, Editor& editor, const std::set<unsigned>& born = {});
 constexpr unsigned kHashSlots = 3;            // of the frame
 bool makes_closures(const bc::Proto& proto);  // with variables that are assigned
 

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,6 +74,7 @@ struct Point {
 
 struct Patch {
   std::vector<Point> points;  // at most one a pc
+  std::set<unsigned> born{};  // constants: children of which each closure is shown to the portal (run_newborn)
 };
 
 // Numbers below 0 that patched code calls; portal ids are above 0.

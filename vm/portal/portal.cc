@@ -120,6 +120,7 @@ int hash_made(lua_State* L, const PortalState& s, int index) {
   const mirror::TValue* frame = mirror::previous_frame(mirror::base(L) - 1);
   mirror::push_object(L, mirror::kFunc, mirror::gc_pointer(frame[-1]));
   hash_variables(lua_function(L, index), original_proto(L, -1));
+  adopt_newborn(s, lua_function(L, index));
   lua_pop(L, 1);
   return 0;
 }

@@ -52,6 +52,12 @@ void push_child_prototype(lua_State* L, int index, unsigned constant);
 // as the function of the prototype at `parent` would make it. Its variables are unset, those that it had shared with
 // the function around it are the maker's. False, and nothing pushed, where there is no room.
 bool push_maker(lua_State* L, int index, int parent);
+// Closures of the prototype of the redirected function at `index` that patched code (Patch::born) and makers make from
+// now on run what that example runs at the time. It has to live until forget_newborn.
+void run_newborn(lua_State* L, int index);
+void forget_newborn(lua_State* L, int index);
+// Pushes the example for the prototype of the function at `index`; false where there is none.
+bool push_example(lua_State* L, int index);
 // Pushes a function that returns a new table of the template that is this constant of the prototype at `index`: its
 // keys lie in memory as those that TDUP makes. Only with the mirror.
 void push_table_maker(lua_State* L, int index, unsigned constant);

@@ -38,6 +38,7 @@ struct PortalState {
   };
   std::unordered_map<const mirror::Proto*, Record> records;
   size_t sweep_records_at = 64;
+  std::unordered_map<const mirror::Proto*, const mirror::Func*> newborn;  // see run_newborn
   lua_State* main = nullptr;
   const mirror::Tab* threads = nullptr;  // kThreads
   std::shared_ptr<Modes> modes;          // of the Lua state
@@ -61,6 +62,8 @@ void add_record(lua_State* L, int closure, const Patched& patched);
 
 // Gives the variables of a new closure the hashes that an FNEW of `parent` would give them. Only with the mirror.
 void hash_variables(mirror::Func* closure, const mirror::Proto* parent);
+// Patched code or a maker has just made the closure.
+void adopt_newborn(const PortalState& s, mirror::Func* closure);
 
 // -- threads.cc, only with the mirror
 

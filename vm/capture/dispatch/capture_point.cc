@@ -9,6 +9,7 @@
 
 #include "jit/runtime/profile.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/capture/dispatch/callees.h"
 #include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/policy.h"
 #include "vm/capture/dispatch/state.h"
@@ -87,6 +88,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
     after ? add_points_after(left, pc, kept, point.within) : add_point(left, pc, kept, point.within);
   }
   if (&left == &compiled) teach_new_points(compiled, known, point);
+  compile_callees(state, L, compiled, s.left_out);
   if (s.entry->decline) return s.entry;
   for (size_t i = 0; i < s.finished.resumes.size(); i++) {
     s.entry->resumes[i].body =

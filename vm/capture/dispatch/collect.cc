@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "vm/capture/dispatch/callees.h"
 #include "vm/capture/dispatch/compiled_proto.h"
 #include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/state.h"
@@ -37,6 +38,7 @@ void free_id(CaptureState& state, lua_State* L, int id) {
 
 void drop(CaptureState& state, lua_State* L, CompiledProto& compiled) {
   for (auto& [where, resume] : compiled.resumes) drop(state, L, *resume);
+  release_examples(L, compiled);
   each_point(compiled, [L](ProtoPoint& point) { forget_entries(L, point); });
   if (compiled.stub_id) free_id(state, L, compiled.stub_id);
   for (int id : compiled.ids) free_id(state, L, id);

@@ -170,6 +170,7 @@ Exit switch_exit(const CompiledProto& compiled, const ProtoPoint& point) {
 Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, const bc::Dump& dump,
               const std::vector<bc::Pc>& moved) {
   Patch patch;
+  patch.born = compiled->born;
   std::optional<bc::Liveness> live;
   if (!moved.empty()) live = bc::liveness(dump.top());
   const auto at = [&](bc::Pc pc) { return moved.empty() ? pc : moved[pc]; };

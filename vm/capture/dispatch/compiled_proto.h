@@ -110,6 +110,7 @@ struct CompiledProto : std::enable_shared_from_this<CompiledProto> {
   bool fresh_capture = false;  // the stub has just captured: the hit that follows is its own
   std::vector<int> ids;        // portal ids of all versions
   bool automatic = false;      // nobody but lt.auto has asked for it
+  bool callee = false;         // nobody but segments that leave it to Lua (callees.h)
   bool failed = false;         // an internal error: original bytecode from now on
   std::shared_ptr<std::vector<Recompile>> recompiles = std::make_shared<std::vector<Recompile>>();
   std::shared_ptr<std::vector<std::shared_ptr<Entry>>> log = std::make_shared<std::vector<std::shared_ptr<Entry>>>();
@@ -117,6 +118,10 @@ struct CompiledProto : std::enable_shared_from_this<CompiledProto> {
   // Of what it inlines, at any depth.
   std::map<std::pair<bc::Pc, std::string>, std::shared_ptr<CompiledProto>> resumes;
   CompiledProto* root = nullptr;                      // that has this one among its resumes
+  // Of a root: frames of their own that its segments leave to Lua.
+  std::vector<std::weak_ptr<CompiledProto>> callees;
+  std::vector<int> examples;  // registry references: closures that newborn ones of their prototypes follow
+  std::set<unsigned> born;    // constants: children that are frames of their own
   std::map<bc::Pc, std::shared_ptr<Patched>> bodies;  // newest bytecode as it is entered at a pc (switch_over)
 };
 

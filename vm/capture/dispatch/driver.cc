@@ -10,6 +10,7 @@
 #include "jit/repro/repro.h"
 #include "ops/core/late_error.h"
 #include "vm/capture/dispatch/callers.h"
+#include "vm/capture/dispatch/callees.h"
 #include "vm/capture/dispatch/capture_point.h"
 #include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/enter.h"
@@ -96,7 +97,7 @@ std::string describe_failure(lua_State* L, const Entry& e, int failed, const Seg
 template <class Reason>
 bool may_compile(const CaptureState& state, const CompiledProto& compiled, Reason&& reason) {
   if (state.stance == Stance::kDefault) return true;
-  if (state.stance == Stance::kFailOnRecompile && !compiled.automatic) {
+  if (state.stance == Stance::kFailOnRecompile && !compiled.automatic && !compiled.callee) {
     const std::string why = reason();
     fail("set_stance: 'fail_on_recompile': ", compiled.name, " has no code for this call", why.empty() ? "" : ": ",
          why);
@@ -180,7 +181,8 @@ struct PortalCall {
     lua_settop(L, values.self);
     if (portal.version >= compiled.version) return 0;
     const int n = portal.can_switch ? switch_over(state, L, compiled.shared_from_this(), portal, values.self) : 0;
-    if (n == 0) follow_frame(state, L, compiled, portal, values.self, false);
+    if (n == 0 && !follow_frame(state, L, compiled, portal, values.self, false))
+      follow_newest(state, L, compiled.shared_from_this(), values.self);
     return n;
   }
 

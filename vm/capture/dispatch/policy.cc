@@ -394,7 +394,7 @@ bool has_to_pay(lua_State* L, const CompiledProto& compiled) {
 // without ops takes 100 times as long. Where compilation was asked for, a point that ran a graph once may do so again.
 bool gives_up(lua_State* L, ProtoPoint& point, CompiledProto& compiled) {
   constexpr int kPatience = 32, kPatienceWhereAsked = 10000;
-  const bool pays = has_to_pay(L, compiled);
+  const bool pays = compiled.callee || has_to_pay(L, compiled);
   if (++point.idle_calls < (pays ? kPatience : kPatienceWhereAsked)) return false;
   const auto& entries = point.entries;
   if (!pays && !std::all_of(entries.begin(), entries.end(), [](auto& e) { return e->decline; })) return false;

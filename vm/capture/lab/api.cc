@@ -13,6 +13,7 @@
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/backward/parts.h"
 #include "vm/capture/dispatch/auto.h"
+#include "vm/capture/dispatch/callees.h"
 #include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/driver.h"
 #include "vm/capture/dispatch/entries.h"
@@ -82,7 +83,7 @@ std::shared_ptr<CompiledProto> push_compiled(lua_State* L, int index, const Capt
   CaptureState& state = capture_state(L);
   auto compiled = find_proto(state, L, index, options, serial);
   if (!compiled) fail("compile: the function has no bytecode");
-  compiled->automatic = false;
+  compiled->automatic = compiled->callee = false;
   push_clone(state, L, compiled, index, true);
   remember_compiled(L, -1, *compiled);
   return compiled;
@@ -111,7 +112,7 @@ int api_patch(lua_State* L) {
   CaptureState& state = capture_state(L);
   auto compiled = find_proto(state, L, 1, options, 0);
   if (!compiled) fail("patch: the function has no bytecode");
-  compiled->automatic = false;
+  compiled->automatic = compiled->callee = false;
   if (redirected(L, 1) && compiled_proto(L, 1) == compiled) return 1;
   push_clone(state, L, compiled, 1, true);
   const std::string why = redirect(L, 1, 2);
@@ -144,8 +145,10 @@ int run_explain(lua_State* L) {
   auto compiled = push_compiled(L, f, options, state.next_proto++);
   const size_t backwards = state.backward->log().size();
   for (int i = 1; i <= n; i++) lua_pushvalue(L, i);
-  lua_call(L, n, LUA_MULTRET);
-  push_explanation(L, *compiled, f + 1, lua_gettop(L) - f);
+  const int failed = lua_pcall(L, n, LUA_MULTRET, 0);
+  restore_callees(L, compiled);
+  if (failed) return lua_error(L);
+  push_explanation(L, compiled, f + 1, lua_gettop(L) - f);
   push_backwards(L, *state.backward, backwards);
   lua_setfield(L, -2, "backwards");
   return 1;
@@ -170,7 +173,7 @@ int api_guards(lua_State* L) {
 
 // What lt.explain gives, of a function that is compiled and has run.
 int api_report(lua_State* L) {
-  push_explanation(L, *checked_proto(L, "explain"), lua_gettop(L) + 1, 0);
+  push_explanation(L, checked_proto(L, "explain"), lua_gettop(L) + 1, 0);
   return 1;
 }
 

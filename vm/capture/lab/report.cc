@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "vm/capture/dispatch/callees.h"
 #include "vm/capture/segment/fields.h"
 #include "vm/capture/segment/graph_table.h"
 #include "vm/guard/rows.h"
@@ -72,6 +73,14 @@ void present(lua_State* L, const char* function, int n) {
   lua_insert(L, -4 - n);
   lua_pop(L, 3);
   lua_call(L, n, 1);
+}
+
+// One that segments have left to Lua.
+void push_frame(lua_State* L, const CompiledProto& compiled) {
+  lua_newtable(L);
+  set_string(L, "name", compiled.name);
+  set_number(L, "graph_count", double(compiled.log->size()));
+  set_string(L, "reason", compiled.breaks->empty() ? "" : compiled.breaks->back().reason);
 }
 
 void push_backward(lua_State* L, const BackwardEntry& e) {
@@ -148,10 +157,16 @@ void push_entries(lua_State* L, const CompiledProto& compiled) {
   present(L, "guards", 2);
 }
 
-void push_explanation(lua_State* L, const CompiledProto& compiled, int first_result, int results) {
+void push_explanation(lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int first_result, int results) {
+  const std::vector<std::shared_ptr<CompiledProto>> frames = with_callees(compiled);
+  std::vector<std::shared_ptr<Entry>> log;
+  std::vector<BreakReason> breaks;
+  for (const auto& frame : frames) {
+    log.insert(log.end(), frame->log->begin(), frame->log->end());
+    breaks.insert(breaks.end(), frame->breaks->begin(), frame->breaks->end());
+  }
   lua_newtable(L);
-  const auto& log = *compiled.log;
-  const auto& breaks = *compiled.breaks;
+  set_list(L, "frames", frames.size() - 1, [&](size_t i) { push_frame(L, *frames[i + 1]); });
   set_number(L, "graph_count", double(log.size()));
   set_number(L, "graph_break_count", double(breaks.size()));
   size_t ops = 0;
@@ -173,7 +188,7 @@ void push_explanation(lua_State* L, const CompiledProto& compiled, int first_res
   set_number(L, "recomputed_bytes", kept.recomputed);
   const auto compiling = std::count_if(log.begin(), log.end(), [](const auto& e) { return bool(e->compiling); });
   set_number(L, "compiling", double(compiling));
-  set_string(L, "name", compiled.name);
+  set_string(L, "name", compiled->name);
   set_list(L, "compile_times", log.size(), [&](size_t i) { lua_pushnumber(L, log[i]->capture_ms); });
   set_list(L, "compile_stages", log.size(), [&](size_t i) {
     const Entry& e = *log[i];
@@ -189,7 +204,7 @@ void push_explanation(lua_State* L, const CompiledProto& compiled, int first_res
   lua_setfield(L, -2, "result");
   lua_newtable(L);
   for (size_t i = 0; i < log.size(); i++) push_guards(L, *log[i]), lua_rawseti(L, -2, int(i) + 1);
-  lua_pushnumber(L, double(compiled.serial));
+  lua_pushnumber(L, double(compiled->serial));
   present(L, "explanation", 3);
 }
 

@@ -11,7 +11,7 @@ namespace lutra {
 void push_break_rows(lua_State* L);
 void push_recompiles(lua_State* L, const CompiledProto& compiled);
 void push_entries(lua_State* L, const CompiledProto& compiled);
-void push_explanation(lua_State* L, const CompiledProto& compiled, int first_result, int results);
+void push_explanation(lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int first_result, int results);
 // What lt.counters() gives.
 int push_counters(lua_State* L);
 // Of compiled autograd: those compiled after the first `from`.

@@ -24,7 +24,10 @@ bool keep_a_loop(Trace& t, TraceDecisions& d) {
     for (const bc::Loop* l : f->active) {
       // At its own head the loop has not been entered.
       if (f->pc == l->head && f == t.frames.back()) continue;
-      if (d.kept_loops.insert({&f->code->proto(), l->head}).second) return true;
+      if (!d.kept_loops.insert({&f->code->proto(), l->head}).second) continue;
+      // Its iterator, or what a function of Lua's library calls in it.
+      if (f->is_builtin() || bc::op(f->code->proto().code[f->pc]) == bc::Op::ITERC) t.leave_out(*f);
+      return true;
     }
   }
   return false;
@@ -382,6 +385,7 @@ struct SegmentCapture {
       lua_settop(L, top);
       if (auto* saves = dynamic_cast<FakeSaves*>(modes().watch.get())) saves->begin();
       Trace t(L, state, decisions, options);
+      t.left_out = made.left_out;
       SegmentEnd end;
       if (!trace(t, end)) continue;
       t.ended = true;
@@ -444,6 +448,8 @@ struct SegmentCapture {
   }
 
   void make() {
+    lua_newtable(L);
+    made.left_out = lua_gettop(L);
     attempt("a segment", [this](Trace& t, SegmentEnd& end) {
       auto entry = std::make_shared<Entry>();
       const Verdict verdict = judge(t, end);

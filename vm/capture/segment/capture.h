@@ -48,6 +48,7 @@ struct CapturedSegment {
   std::vector<std::pair<bc::Pc, bool>> next;  // where segments may begin: (pc, after it)
   KeptLoops kept_loops;
   size_t level = 0;  // the frame in which it ends: 0, or that many calls up
+  int left_out = 0;  // stack index of a table of the functions that the segment has left to Lua
 };
 
 // Throws what the program's own code raises, and where fullgraph is wanted and the graph breaks.

@@ -17,6 +17,7 @@
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/segment/apart.h"
 #include "vm/capture/segment/call_ops.h"
+#include "vm/capture/segment/links.h"
 #include "vm/capture/segment/modes.h"
 #include "vm/capture/segment/outputs.h"
 #include "vm/capture/segment/run.h"
@@ -30,12 +31,6 @@
 
 namespace lutra {
 namespace {
-
-struct Link {
-  Frame* frame;
-  std::vector<const ModeCall*> modes;  // outermost first
-  bool expression;
-};
 
 struct Finisher {
   Trace& t;
@@ -228,6 +223,7 @@ struct Finisher {
     const Coroutine& first = first_to_leave(t, kept);
     BreakReason why = first.why;
     if (end.why) why.hint = str("it is alive where the graph would end: ", end.why.reason);
+    t.leave_out(first.body);
     stop_at(first.step, why);
   }
 
@@ -264,22 +260,6 @@ struct Finisher {
 
   // -- frames
 
-  std::vector<Link> chain() {
-    std::vector<Link> links;
-    Link pending{nullptr, {}, false};
-    for (Frame* f : t.frames) {
-      Link l{f, {}, f->expression};
-      if (pending.frame) {  // f was tail called: it returns to the caller of the one before
-        l.modes = pending.modes;
-        l.expression = l.expression || pending.expression;
-      }
-      for (const ModeCall& mode : f->modes) l.modes.push_back(&mode);
-      pending = f->tail ? l : Link{nullptr, {}, false};
-      if (!f->tail) links.push_back(l);
-    }
-    return links;
-  }
-
   // The function and arguments of the call instruction at the frame's pc.
   Vars call_operands(Frame& f) {
     const bc::Ins i = f.code->proto().code[f.pc];
@@ -308,28 +288,6 @@ struct Finisher {
     if (!v->source || v->source->kind != SourceKind::kArg) return false;
     const auto at = size_t(v->source->index - incoming.first);
     return at < incoming.args.size() && incoming.args[at] == slot;
-  }
-
-  // Why the frame cannot be rebuilt; empty if it can.
-  std::string obstacle(const Link& l, bool last) {
-    Frame& f = *l.frame;
-    const bc::Op op = bc::op(f.code->proto().code[f.pc]);
-    if (f.is_builtin()) return "a function of Lua's library";
-    for (const ModeCall* mode : l.modes) {
-      if (mode->via == Via::kCoroutine) return "a coroutine that is made in the graph";
-    }
-    if (l.expression && !l.modes.empty()) return "a call that is made by C";
-    if (f.function->kind != VarKind::kFunction && (f.function->builtin || !mirror::available(t.L))) {
-      return "a closure made in the frame";
-    }
-    for (Cell* c : f.cells) {
-      if (c && c->assigned) return "variables shared with a closure";
-    }
-    const bool takes = takes_multres(op) || keeps_multres(f.code->proto(), f.pc);
-    if (last && takes && !is_call(op)) return "a list of results";
-    if (!last && !calls(op)) return "a call that is not a call instruction";
-    const bool after = !last || takes_multres(op);
-    return why_not_resumable(f.code->proto(), f.pc, after ? ResumeMode::kAfterCall : ResumeMode::kAt);
   }
 
   void append_arguments(const std::vector<Link>& links, size_t i, Var* handler, std::vector<Recipe>& args) {
@@ -412,6 +370,21 @@ struct Finisher {
     append_arguments(links, i, handler, args);
   }
 
+  void stop_at_obstacles(const std::vector<Link>& links) {
+    for (size_t i = 1; i < links.size(); i++) {
+      const bool last = i + 1 == links.size();
+      const Frame& caller = *links[i - 1].frame;
+      std::string why = obstacle(t, links[i], last);
+      if (why.empty() && !calls(bc::op(caller.code->proto().code[caller.pc]))) why = "a call that is made by C";
+      if (why.empty()) continue;
+      BreakReason because = end.why ? end.why : reason(Break::called_loop);
+      const LuaCode& code = *links[i].frame->code;
+      because.eager = str("the function at ", code.file, ":", code.proto().first_line, " runs as it is: ", why);
+      t.leave_out(caller);
+      stop_at(caller.step, because);
+    }
+  }
+
   void frames() {
     if (end.kind == SegmentEnd::kReturn) {
       if (too_many(end.results.size())) stop_before_producer(*t.frames[0], reason(Break::many_values));
@@ -422,18 +395,8 @@ struct Finisher {
       write_slots(open);  // closures from before the segment keep their variables
       return;
     }
-    const std::vector<Link> links = chain();
-    for (size_t i = 1; i < links.size(); i++) {
-      const bool last = i + 1 == links.size();
-      const Frame& caller = *links[i - 1].frame;
-      std::string why = obstacle(links[i], last);
-      if (why.empty() && !calls(bc::op(caller.code->proto().code[caller.pc]))) why = "a call that is made by C";
-      if (why.empty()) continue;
-      BreakReason because = end.why ? end.why : reason(Break::called_loop);
-      const LuaCode& code = *links[i].frame->code;
-      because.eager = str("the function at ", code.file, ":", code.proto().first_line, " runs as it is: ", why);
-      stop_at(caller.step, because);
-    }
+    const std::vector<Link> links = chain(t);
+    stop_at_obstacles(links);
     for (size_t i = links.size(); i-- > 1;) {
       for (size_t k = links[i].modes.size(); k-- > 0;) links[i].modes[k]->restore();
     }

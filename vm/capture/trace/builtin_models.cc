@@ -48,13 +48,18 @@ Var* model(Trace& t, const char* name) {
 Vars inlined(Trace& t, const char* name, const Vars& args) {
   const size_t depth = t.frames.size();
   Var* f = model(t, name);
+  const auto leave_out = [&] {
+    for (Var* a : args) t.leave_out(a);
+  };
   try {
     return t.call(f, args, true);
   } catch (const GraphBreak& b) {
     t.frames.resize(depth);
+    if (!b.why.is_raised()) leave_out();
     throw GraphBreak{b.why, true};
   } catch (const LoopStop&) {
     t.frames.resize(depth);
+    leave_out();
     t.stop(Break::called_loop, {.dirty = true});
   }
 }

@@ -62,6 +62,7 @@ Vars Trace::call(Var* f, Vars args, bool expression) {
     if (resumed) stop(Break::resumed);
     if (!code) {
       const std::string name = function_name(*this, f);
+      for (Var* a : args) leave_out(a);
       stop(break_of_call(name), {name});
     }
     if (const std::string* why = disabled_because(state, f->id)) {

@@ -219,6 +219,13 @@ class Trace {
   Cell* upvalue(Frame& f, unsigned i);
   void close_slots(Frame& f, unsigned from);    // UCLO
   void push_prototype(Var* function);           // real or made in the trace; only with the mirror
+  // A function of the program that Lua will call, as the trace ends before what calls it: this one, or the outermost
+  // inside of the caller.
+  void leave_out(Var* function);
+  void leave_out(const Frame& caller);
+  // Stack index of a table of them, 0: nobody asks. [function] = true; of one that the trace makes another closure of
+  // its prototype: [closure] = false, or the constant of the first frame's function where that makes it.
+  int left_out = 0;
   bool is_loose(const Source* function) const;  // another closure of the prototype may stand there in a later call
 
   // -- guards (guards.cc)

@@ -1,0 +1,136 @@
+// Patches what segments leave to Lua. It is called by its original function, so only that one can be patched, in place.
+#include "vm/capture/dispatch/callees.h"
+
+#include <algorithm>
+#include <lua.hpp>
+
+#include "vm/capture/dispatch/compiled.h"
+#include "vm/capture/dispatch/policy.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/mirror/prototypes.h"
+#include "vm/portal/portal.h"
+
+namespace lutra {
+namespace {
+
+// Each redirection flushes LuaJIT's traces: of a function that is made anew time and again, only the first few.
+constexpr int kMostFunctions = 8;
+
+int count_functions(lua_State* L, const CompiledProto& compiled) {
+  int n = 0;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, compiled.functions);
+  for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) n++;
+  lua_pop(L, 1);
+  return n;
+}
+
+// Runs what its user, lt.auto or another segment wants.
+bool is_left_alone(const CaptureState& state, lua_State* L, int index) {
+  return was_unpatched(L, index) || disabled_because(state.trace, lua_topointer(L, index)) || is_resumed(L, index) ||
+         original_proto(L, index) != mirror::proto_of(lua_function(L, index));
+}
+
+void note_callee(CompiledProto& root, const std::shared_ptr<CompiledProto>& callee) {
+  const auto same = [&](const std::weak_ptr<CompiledProto>& known) { return known.lock() == callee; };
+  if (callee.get() == &root || std::any_of(root.callees.begin(), root.callees.end(), same)) return;
+  root.callees.push_back(callee);
+}
+
+// False where the function runs what it ran.
+bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
+  if (redirected(L, index)) {
+    if (const auto known = compiled_proto(L, index)) note_callee(root, known);
+    return false;
+  }
+  if (is_left_alone(state, L, index)) return false;
+  CaptureOptions options = root.options;
+  options.dynamic_dims.clear();  // of the arguments of the function that the user compiled
+  const std::shared_ptr<CompiledProto> callee = find_proto(state, L, index, options, root.key.serial);
+  if (!callee || callee->failed || count_functions(L, *callee) >= kMostFunctions) return false;
+  if (!callee->patched && callee->log->empty()) callee->callee = true, callee->automatic = root.automatic;
+  push_clone(state, L, callee, index, false);
+  if (!redirect(L, index, lua_gettop(L)).empty()) return false;
+  follow(L, *callee, index);
+  remember_compiled(L, index, *callee);
+  note_callee(root, callee);
+  return true;
+}
+
+// A function that the caller makes anew in each call.
+void patch_newborn(CaptureState& state, lua_State* L, CompiledProto& caller, CompiledProto& root, int index) {
+  if (push_example(L, index)) {
+    if (const auto known = compiled_proto(L, -1)) note_callee(root, known);
+  } else if (patch(state, L, root, index)) {
+    run_newborn(L, index);
+    lua_pushvalue(L, index);
+    root.examples.push_back(luaL_ref(L, LUA_REGISTRYINDEX));
+  } else {
+    return;
+  }
+  if (lua_isnumber(L, index + 1) && caller.born.insert(unsigned(lua_tointeger(L, index + 1))).second)
+    caller.changed = true;
+}
+
+}  // namespace
+
+void compile_callees(CaptureState& state, lua_State* L, CompiledProto& caller, int left_out) {
+  if (!mirror::available(L) || has_to_pay(L, caller)) return;  // lt.auto finds what is hot by itself
+  const int top = lua_gettop(L);
+  CompiledProto& root = caller.root ? *caller.root : caller;
+  for (lua_pushnil(L); lua_next(L, left_out); lua_settop(L, top + 1)) {
+    try {
+      const bool is_real = lua_isboolean(L, top + 2) && lua_toboolean(L, top + 2);
+      is_real ? void(patch(state, L, root, top + 1)) : patch_newborn(state, L, caller, root, top + 1);
+    } catch (const std::exception&) {
+      // What cannot be patched runs as it is.
+    }
+  }
+}
+
+std::vector<std::shared_ptr<CompiledProto>> with_callees(const std::shared_ptr<CompiledProto>& compiled) {
+  std::vector<std::shared_ptr<CompiledProto>> all{compiled};
+  for (size_t i = 0; i < all.size(); i++) {
+    for (const std::weak_ptr<CompiledProto>& c : all[i]->callees) {
+      const std::shared_ptr<CompiledProto> callee = c.lock();
+      if (callee && std::find(all.begin(), all.end(), callee) == all.end()) all.push_back(callee);
+    }
+  }
+  return all;
+}
+
+void follow_newest(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int index) {
+  if (!compiled->callee || !mirror::available(L)) return;
+  const int top = lua_gettop(L);
+  push_function_of_frame(L, index);
+  if (!redirected(L, top + 1) && count_functions(L, *compiled) < kMostFunctions) {
+    push_clone(state, L, compiled, top + 1, false);
+    if (redirect(L, top + 1, top + 2).empty()) follow(L, *compiled, top + 1), remember_compiled(L, top + 1, *compiled);
+  }
+  lua_settop(L, top);
+}
+
+void release_examples(lua_State* L, CompiledProto& compiled) {
+  for (const int example : compiled.examples) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, example);
+    forget_newborn(L, lua_gettop(L));
+    lua_pop(L, 1);
+    luaL_unref(L, LUA_REGISTRYINDEX, example);
+  }
+  compiled.examples.clear();
+}
+
+void restore_callees(lua_State* L, const std::shared_ptr<CompiledProto>& compiled) {
+  const int top = lua_gettop(L);
+  for (const auto& callee : with_callees(compiled)) {
+    if (callee->key.serial == compiled->key.serial) release_examples(L, *callee);
+    if (callee == compiled || callee->key.serial != compiled->key.serial) continue;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, callee->functions);
+    for (lua_pushnil(L); lua_next(L, top + 1);) {
+      lua_pop(L, 1);
+      restore(L, top + 2);
+    }
+    lua_settop(L, top);
+  }
+}
+
+}  // namespace lutra

@@ -1,0 +1,47 @@
+// Walks the frames of a trace that has ended.
+#include "vm/capture/segment/links.h"
+
+#include "vm/capture/segment/call_ops.h"
+#include "vm/mirror/mirror.h"
+#include "vm/portal/patch.h"
+
+namespace lutra {
+
+std::vector<Link> chain(Trace& t) {
+  std::vector<Link> links;
+  Link pending{nullptr, {}, false};
+  for (Frame* f : t.frames) {
+    Link l{f, {}, f->expression};
+    if (pending.frame) {  // f was tail called: it returns to the caller of the one before
+      l.modes = pending.modes;
+      l.expression = l.expression || pending.expression;
+    }
+    for (const ModeCall& mode : f->modes) l.modes.push_back(&mode);
+    pending = f->tail ? l : Link{nullptr, {}, false};
+    if (!f->tail) links.push_back(l);
+  }
+  return links;
+}
+
+std::string obstacle(Trace& t, const Link& l, bool last) {
+  Frame& f = *l.frame;
+  const bc::Op op = bc::op(f.code->proto().code[f.pc]);
+  if (f.is_builtin()) return "a function of Lua's library";
+  for (const ModeCall* mode : l.modes) {
+    if (mode->via == Via::kCoroutine) return "a coroutine that is made in the graph";
+  }
+  if (l.expression && !l.modes.empty()) return "a call that is made by C";
+  if (f.function->kind != VarKind::kFunction && (f.function->builtin || !mirror::available(t.L))) {
+    return "a closure made in the frame";
+  }
+  for (Cell* c : f.cells) {
+    if (c && c->assigned) return "variables shared with a closure";
+  }
+  const bool takes = takes_multres(op) || keeps_multres(f.code->proto(), f.pc);
+  if (last && takes && !is_call(op)) return "a list of results";
+  if (!last && !calls(op)) return "a call that is not a call instruction";
+  const bool after = !last || takes_multres(op);
+  return why_not_resumable(f.code->proto(), f.pc, after ? ResumeMode::kAfterCall : ResumeMode::kAt);
+}
+
+}  // namespace lutra

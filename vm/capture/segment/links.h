@@ -1,0 +1,20 @@
+// The frames at a segment's end in, from the real one inwards; which of them can be rebuilt.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "vm/capture/trace/trace.h"
+
+namespace lutra {
+
+struct Link {
+  Frame* frame;
+  std::vector<const ModeCall*> modes;  // outermost first
+  bool expression;
+};
+
+std::vector<Link> chain(Trace& t);
+// Why the frame cannot be rebuilt; empty if it can. last: it is the innermost.
+std::string obstacle(Trace& t, const Link& link, bool last);
+
+}  // namespace lutra
