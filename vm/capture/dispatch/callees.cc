@@ -5,7 +5,6 @@
 #include <lua.hpp>
 
 #include "vm/capture/dispatch/compiled.h"
-#include "vm/capture/dispatch/policy.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/mirror/prototypes.h"
 #include "vm/portal/portal.h"
@@ -47,7 +46,7 @@ bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
   options.dynamic_dims.clear();  // of the arguments of the function that the user compiled
   const std::shared_ptr<CompiledProto> callee = find_proto(state, L, index, options, root.key.serial);
   if (!callee || callee->failed || count_functions(L, *callee) >= kMostFunctions) return false;
-  if (!callee->patched && callee->log->empty()) callee->callee = true, callee->automatic = root.automatic;
+  if (!callee->patched && callee->log->empty()) callee->callee = true;
   push_clone(state, L, callee, index, false);
   if (!redirect(L, index, lua_gettop(L)).empty()) return false;
   follow(L, *callee, index);
@@ -56,31 +55,55 @@ bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
   return true;
 }
 
-// A function that the caller makes anew in each call.
-void patch_newborn(CaptureState& state, lua_State* L, CompiledProto& caller, CompiledProto& root, int index) {
+// Whoever makes closures of that constant shows them to the portal.
+void bear(CompiledProto& maker, lua_Integer constant) {
+  if (maker.born.insert(unsigned(constant)).second) maker.changed = true;
+}
+
+// What newborn closures of the prototype of the function at `index` follow; null where they run what they ran.
+std::shared_ptr<CompiledProto> patch_newborn(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
+  const int top = lua_gettop(L);
+  std::shared_ptr<CompiledProto> callee;
   if (push_example(L, index)) {
-    if (const auto known = compiled_proto(L, -1)) note_callee(root, known);
+    if ((callee = compiled_proto(L, -1))) note_callee(root, callee);
   } else if (patch(state, L, root, index)) {
     run_newborn(L, index);
     lua_pushvalue(L, index);
     root.examples.push_back(luaL_ref(L, LUA_REGISTRYINDEX));
-  } else {
-    return;
+    callee = compiled_proto(L, index);
   }
-  if (lua_isnumber(L, index + 1) && caller.born.insert(unsigned(lua_tointeger(L, index + 1))).second)
-    caller.changed = true;
+  lua_settop(L, top);
+  return callee;
+}
+
+// The function at `index` has made one in its call, or another closure of its prototype has.
+void patch_maker(CaptureState& state, lua_State* L, CompiledProto& root, int index, lua_Integer constant) {
+  std::shared_ptr<CompiledProto> maker = patch_newborn(state, L, root, index);
+  if (!maker && redirected(L, index)) maker = compiled_proto(L, index);
+  if (!maker) return;
+  bear(*maker, constant);
+  refresh(state, L, maker);
+}
+
+// The function at top + 1, and what leave_out says of it above.
+void patch_left_out(CaptureState& state, lua_State* L, CompiledProto& caller, int index) {
+  CompiledProto& root = caller.root ? *caller.root : caller;
+  if (lua_isboolean(L, index + 1)) return void(patch(state, L, root, index));
+  if (!patch_newborn(state, L, root, index)) return;
+  if (lua_isnumber(L, index + 1)) return bear(caller, lua_tointeger(L, index + 1));
+  lua_rawgeti(L, index + 1, 1);
+  lua_rawgeti(L, index + 1, 2);
+  patch_maker(state, L, root, index + 2, lua_tointeger(L, index + 3));
 }
 
 }  // namespace
 
 void compile_callees(CaptureState& state, lua_State* L, CompiledProto& caller, int left_out) {
-  if (!mirror::available(L) || has_to_pay(L, caller)) return;  // lt.auto finds what is hot by itself
+  if (!mirror::available(L) || caller.automatic) return;  // lt.auto finds what is hot by itself
   const int top = lua_gettop(L);
-  CompiledProto& root = caller.root ? *caller.root : caller;
   for (lua_pushnil(L); lua_next(L, left_out); lua_settop(L, top + 1)) {
     try {
-      const bool is_real = lua_isboolean(L, top + 2) && lua_toboolean(L, top + 2);
-      is_real ? void(patch(state, L, root, top + 1)) : patch_newborn(state, L, caller, root, top + 1);
+      patch_left_out(state, L, caller, top + 1);
     } catch (const std::exception&) {
       // What cannot be patched runs as it is.
     }

@@ -29,18 +29,42 @@ bool push_closure_like(Trace& t, const Closure& made, Var* function) {
 
 }  // namespace
 
+namespace {
+
+// Pushes the function, or one like it. False, and nothing pushed, where there is none to patch.
+bool push_left_out(Trace& t, Var* f) {
+  if (f->builtin || f->binding) return false;
+  if (f->kind == VarKind::kClosure) return push_closure_like(t, *f->closure, f);
+  if (f->kind != VarKind::kFunction && f->kind != VarKind::kLazy) return false;
+  t.push_pin(f->pin);
+  if (lua_isfunction(t.L, -1) && !lua_iscfunction(t.L, -1)) return true;
+  lua_pop(t.L, 1);
+  return false;
+}
+
+// Pushes what is said of a closure that the trace makes.
+bool push_maker_of(Trace& t, const Closure& made) {
+  if (made.env == t.frames[0]->function) return lua_pushinteger(t.L, lua_Integer(made.constant)), true;
+  t.leave_out(made.env);  // to Lua's FNEW it must be known as well
+  lua_createtable(t.L, 2, 0);
+  if (!push_left_out(t, made.env)) return false;
+  lua_rawseti(t.L, -2, 1);
+  lua_pushinteger(t.L, lua_Integer(made.constant));
+  lua_rawseti(t.L, -2, 2);
+  return true;
+}
+
+}  // namespace
+
 void Trace::leave_out(Var* f) {
-  if (left_out == 0 || f->builtin || f->binding) return;
+  if (left_out == 0) return;
   luaL_checkstack(L, 20, "capture");
   const int top = lua_gettop(L);
-  if (f->kind == VarKind::kFunction || f->kind == VarKind::kLazy) {
-    push_pin(f->pin);
-    lua_pushboolean(L, true);
-  } else if (f->kind == VarKind::kClosure && push_closure_like(*this, *f->closure, f)) {
-    const bool first = f->closure->env == frames[0]->function;
-    first ? lua_pushinteger(L, lua_Integer(f->closure->constant)) : lua_pushboolean(L, false);
+  if (push_left_out(*this, f)) {
+    bool known = true;
+    f->kind == VarKind::kClosure ? void(known = push_maker_of(*this, *f->closure)) : lua_pushboolean(L, true);
+    if (known) lua_rawset(L, left_out);
   }
-  if (lua_isfunction(L, top + 1) && !lua_iscfunction(L, top + 1)) lua_rawset(L, left_out);
   lua_settop(L, top);
 }
 

@@ -223,8 +223,8 @@ class Trace {
   // inside of the caller.
   void leave_out(Var* function);
   void leave_out(const Frame& caller);
-  // Stack index of a table of them, 0: nobody asks. [function] = true; of one that the trace makes another closure of
-  // its prototype: [closure] = false, or the constant of the first frame's function where that makes it.
+  // Stack index of a table of them, 0: nobody asks. [function] = true. Of one that the trace makes, [another closure of
+  // its prototype] = which child it is of the first frame's function, or {the function that makes it, which child}.
   int left_out = 0;
   bool is_loose(const Source* function) const;  // another closure of the prototype may stand there in a later call
 
