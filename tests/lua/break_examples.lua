@@ -318,6 +318,15 @@ local function nested(x, n)
 end
 local f = lt.compile(function(x) return nested(x, 300) end)
 f(lt.ones(3))]],
+  parted_call = [[
+local function scaled(x, k)
+  if k > 9 then return x end
+  return (x * 2 + 1) * (x - 1) + 3
+end
+local f = lt.compile(function(x, k) return scaled(x, k) + scaled(x, k + 1) end)
+lt.config.recompile_limit = 2
+for k = 7, 11 do f(lt.ones(3), k) end
+lt.config.recompile_limit = 8]],
   long_segment = [[
 local steps = {}
 for i = 1, 3000 do steps[i] = "x = x + s" end

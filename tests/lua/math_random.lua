@@ -71,6 +71,32 @@ test("a branch on a draw has an entry for each way", function()
   equal(graphs, 2)
 end)
 
+test("ways of several callees are added up where they are too many to be multiplied", function()
+  local function augment(x)
+    x = x * 2 + 1
+    if math.random() < 0.5 then x = (x - 1) * 3 end
+    if math.random(2) == 1 then x = (x + 1):exp():log() end
+    return x:sin() + x
+  end
+  local x = lt.tensor({1, 2, 3})
+  local function step(y) return (augment(y) + augment(y * 2) * augment(y + 1)):sum() end
+  local function run(f)
+    math.randomseed(7)
+    local all = {}
+    for i = 1, 100 do all[i] = text(f(x)) end
+    return table.concat(all, " ")
+  end
+  local want, compiled = run(step), lt.compile(step)
+  lt.reset()
+  equal(run(compiled), want)
+  local made, hits = lt.counters().stats.unique_graphs, lt.counters().cache.hits
+  equal(run(compiled), want)
+  truthy(made <= 20, made .. " graphs")
+  equal(lt.counters().stats.unique_graphs, made)
+  truthy(lt.counters().cache.hits - hits >= 500, "hits of entries")  -- three callees, and what stands between them
+  equal(lt.counters().graph_break["a function is called whose caller came to its recompile_limit"], 3)
+end)
+
 test("draws in loops and callees", function()
   local function noisy(x) return x + math.random() end
   local _, broken = compare(function(x)

@@ -64,6 +64,13 @@ void check_dynamic_dims(lua_State* L, const CompiledProto& compiled, const Proto
   }
 }
 
+// A callee that is parted from its caller does not go on in that: their ways would be multiplied again.
+void stay_in_callee(CaptureState& state, lua_State* L, CompiledProto& compiled,
+                    const std::vector<ResumeRequest>& resumes, const KeptLoops& kept) {
+  if (resumes.size() != 1 || resumes[0].spec.pc != 1) return;
+  for (auto& [pc, point] : resume_proto(state, L, compiled, resumes[0], kept)->points) point.stays = true;
+}
+
 std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point,
                                   const SegmentCall& call, const std::vector<Caller>& callers) {
   TraceOptions options{compiled.options.dynamic, point.dynamic_dims};
@@ -73,6 +80,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   }
   for (const auto& [source, values] : point.changing_values) options.changing_values[source] = int(values.size());
   options.loose_functions = point.loose_functions;
+  options.parted_calls = compiled.parted_calls;
   options.fullgraph = compiled.options.fullgraph;
   options.automatic = compiled.automatic;
   options.has_to_pay = has_to_pay(L, compiled);
@@ -82,6 +90,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   CompiledProto& left = s.level ? *callers[s.level - 1].compiled : compiled;
   point.decisions.kept_loops = std::move(s.kept_loops);
   const KeptLoops& kept = point.decisions.kept_loops;
+  for (const auto& [pc, ops] : s.called_ops) compiled.called_ops[pc] = std::max(compiled.called_ops[pc], ops);
   std::set<bc::Pc> known;
   for (const auto& [pc, p] : left.points) known.insert(pc);
   for (const auto& [pc, after] : s.next) {
@@ -94,6 +103,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
     s.entry->resumes[i].body =
         std::make_shared<ProtoBody>(resume_proto(state, L, compiled, s.finished.resumes[i], kept));
   }
+  if (!options.parted_calls.empty()) stay_in_callee(state, L, compiled, s.finished.resumes, kept);
   const bc::Pc leaves = s.level ? callers[s.level - 1].point : point.pc;
   s.entry->exit = exit_index(left, left.points.at(leaves), s.finished.exit);
   if (s.level) s.entry->landing = leaves;

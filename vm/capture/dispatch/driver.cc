@@ -238,6 +238,7 @@ struct PortalCall {
       const bool more = note_miss(state, L, compiled, point(), *missed, failed, nslots, nargs, self, top - 1, top);
       lua_settop(L, top - 2);
       if (point().dead) refresh_code();
+      if (std::exchange(point().parts, false)) forget_entries(L, point());
       if (under && is_steered()) return true;
       if (!more) return false;
     }

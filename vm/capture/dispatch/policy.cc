@@ -244,6 +244,18 @@ void note_late_miss(ProtoPoint& point, CompiledProto& compiled) {
   point.dead = compiled.changed = true;
 }
 
+// Once a point has come to its limit, each function that it calls for more than a few ops is a frame of its own, with
+// entries for its own ways: they are added up, not multiplied.
+bool part_calls(CompiledProto& compiled, ProtoPoint& point) {
+  constexpr size_t kFewOps = 4;
+  if (compiled.automatic || compiled.options.fullgraph || !point.firsts.empty()) return false;
+  const size_t known = compiled.parted_calls.size();
+  for (const auto& [pc, ops] : compiled.called_ops) {
+    if (ops >= kFewOps) compiled.parted_calls.insert(pc);
+  }
+  return point.parts = compiled.parted_calls.size() > known;
+}
+
 bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
                int failed, int nslots, int nargs, int self, int constants, int weak) {
   Runtime& rt = runtime(L);
@@ -283,7 +295,7 @@ bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
   });
   if (r.hint.empty()) r.hint = recompile_hint(r.kind);
   if (entry.decline) return point.entries.size() < 64;  // nothing was compiled, so that this is no recompile
-  if (limit) {
+  if (limit && !part_calls(compiled, point)) {
     point.limit_reached = true;
     if (!compiled.automatic) {
       fprintf(stderr,

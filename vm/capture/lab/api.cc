@@ -235,6 +235,7 @@ int api_reset(lua_State* L) {
     compiled->failed = false;
     compiled->recompiles->clear(), compiled->log->clear(), compiled->breaks->clear();
     each_point(*compiled, [L](ProtoPoint& point) { forget_entries(L, point); });
+    compiled->called_ops.clear(), compiled->parted_calls.clear();
     for (auto& [pc, point] : compiled->points) {
       if (point.dead) compiled->changed = true;
       point.dead = point.limit_reached = point.breaks_for_places = false;

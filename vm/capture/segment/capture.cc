@@ -500,6 +500,7 @@ struct SegmentCapture {
     lua_pushvalue(L, t.weak);
     e.weak = luaL_ref(L, LUA_REGISTRYINDEX);
     made.kept_loops = decisions.kept_loops;
+    made.called_ops = std::move(t.called_ops);
     if (!e.compiling) return;
     e.compiling->work = std::make_unique<CompileLater>([segment = e.segment.get()] { segment->ready(); });
   }

@@ -49,6 +49,7 @@ struct CapturedSegment {
   KeptLoops kept_loops;
   size_t level = 0;  // the frame in which it ends: 0, or that many calls up
   int left_out = 0;  // stack index of a table of the functions that the segment has left to Lua
+  std::map<bc::Pc, size_t> called_ops{};  // by call of the frame that it begins in: the ops that it inlines
 };
 
 // Throws what the program's own code raises, and where fullgraph is wanted and the graph breaks.

@@ -86,8 +86,10 @@ Vars Trace::call(Var* f, Vars args, bool expression) {
     frame.varargs.assign(args.begin() + proto.num_params, args.end());
   }
   frames.push_back(&frame);
+  const size_t nodes = graph->nodes.size();
   Vars results = run(frame);
   frames.pop_back();
+  if (frames.size() == 1 && !expression) called_ops[frames[0]->pc] += graph->nodes.size() - nodes;
   return results;
 }
 

@@ -149,6 +149,9 @@ void Trace::step(Frame& f) {
   const bool spent = budget.spend(1) || steps > kMaxSteps;
   if (poor || spent || graph->nodes.size() > budget.most_nodes()) stop_at_budget(false);
   while (!f.active.empty() && (f.pc < f.active.back()->head || f.pc > f.active.back()->end)) f.active.pop_back();
+  if (frames.size() == 2 && f.pc == 1 && !f.expression && options.parted_calls.count(frames[0]->pc)) {
+    stop(Break::parted_call);
+  }
   if (steps == decisions.stop_step) throw GraphBreak{decisions.stop_reason, false};
   if (state.stress_breaks && !graph->nodes.empty() && bc::insertable(proto, f.pc) && !is_for_eager(*this)) {
     stop(Break::stress);

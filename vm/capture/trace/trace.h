@@ -82,6 +82,7 @@ struct TraceOptions {
   bool has_to_pay = false;                // long stretches without ops do not
   bool fullgraph = false;                 // no value may end the segment
   bool enters_callees = false;            // a callee that breaks before the first op is resumed all the same
+  std::set<bc::Pc> parted_calls;          // of the first frame: their callees are frames of their own
 };
 
 inline std::string vararg_name(int n) { return str("select(", n + 1, ", ...)"); }
@@ -226,6 +227,7 @@ class Trace {
   // Stack index of a table of them, 0: nobody asks. [function] = true. Of one that the trace makes, [another closure of
   // its prototype] = which child it is of the first frame's function, or {the function that makes it, which child}.
   int left_out = 0;
+  std::map<bc::Pc, size_t> called_ops;          // by call of the first frame: the nodes that it has made
   bool is_loose(const Source* function) const;  // another closure of the prototype may stand there in a later call
 
   // -- guards (guards.cc)
