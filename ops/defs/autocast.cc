@@ -115,6 +115,16 @@ int pack(const AutocastMode& m) {
   return bits;
 }
 
+AutocastMode unpack(int packed) {
+  AutocastMode m;
+  m.cache = packed >> 10 & 1;
+  for (size_t i = 0; i < 2; i++) {
+    const int bits = packed >> (i ? 0 : 5);
+    m.enabled[i] = bits >> 4 & 1, m.dtype[i] = DType(bits & 15);
+  }
+  return m;
+}
+
 std::string describe(const AutocastMode& m) {
   std::string text;
   for (size_t i = 0; i < 2; i++) {

@@ -10,7 +10,8 @@
 
 namespace lutra {
 
-int pack(const AutocastMode& mode);              // one number a mode
+int pack(const AutocastMode& mode);  // one number a mode
+AutocastMode unpack(int packed);
 std::string describe(const AutocastMode& mode);  // "off", "cpu: bfloat16"
 
 const AutocastMode& autocast_mode();

@@ -50,6 +50,7 @@ const char kAll[] = R"(effects {
   history in 2 = out 8
   refuse out 3 'it\'s gone' in 0 in 2
   grad_mode false
+  autocast 40
 }
 )";
 const EffectPlaces kPlaces = {3, 9, 5, 5, 2, 1};

@@ -18,6 +18,16 @@ local function leaf(y)
   return (a + 1):exp(), a * 2, 3
 end
 
+local function autocast()
+  local kinds = {lt.is_autocast_cache_enabled()}
+  for _, device in ipairs {"cpu", "cuda"} do
+    kinds[#kinds + 1] = lt.is_autocast_enabled(device)
+    kinds[#kinds + 1] = lt.get_autocast_dtype(device)
+  end
+  for i = 1, #kinds do kinds[i] = tostring(kinds[i]) end
+  return table.concat(kinds, " ")
+end
+
 local function text(v) return type(v) == "userdata" and h.text(v) .. tostring(v.requires_grad) or tostring(v) end
 
 -- What f gives in three rounds.
@@ -28,7 +38,7 @@ local function told(f)
     for scale = 1, 2 do
       local r = {pcall(f, x * scale, 20)}
       for k = 1, table.maxn(r) do r[k] = text(r[k]) end
-      seen[#seen + 1] = table.concat(r, "|", 1, table.maxn(r)) .. tostring(lt.is_grad_enabled())
+      seen[#seen + 1] = table.concat(r, "|", 1, table.maxn(r)) .. tostring(lt.is_grad_enabled()) .. autocast()
     end
   end
   return table.concat(seen, "\n") .. noted
@@ -45,7 +55,7 @@ local function costs(most, around, innermost)
     lt.reset()
     equal(told(lt.compile(outermost)), want, "depth " .. depth)
     local graphs = lt.counters().stats.unique_graphs
-    truthy(graphs <= most, ("depth %d: %d graphs"):format(depth, graphs))
+    truthy(graphs >= 2 and graphs <= most, ("depth %d: %d graphs"):format(depth, graphs))
     lt.reset()
     equal(told(lt.patch(outermost)), want, "patched, depth " .. depth)
     lt.unpatch(outermost)
@@ -145,6 +155,51 @@ test("calls in other grad modes", function()
       return (r + z):sin(), lt.is_grad_enabled(), n
     end
   end)
+end)
+
+test("calls under autocast", function()
+  costs(2, function(inner, i)
+    return function(y)
+      local b = y + i
+      local r = lt.autocast("cpu", {dtype = lt.bfloat16}, inner, b)
+      return (r * b):sin()
+    end
+  end)
+  costs(2, function(inner, i)
+    local dtype, other = lt.bfloat16, {enabled = i % 3 ~= 0, dtype = lt.float16, cache_enabled = i % 2 == 0}
+    return function(y)
+      local b = y + i
+      local r = lt.autocast("cpu", i % 2 == 0 and other or {dtype = dtype}, inner, b)
+      local z = r:float():matmul(b:float():t())
+      return z:matmul(b:float()):sin(), autocast()
+    end
+  end)
+end)
+
+test("an error in the rest under autocast", function()
+  local function make()
+    local function inner(y, bad)
+      local a = y:matmul(y:t())
+      note()
+      if bad then a = a:view(7, 7) end
+      return a:matmul(y)
+    end
+    local options = {dtype = lt.float16, cache_enabled = false}
+    local function mid(y, bad) return (lt.autocast("cpu", options, inner, y, bad)) end
+    return function(y, bad)
+      local ok, r = pcall(mid, y, bad)
+      return ok, ok and r:float():matmul(y:t()) or r, autocast()
+    end
+  end
+  lt.reset()
+  local f, g = make(), lt.compile(make())
+  for round = 1, 6 do
+    local outer = round > 3 and {dtype = lt.bfloat16} or {enabled = false}
+    lt.autocast("cpu", outer, function()
+      local want, got = {f(x, round % 3 == 0)}, {g(x, round % 3 == 0)}
+      for i = 1, 3 do equal(text(got[i]), text(want[i])) end
+    end)
+  end
 end)
 
 test("an error behind the rest of a protected call", function()

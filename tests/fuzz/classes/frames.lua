@@ -16,6 +16,7 @@ local function call(p, g)
     "y, ok = pick(%s(y, n))", "z = ({%s(y, n)})[1]", "y = y + select(1, %s(z, n))",
     "ok, r1 = pcall(%s, y, n) y = ok and r1 or y", "y = lt.no_grad(%s, y, n)",
     "y = coroutine.wrap(function(v) return (%s(v, n)) end)(y)", "if n < 4 then y = %s(y, n + 1) end",
+    "y = lt.autocast('cpu', {dtype = lt.bfloat16}, %s, y:matmul(y:t()):matmul(y), n):float()",
   }
   p:line("%s", (p:pick(forms):gsub("%%s", g)))
 end

@@ -1,7 +1,8 @@
 -- Protected calls and callees that break: errors raised before, between and after ops and breaks, in callees of any
 -- depth, caught by pcall or xpcall, within modes; callees that take varargs, are modules, or whose lists of results
 -- become tables and arguments; what was written before an error is seen.
-local ops = {"(%s * 2):tanh()", "%s + w", "%s:exp() * 0.5", "%s - x", "%s * %s:sum()", "lt.where(%s:gt(0), %s, w)"}
+local ops = {"(%s * 2):tanh()", "%s + w", "%s:exp() * 0.5", "%s - x", "%s * %s:sum()", "lt.where(%s:gt(0), %s, w)",
+  "%s:matmul(w:t()):matmul(w) * 0.1"}
 local breaks = {"log[#log + 1] = 'b'; io.write('')", "lt.graph_break()", "log[#log + 1] = tostring(y:sum():item())",
   "if y:sum():item() > 0 then hits = hits + 1 end"}
 local errors = {"error('plain')", "error('bare', 0)", "error({code = n})", "error()", "local z = y .. nil",
@@ -37,6 +38,12 @@ local calls = {
   "ok, y = pcall(lt.no_grad, function(...) local z, m = %s(...); return z + 1, m end, y, n) " ..
     "log[#log + 1] = tostring(lt.is_grad_enabled()); if not ok then seen(y); y = x end",
   "ok, y = xpcall(function(...) return (%s(...)) end, handler, y, n); if not ok then seen(y); y = x end",
+  "y = lt.autocast('cpu', {dtype = lt.bfloat16}, %s, y, n):float()",
+  "ok, y = pcall(lt.autocast, 'cpu', {enabled = n %% 2 == 0, cache_enabled = n == 1}, %s, y, n) " ..
+    "log[#log + 1] = autocast(); if not ok then seen(y); y = x end",
+  "ok, y = pcall(lt.autocast, 'cpu', {dtype = lt.float16}, function(...) local z, m = %s(...) " ..
+    "log[#log + 1] = autocast(); return lt.no_grad(lt.matmul, z, w:t()):matmul(w), m end, y, n) " ..
+    "log[#log + 1] = autocast(); if not ok then seen(y); y = x end",
 }
 local function call(p, g) return p:line(p:pick(calls), g) end
 
@@ -56,6 +63,8 @@ local function generate(p)
   p.keep(p:line("join = function(a, ...) return a + (...) * select('#', ...) end"))
   p.keep(p:line("module = setmetatable({forward = function(self, y, g, n) return g(y * 0.5, n) end}, " ..
     "{__call = function(self, ...) return self:forward(...) end})"))
+  p.keep(p:line("autocast = function() return table.concat({tostring(lt.is_autocast_enabled('cpu')), " ..
+    "tostring(lt.get_autocast_dtype('cpu')), tostring(lt.is_autocast_cache_enabled())}, ' ') end"))
   local callees = {}
   for i = 1, 1 + p:random(3) do
     local name = "g" .. i

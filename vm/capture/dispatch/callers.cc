@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <lua.hpp>
+#include <string_view>
 #include <utility>
 
 #include "vm/capture/dispatch/compiled.h"
@@ -28,7 +29,7 @@ const mirror::TValue* link_of_call(lua_State* L, ptrdiff_t frame) {
 bool is_called_by(const CaptureState& state, lua_State* L, const mirror::LuaFrame& above, const mirror::LuaFrame& below,
                   std::vector<Passage>& between) {
   const mirror::TValue* link = link_of_call(L, above.frame);
-  for (; kind_of(link) == kProtectedFrame; between.push_back(Passage::kProtected)) {
+  for (; kind_of(link) == kProtectedFrame; between.push_back({})) {
     link = mirror::previous_frame(link);
     const Builtin* by = find_builtin(state.trace, mirror::gc_pointer(link[-1]));
     if (!by || (by != find_builtin_row("pcall") && by != find_builtin_row("xpcall"))) return false;
@@ -36,18 +37,36 @@ bool is_called_by(const CaptureState& state, lua_State* L, const mirror::LuaFram
   return below.link == link - mirror::thread(L)->stack;
 }
 
-// Whether the frame is one of lt.no_grad and its kin (stdlib/grad_mode.lua), whose pcall is the last of `between`: it
-// takes that one's `true` away, and sets the mode that is its first variable.
-bool ends_grad_mode(const CaptureState& state, lua_State* L, const mirror::LuaFrame& frame,
-                    std::vector<Passage>& between) {
-  constexpr ptrdiff_t kMode = 2;  // behind its argument
+// Whether the frame is one of lt.no_grad and its kin (stdlib/grad_mode.lua), or of lt.autocast (stdlib/autocast.lua),
+// whose pcall is the last of `between`: it takes that one's `true` away, and sets the mode that it has found. `restore`
+// waits for the pcall's results with what it restores as its first arguments, which lie before the pcall.
+bool ends_mode(const CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, std::vector<Passage>& between) {
   const Builtin* b = find_builtin(state.trace, frame.function);
   const auto is = [b](const char* name) { return b == find_builtin_row(name); };
-  if (!b || !(is("lutra.no_grad") || is("lutra.inference_mode") || is("lutra.enable_grad"))) return false;
-  const uint32_t mode = mirror::tag(mirror::thread(L)->stack[frame.frame + kMode]);
-  const bool on = mode == mirror::kTrue;
-  if ((!on && mode != mirror::kFalse) || between.empty() || between.back() != Passage::kProtected) return false;
-  between.back() = on ? Passage::kGradOn : Passage::kGradOff;
+  const bool grad = is("lutra.no_grad") || is("lutra.inference_mode") || is("lutra.enable_grad");
+  if (!b || !(grad || is("lutra._native.autocast_region"))) return false;
+  if (between.empty() || between.back().kind != Passage::kProtected) return false;
+  const mirror::TValue* end = mirror::thread(L)->stack + frame.link - 1;  // the pcall
+  const auto text = [](mirror::TValue v) {
+    return mirror::tag(v) == mirror::kStr ? static_cast<const mirror::Str*>(mirror::gc_pointer(v))->data() : "";
+  };
+  const auto is_boolean = [](mirror::TValue v) {
+    return mirror::tag(v) == mirror::kTrue || mirror::tag(v) == mirror::kFalse;
+  };
+  const auto is_true = [](mirror::TValue v) { return mirror::tag(v) == mirror::kTrue; };
+  Passage passage{grad ? Passage::kGradMode : Passage::kAutocast};
+  if (grad) {
+    if (!is_boolean(end[-1])) return false;
+    passage.enabled = is_true(end[-1]);
+  } else {
+    const std::string_view device = text(end[-4]), dtype = text(end[-2]);
+    if (!is_boolean(end[-3]) || !is_boolean(end[-1]) || (device != "cpu" && device != "cuda")) return false;
+    if (dtype != "bfloat16" && dtype != "float16") return false;
+    passage.cuda = device == "cuda";
+    passage.enabled = is_true(end[-3]), passage.cache = is_true(end[-1]);
+    passage.dtype = dtype_from_name(dtype);
+  }
+  between.back() = passage;
   return true;
 }
 
@@ -136,7 +155,7 @@ std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const Compil
   std::vector<Caller> callers;
   for (size_t i = 1; i < n && callers.size() < most; i++) {
     if (!is_called_by(state, L, frames[i - 1], frames[i], between) || lies_above(open, frames[i - 1].frame)) break;
-    if (ends_grad_mode(state, L, frames[i], between)) continue;
+    if (ends_mode(state, L, frames[i], between)) continue;
     bool assigned = false;
     for (const mirror::Upval* v = open; lies_above(v, frames[i].frame); v = mirror::next_open(v)) {
       assigned = assigned || !v->immutable;
@@ -178,7 +197,7 @@ std::shared_ptr<ProtoPoint> point_under(ProtoPoint& point, const std::vector<Cal
   std::vector<uint64_t> key;
   for (const Caller& c : callers) {
     key.insert(key.end(), {c.compiled->serial, c.site->call, uint64_t(c.varargs), c.between.size()});
-    for (const Passage passage : c.between) key.push_back(uint64_t(passage));
+    for (const Passage& passage : c.between) key.push_back(passage.packed());
   }
   const auto known = point.with_callers.find(key);
   if (known != point.with_callers.end()) return known->second;

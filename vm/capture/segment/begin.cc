@@ -52,6 +52,20 @@ Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call)
   return f;
 }
 
+namespace {
+
+// The other device's part of the mode stays, and is guarded.
+void end_autocast(const Passage& passage) {
+  note_autocast_read();
+  AutocastMode mode = autocast_mode();
+  mode.enabled[passage.cuda] = passage.enabled;
+  mode.dtype[passage.cuda] = passage.dtype;
+  mode.cache = passage.cache;
+  set_autocast_mode(mode);
+}
+
+}  // namespace
+
 Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, Vars results) {
   const bc::Proto& proto = caller.code.proto();
   t.frame_store.emplace_back();
@@ -88,12 +102,14 @@ Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, Vars resu
     if (l.iter && caller.call >= l.first_body && caller.call <= l.end) t.decisions.kept_loops.insert({&proto, l.head});
   }
   t.frames.assign(1, &f);
-  for (const Passage passage : caller.between) {
-    if (passage == Passage::kProtected) {
-      results.insert(results.begin(), t.boolean(true));
-    } else {
-      t.grad_mode_read = true;
-      set_grad_enabled(passage == Passage::kGradOn);
+  for (const Passage& passage : caller.between) {
+    switch (passage.kind) {
+      case Passage::kProtected: results.insert(results.begin(), t.boolean(true)); break;
+      case Passage::kGradMode:
+        t.grad_mode_read = true;
+        set_grad_enabled(passage.enabled);
+        break;
+      case Passage::kAutocast: end_autocast(passage); break;
     }
   }
   place_results(t, f, results);

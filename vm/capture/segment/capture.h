@@ -14,8 +14,18 @@ struct lua_State;
 
 namespace lutra {
 
-// What results pass on their way to a frame above: the end of a pcall or xpcall, or of a call in another grad mode.
-enum class Passage : uint8_t { kProtected, kGradOff, kGradOn };
+// What results pass on their way to a frame above: the end of a pcall or xpcall, or of a call in another mode, which
+// restores this one.
+struct Passage {
+  enum Kind : uint8_t { kProtected, kGradMode, kAutocast } kind = kProtected;
+  bool enabled = false;  // recording, or autocast on the device
+  bool cuda = false, cache = true;
+  DType dtype{};
+  uint64_t packed() const {
+    const uint64_t bits = uint64_t(enabled) | uint64_t(cuda) << 1 | uint64_t(cache) << 2;
+    return uint64_t(kind) | bits << 8 | uint64_t(dtype) << 16;
+  }
+};
 
 // A frame above the one that the segment begins in, which returns to it.
 struct CallerPlace {

@@ -140,6 +140,8 @@ struct Effects {
   std::vector<RefusedOutput> refused_outputs;
   bool grad_mode = true;  // at the end
   bool sets_grad_mode = false;
+  int autocast = kNoAutocast;  // at the end, packed, where that is another one
+  static constexpr int kNoAutocast = -1;
 };
 
 // Print, parse, print is the identity.

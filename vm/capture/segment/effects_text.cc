@@ -10,6 +10,7 @@
 //            | "retain" "out" int | "draw" recipe int
 //            | "view" "out" int "of" recipe ["recorded"] ["symbolic"] ["complex"] {"by" op "(" values ")"}
 //            | "history" "in" int "=" "out" int | "refuse" "out" int string {"in" int} | "grad_mode" bool
+//            | "autocast" int
 //   recipe  := "nil" | "false" | "true" | ("const" | "out" | "item" | "in" | "r" | "sym" | "table" | "closure" | "text"
 //   | "resume") int
 #include "jit/graph/text.h"
@@ -245,6 +246,8 @@ struct Parser : TextReader {
       e.history_writes.push_back({i, of("out")});
     } else if (accept("grad_mode")) {
       e.grad_mode = boolean(), e.sets_grad_mode = true;
+    } else if (accept("autocast")) {
+      e.autocast = place();
     } else {
       error("unknown effect '" + word() + "'");
     }
@@ -379,6 +382,7 @@ std::string print(const Effects& e) {
     line("refuse out ", r.output, " ", quote(r.why), inputs);
   }
   if (e.sets_grad_mode) line("grad_mode ", e.grad_mode ? "true" : "false");
+  if (e.autocast != Effects::kNoAutocast) line("autocast ", e.autocast);
   return text + "}\n";
 }
 

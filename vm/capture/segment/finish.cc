@@ -488,6 +488,7 @@ struct Finisher {
     }
     left.grad_mode = grad_enabled();
     left.sets_grad_mode = left.grad_mode != t.initial_grad_mode;
+    if (!(autocast_mode() == t.autocast.initial)) left.autocast = pack(autocast_mode());
   }
 
   bool retains(const Tensor& y) const {

@@ -311,6 +311,7 @@ struct EntryRunner {
       lua_pop(L, 1);
     }
     if (left.sets_grad_mode) set_grad_enabled(left.grad_mode);
+    if (left.autocast != Effects::kNoAutocast) set_autocast_mode(unpack(left.autocast));
   }
 
   // Before the run, whose tape has to see it; undone when it fails.
@@ -390,7 +391,7 @@ bool leaves_results_only(const Entry& e) {
   const Effects& left = e.effects;
   const auto empty = [](const auto&... lists) { return (lists.empty() && ...); };
   return e.segment && !e.callable && !e.takes_constants && !left.draws.count && left.seed.kind == Recipe::kNil &&
-         !left.sets_grad_mode &&
+         !left.sets_grad_mode && left.autocast == Effects::kNoAutocast &&
          empty(left.tables, left.closures, left.texts, left.table_writes, left.metatable_writes, left.upvalue_writes,
                left.grad_writes, left.requires_grad_writes, left.leaf_outputs, left.view_outputs, left.hidden_bases,
                left.output_grads, left.retained, left.hooks, left.history_writes, left.refused_outputs) &&
