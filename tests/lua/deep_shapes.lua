@@ -202,6 +202,27 @@ test("an error in the rest under autocast", function()
   end
 end)
 
+test("closures over variables that are only read", function()
+  costs(2, function(inner, i)
+    return function(y)
+      local b = y + i
+      local function get() return b * 2 end
+      local r = inner(get())
+      return (r * get()):sin()
+    end
+  end)
+  costs(2, function(inner, i)
+    return function(y)
+      local b, k = y + i, i
+      local function add(v) return v + b * k end
+      local function apply(f, v) return f(inner(f(v))) end
+      local r = apply(add, b)
+      local function both() return add(r) * k end
+      return (both() * b):sin()
+    end
+  end)
+end)
+
 test("an error behind the rest of a protected call", function()
   for _, wrap in ipairs {lt.compile, lt.patch} do
     lt.reset()

@@ -17,6 +17,9 @@ local function call(p, g)
     "ok, r1 = pcall(%s, y, n) y = ok and r1 or y", "y = lt.no_grad(%s, y, n)",
     "y = coroutine.wrap(function(v) return (%s(v, n)) end)(y)", "if n < 4 then y = %s(y, n + 1) end",
     "y = lt.autocast('cpu', {dtype = lt.bfloat16}, %s, y:matmul(y:t()):matmul(y), n):float()",
+    "do local v = y local function twice() return v * 2 end y = %s(twice(), n) + twice() end",
+    "do local k = n local function add(v) return v + k end local function all(v) return add(%s(v, k)) end " ..
+      "y = all(y) + add(y) end",
   }
   p:line("%s", (p:pick(forms):gsub("%%s", g)))
 end

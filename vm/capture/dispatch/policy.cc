@@ -127,10 +127,25 @@ void with_values(lua_State* L, const GuardProgram& p, int failed, int nslots, in
   lua_settop(L, top);
 }
 
-// Another closure of the same prototype: the next entry takes any.
-void learn_function(lua_State* L, ProtoPoint& point, const GuardStep& s, const GuardValues& values) {
-  const int at = values.base + s.a;
-  if (lua_isfunction(L, at) && prototype_number(L, at) == s.prototype) point.loose_functions.insert(s.source->text);
+// Other closures of the same prototypes: the next entry takes any. Those behind the one that failed are others, too.
+void learn_functions(lua_State* L, ProtoPoint& point, GuardProgram p, int failed, int nslots, int nargs, int self,
+                     int constants, int weak) {
+  while (failed >= 0) {
+    GuardStep& s = p.steps[size_t(failed)];
+    if (s.op != GuardOp::kIdentityCheck || !s.prototype) return;
+    bool is_closure = false;
+    with_values(L, p, failed, nslots, nargs, self, constants, weak, [&](const GuardValues& values) {
+      const int at = values.base + s.a;
+      is_closure = lua_isfunction(L, at) && prototype_number(L, at) == s.prototype;
+    });
+    if (!is_closure) return;
+    point.loose_functions.insert(s.source->text);
+    s.op = GuardOp::kPrototypeCheck, s.index = s.prototype;
+    GuardValues values;
+    const int top = lua_gettop(L);
+    failed = run_guards(L, p, nslots, nargs, self, constants, weak, &values);
+    lua_settop(L, top);
+  }
 }
 
 void note_value(ProtoPoint& point, const std::string& source, std::string value) {
@@ -283,8 +298,8 @@ bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
       }
     }
   }
+  learn_functions(L, point, p, failed, nslots, nargs, self, constants, weak);
   with_values(L, p, failed, nslots, nargs, self, constants, weak, [&](GuardValues& values) {
-    if (s.op == GuardOp::kIdentityCheck && s.prototype) learn_function(L, point, s, values);
     if (compares_constant(s.op)) learn_value(L, point, s, values, constants);
     if (s.op == GuardOp::kCdataCheck) note_value(point, s.source->text, r.new_text);
     if (s.op == GuardOp::kLengthCheck) note_value(point, "#" + s.source->text, r.new_text);

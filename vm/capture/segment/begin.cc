@@ -2,10 +2,12 @@
 #include "vm/capture/segment/begin.h"
 
 #include <algorithm>
+#include <bit>
 #include <lua.hpp>
 
 #include "ops/defs/call.h"
 #include "vm/capture/trace/interpreter.h"
+#include "vm/mirror/mirror.h"
 
 namespace lutra {
 
@@ -19,6 +21,19 @@ std::vector<std::string> argument_names(const bc::Proto& proto, bc::Pc pc, const
   }
   return names;
 }
+
+namespace {
+
+// A closure that a frame has made before the segment is another one in the next call.
+void note_children(Trace& t, int function) {
+  const mirror::Proto* p = mirror::proto_of(static_cast<const mirror::Func*>(mirror::object(t.L, function)));
+  for (uint32_t i = 0; i < p->sizekgc; i++) {
+    const auto* object = std::bit_cast<const mirror::Header*>(p->k[-1 - int64_t(i)]);
+    if (object->gct == uint8_t(~mirror::kProto)) t.children.insert(object);
+  }
+}
+
+}  // namespace
 
 Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call) {
   const auto [nslots, nargs, self] = call;
@@ -44,6 +59,10 @@ Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call)
     lua_pushvalue(t.L, i + 1);
     const int n = i - nslots;
     f.varargs.push_back(t.wrap(t.source(SourceKind::kVararg, nullptr, nullptr, n, vararg_name(n))));
+  }
+  if (place.pc != 1 && !t.options.automatic && mirror::available(t.L)) {
+    note_children(t, self);
+    for (const CallerPlace& caller : place.callers) note_children(t, caller.first + 1);
   }
   const bc::Slots open = place.code.liveness().open[place.pc];
   for (unsigned s = 0; s < open.size(); s++) {
@@ -77,7 +96,7 @@ Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, Vars resu
   const std::string calls = str(" (", level, level == 1 ? " call up)" : " calls up)");
   lua_pushvalue(t.L, caller.first + 1);
   const Source* function = t.source(SourceKind::kArg, nullptr, nullptr, caller.first, "the function" + calls);
-  t.callers.insert(function);
+  t.remade.insert(function);
   f.function = t.wrap(function);
   f.function->kind = VarKind::kFunction;
   f.function->identity_guarded = true;

@@ -327,7 +327,7 @@ void Trace::finish_backward() {
 // -- upvalues
 
 bool Trace::is_loose(const Source* function) const {
-  return function->kind == SourceKind::kSelf || callers.count(function) > 0 ||
+  return function->kind == SourceKind::kSelf || remade.count(function) > 0 ||
          options.loose_functions.count(function->text) > 0;
 }
 

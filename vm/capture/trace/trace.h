@@ -306,7 +306,8 @@ class Trace {
   void writes_outside(const Table& table);
   void writes_outside(const Cell& cell);
   void writes_outside();
-  std::set<const Source*> callers;   // functions of frames that the trace has returned to
+  std::set<const Source*> remade;    // functions of frames above, and closures that frames make: others in each call
+  std::set<const void*> children;    // of the functions whose frames the segment begins in: prototypes
   std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
   bc::Pc last_close = 0;             // the first frame's UCLO before its return, which does nothing in a trace
   bool backward_called = false;

@@ -12,6 +12,7 @@
 #include "vm/capture/trace/texts.h"
 #include "vm/capture/trace/trace.h"
 #include "vm/capture/trace/unbacked_sizes.h"
+#include "vm/mirror/prototypes.h"
 
 namespace lutra {
 
@@ -456,9 +457,11 @@ void Trace::guard_callee(Var* f) {
   if (f->identity_guarded || f->callee_guarded || !f->source) return;
   push_pin(f->pin);
   const int prototype = prototype_number(L, -1);
+  const bool is_child = !children.empty() && prototype && children.count(original_proto(L, lua_gettop(L)));
   lua_pop(L, 1);
   f->callee_guarded = true;
-  if (prototype && options.loose_functions.count(f->source->text)) {
+  if (is_child) remade.insert(f->source);
+  if (prototype && is_loose(f->source)) {
     check(GuardOp::kPrototypeCheck, f->source, prototype, "a closure of the same function");
     return;
   }
