@@ -223,6 +223,18 @@ test("closures over variables that are only read", function()
   end)
 end)
 
+test("loops of calls", function()
+  for _, k in ipairs {1, 2} do
+    costs(6, function(inner, i)
+      local n = i > 4 and 1 or k
+      return function(y)
+        for _ = 1, n do y = (inner(y)) end
+        return y
+      end
+    end)
+  end
+end)
+
 test("an error behind the rest of a protected call", function()
   for _, wrap in ipairs {lt.compile, lt.patch} do
     lt.reset()

@@ -488,7 +488,7 @@ void note_shared_source(lua_State* L, ProtoPoint& point) {
 }
 
 bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry) {
-  constexpr int64_t kPatience = 4;
+  constexpr int64_t kPatience = 32;  // recursion comes by before anything behind it has run
   if (entry.segment || entry.compiling || entry.hits < kPatience) return false;
   Seen seen;
   if (resumes_code(entry, seen)) return false;
