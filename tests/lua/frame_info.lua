@@ -161,4 +161,76 @@ for _, name in ipairs {"@" .. ("d/"):rep(40) .. "file.lua", "=" .. ("name "):rep
   end)
 end
 
+test("frames that go on behind a break", function()
+  local seen
+  local function note(...)
+    for level = 2, 5 do
+      local info = debug.getinfo(level, "ufL")
+      if not info or info.func == xpcall then break end
+      local lines = {}
+      for line in pairs(info.activelines) do lines[#lines + 1] = line end
+      table.sort(lines)
+      seen[#seen + 1] = {info.func, ("%d %d %s %s"):format(info.nups, info.nparams, tostring(info.isvararg),
+        table.concat(lines, ","))}
+    end
+    lt.graph_break()
+  end
+  local function leaf(y, n, ...)
+    local a = y * 2
+    note()
+    local own, all = debug.getinfo(1, "f"), debug.getinfo(1)
+    seen[#seen + 1] = {own.func, all.nparams .. tostring(all.isvararg) .. tostring(all.func == own.func)}
+    for i = 1, n do
+      a = a + i
+      note()
+    end
+    return a + select("#", ...)
+  end
+  local function mid(y)
+    local r = leaf(y, 2, 1, 2)
+    note()
+    return r * y
+  end
+  local function outer(y)
+    local r = mid(y + 1)
+    note()
+    return r * 2
+  end
+  local function run(f)
+    seen = {}
+    for _ = 1, 3 do f(lt.ones(3)) end
+    local co = coroutine.wrap(f)
+    co(lt.ones(3))
+    return seen
+  end
+  local names = {[leaf] = "leaf", [mid] = "mid", [outer] = "outer", [run] = "run"}
+  local function told(list)
+    local lines = {}
+    for i, at in ipairs(list) do lines[i] = (names[at[1]] or "another") .. " " .. at[2] end
+    return table.concat(lines, "\n")
+  end
+  local want = told(run(outer))
+  lt.reset()
+  local compiled = lt.compile(outer)
+  names[compiled] = "outer"
+  equal(told(run(compiled)), want)
+  equal(told(run(lt.patch(outer))), want)
+  lt.unpatch(outer)
+  equal(told(run(outer)), want)
+end)
+
+test("a frame of a function that is patched while it runs", function()
+  local function f(y)
+    lt.patch(f_running)
+    local info = debug.getinfo(1, "fu")
+    lt.unpatch(f_running)
+    return info.func, info.nparams
+  end
+  f_running = f
+  local func, n = f(lt.ones(3))
+  equal(func, f)
+  equal(n, 1)
+  f_running = nil
+end)
+
 h.finish()

@@ -20,7 +20,7 @@ namespace lutra {
 namespace {
 
 char table_keys[static_cast<int>(PortalTable::kCount)];
-const char* const kModes[] = {"v", "k", "k"};
+const char* const kModes[] = {"v", "k", "k", "k"};
 static_assert(std::size(kModes) == static_cast<size_t>(PortalTable::kCount));
 
 // The new prototype's constants that have more than a dump tells become the original's own: children, of which it makes
@@ -274,7 +274,11 @@ void make_clone(lua_State* L, int index, const Patched& patched) {
     push_proto(L, -2);
     lua_pushboolean(L, 1);
     lua_rawset(L, -3);
-    lua_pop(L, 1);
+    push_table(L, PortalTable::kRests);
+    lua_pushvalue(L, -3);
+    push_function_of(L, index);
+    lua_rawset(L, -3);
+    lua_pop(L, 2);
   }
   if (!portal_state(L).mirror) return remember_original(L, index);
   const int clone = lua_gettop(L);
@@ -365,6 +369,17 @@ bool was_patched(lua_State* L, int index) {
   const bool yes = !lua_isnil(L, top + 1) || !lua_isnil(L, top + 3) || !lua_isnil(L, top + 5);
   lua_settop(L, top);
   return yes;
+}
+
+void push_function_of(lua_State* L, int index) {
+  lua_pushvalue(L, index);
+  for (const PortalTable table : {PortalTable::kCopies, PortalTable::kRests, PortalTable::kCopies}) {
+    push_table(L, table);
+    lua_pushvalue(L, -2);
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+    lua_remove(L, lua_isnil(L, -1) ? -1 : -2);
+  }
 }
 
 uint64_t version_of(lua_State* L, const mirror::Proto* p) {

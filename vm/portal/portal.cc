@@ -336,6 +336,7 @@ void install_portals(lua_State* L, PortalFn run) {
   if (s->mirror) open_threads(L, *s);
   install_number_call(L, s);
   wrap_string_dump(L);
+  wrap_getinfo(L);
 }
 
 int alloc_portal_id(lua_State* L) {

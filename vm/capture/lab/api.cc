@@ -471,8 +471,8 @@ int open_capture(lua_State* L) {
   lua_pop(L, 1);
   lua_pushvalue(L, module);
   lua_setfield(L, LUA_REGISTRYINDEX, "lutra.module");
-  learn_builtins(L, rt.capture->trace);
   install_portals(L, run_portal_entry);
+  learn_builtins(L, rt.capture->trace);  // those of Lua's functions that were just replaced, too
   // Once for the process: while another state opens those before it may set something.
   [[maybe_unused]] static const bool once = (on_config_change = apply_settings, true);
   apply_settings(L);
