@@ -51,6 +51,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
   Generator drawn;                                    // before the run
   std::vector<uint32_t> versions;                     // of inputs that backwards read, then of what it keeps
   std::vector<std::pair<size_t, Tensor>> written_as;  // by place: of a copy, the result that eager code would write
+  std::vector<std::pair<Tensor, uint32_t>> told;      // of whose versions errors tell, and those after the run
   std::vector<double> scalars;
   std::vector<bool> spent;  // by spendable node of the traced forward; empty: none
   size_t spent_count = 0;
@@ -126,6 +127,9 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     values.reserve(others.size() + kept), versions.reserve(code->read_.size() + kept);
     for (size_t i : others) values.push_back(code->reads_[i] ? plain(inputs[i]) : without_memory(inputs[i]));
     for (size_t i : code->read_) versions.push_back(inputs[i]->storage->version);
+    for (const auto& [memory, i] : code->told_memory_) {
+      told.emplace_back(plain(out[i].tensor()), out[i].tensor()->storage->version);
+    }
     for (size_t i = results; i < out.size(); i++) {
       values.push_back(plain(out[i].tensor()));
       const int memory = code->memory_of_[i - results];
@@ -154,6 +158,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     other->code = code, other->drawn = drawn, other->scalars = scalars;
     other->values = all_values(), other->has_all = true, other->kept = kept;
     other->versions.assign(code->read_.size() + kept, 0);
+    other->told = told;
     other->spent = spent, other->spent_count = spent_count;
     other->stands_in = true;
     return Ref<GradNode>(other.get());
@@ -183,7 +188,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
 
   // Of inputs, sizes are left, which sums of gradients ask for.
   void drop_memory() {
-    memory = nullptr, written_as.clear();
+    memory = nullptr, written_as.clear(), told.clear();
     values.resize(has_all ? code->inputs_ : leaves->no_leaves().size()), kept = 0;
     for (Tensor& t : values) t = without_memory(t);
   }
@@ -206,14 +211,30 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     if (now != then) fail_modified(in_run(code->traced_.graph->inputs[i].value), "recomputation", now, then);
   }
 
+  // What the forward itself has written since it was saved, and others maybe since then.
+  [[noreturn]] void fail_written(const WrittenRead& read) const {
+    const Storage* const memory = read.value->storage.get();
+    uint32_t then = memory->version, now = then;
+    size_t place = 0;
+    for (const GraphInput& in : code->traced_.graph->inputs) {
+      if (in.constant) continue;
+      if (in.value->storage.get() == memory) then = version(place), now = version_now(place);
+      place++;
+    }
+    for (size_t i = 0; i < told.size(); i++) {
+      if (code->told_memory_[i].first == memory) then = told[i].second, now = told[i].first->storage->version;
+    }
+    fail_modified(in_run(read.value), read.op, now, then - read.writes);
+  }
+
   // Raises what eager would raise in a piece; done: how many nodes eager has run before.
   void check(const BackwardPiece& piece, size_t& done) const {
     auto read = piece.reads.begin();
     for (done = 0; done < piece.spends.size(); done++) {
       if (!spent.empty() && spent[piece.spends[done]]) fail_second_backward();
       for (; read != piece.reads.end() && read->spent == done + 1; ++read) {
-        if (!read->error.empty()) {
-          if (is_read(*read)) fail(read->error);
+        if (read->writes) {
+          if (is_read(*read)) fail_written({read->value, read->op, read->writes});
           continue;
         }
         const uint32_t now = version_now(size_t(read->place)), then = version(size_t(read->place));
@@ -251,7 +272,6 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     r.points = call.points;
     r.asked = call.asked;
     r.create_graph = call.create_graph;
-    for (size_t i = 0; i < code->inputs_; i++) r.versions.emplace_back(version(i), value(i)->storage->version);
     for (size_t i = 0; i < next.size(); i++) {
       r.wanted.push_back(call.wanted(next[i]));
       Tensor* so_far = r.wanted[i] && code->traced_.met[i] ? call.so_far(next[i]) : nullptr;
@@ -362,6 +382,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
       const bool last = piece.point < 0;
       if (last && !b.traced.error.empty()) {
         done.nodes -= b.traced.unfinished;
+        if (b.traced.written.value) fail_written(b.traced.written);
         fail(b.traced.error);
       }
       if (!piece.gives.empty()) run(piece, b.pieces[p].get(), all);
@@ -478,25 +499,6 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
   return self;
 }
 
-// One may not require grad any more: its gradient comes to it all the same.
-void CompiledAutograd::add_made_leaf(const Edge& edge) {
-  const std::vector<Value>& outputs = traced_.graph->outputs;
-  const Tensor leaf = leaf_of(edge.node.get());
-  const auto at = std::find_if(outputs.begin(), outputs.end(),
-                               [&](const Value& v) { return v.is<Tensor>() && v.tensor().same(leaf); });
-  if (!leaf || at == outputs.end()) fail_internal("a leaf that the graph makes is no output");
-  made_.push_back(size_t(at - outputs.begin()));
-  traced_.sources.push_back(edge);
-  traced_.inputs.push_back(leaf);
-}
-
-int CompiledAutograd::made_source(const Tensor& fake) const {
-  for (size_t k = sources_.size(); k < traced_.inputs.size(); k++) {
-    if (traced_.inputs[k].same(fake)) return int(k);
-  }
-  return -1;
-}
-
 void CompiledAutograd::ready() {
   const AutocastOff off;  // casts are in the graph
   text_ = print(*traced_.graph);
@@ -507,63 +509,6 @@ void CompiledAutograd::ready() {
   number_saved();
   log_joint(*forward);
   forward_ = compile_graph(std::move(forward), options_);
-}
-
-void CompiledAutograd::add_told(Graph& forward) const {
-  for (const int32_t number : told_) {
-    Scalar told(forward.scalars[size_t(number)].hint);
-    told.expr = forward.env->leaf(SymOp::kScalarInput, number, 0, 0, told.to_double());
-    forward.outputs.emplace_back(told);
-  }
-}
-
-// What a backward reads of such an input is the value behind the write, with the history that the write gave it.
-void CompiledAutograd::find_written() {
-  for (const GraphInput& in : traced_.graph->inputs) {
-    if (in.constant) continue;
-    const auto at =
-        std::find_if(traced_.results.begin(), traced_.results.end(), [&](const Tensor& y) { return y.same(in.value); });
-    written_.push_back(at == traced_.results.end() ? -1 : int(at - traced_.results.begin()));
-  }
-}
-
-void CompiledAutograd::find_read() {
-  reads_ = traced_.reads;
-  for (size_t i : traced_.partition.inputs) reads_[traced_.run_input(i)] = true;
-  for (bool reads : reads_) {
-    version_at_.push_back(reads ? int(read_.size()) : -1);
-    if (reads) read_.push_back(version_at_.size() - 1);
-  }
-}
-
-// What a graph has written is a value of its own, and the result is a view of the value that its base has then.
-void CompiledAutograd::find_memory() {
-  const std::vector<Value>& outputs = traced_.graph->outputs;
-  memory_of_.assign(traced_.kept(), -1);
-  for (size_t k = 0; k < traced_.saved.size(); k++) {
-    const int place = traced_.kept_place(k);
-    for (size_t i = 0; place >= 0 && i < outputs.size(); i++) {
-      if (!outputs[i].is<Tensor>() || !same_storage(outputs[i].tensor(), traced_.saved[k])) continue;
-      int& memory = memory_of_[size_t(place)];
-      if (memory < 0 || !outputs[i].tensor()->view) memory = int(i);
-    }
-  }
-}
-
-// One that is a result takes its gradients together with those of the result, as they come.
-void CompiledAutograd::number_saved() {
-  find_memory();
-  std::unordered_map<const TensorImpl*, uint32_t> known;
-  for (uint32_t k = 0; k < results_.size(); k++) known[traced_.results[k].get()] = k;
-  for (const Tensor& t : traced_.saved) {
-    const auto at = known.find(t.get());
-    traced_.saved_result.push_back(at == known.end() ? uint32_t(traced_.results.size()) : at->second);
-    traced_.results.push_back(t);
-  }
-  for (const Tensor& t : traced_.views) {
-    traced_.views_result.push_back(uint32_t(traced_.results.size()));
-    traced_.results.push_back(t);
-  }
 }
 
 KeptBytes CompiledAutograd::kept_bytes() const {

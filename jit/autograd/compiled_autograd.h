@@ -92,6 +92,8 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   std::vector<int> version_at_;     // by input of a run: its number among those; -1: none
   std::vector<int> memory_of_;      // by saved value: the output that has its memory in eager code; -1: none
   std::vector<int32_t> told_;       // numbers of the graph that a run tells: sizes that elements decide
+  // Outputs of whose versions errors tell, by what they lie in.
+  std::vector<std::pair<const Storage*, size_t>> told_memory_;
   size_t spendable_ = 0;
   std::optional<bool> plain_;
   std::unique_ptr<EventuallyCompiled> repeated_;  // makes the saved values that runs do not keep

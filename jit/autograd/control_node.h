@@ -110,8 +110,8 @@ struct ControlNode : GradNode {
   Tensor unpack_written(const SavedTensor& t, const char* op) const {
     try {
       return unpack(t, op);
-    } catch (const Error& e) {
-      if (e.kind != ErrorKind::kUser || !t.is_fake() || !read_by_branch(t.fake(), op ? op : name(), e.what())) throw;
+    } catch (const ModifiedError& e) {
+      if (!t.is_fake() || !read_by_branch({t.fake(), op ? op : name(), e.writes})) throw;
       return t.fake();
     }
   }

@@ -68,8 +68,7 @@ std::shared_ptr<const CompiledAutograd::Backward> CompiledAutograd::backward_for
     if (request.create_graph) continue;
     b.pieces.back() = std::make_unique<EventuallyCompiled>(std::move(piece.graph), options_);
   }
-  if (b.traced.error.empty())
-    backwards_.emplace(key, made);  // an error may be of the versions, which are no part of key
+  if (b.traced.error.empty()) backwards_.emplace(key, made);
   return made;
 }
 

@@ -9,6 +9,7 @@
 #include "jit/autograd/eventual.h"
 #include "jit/autograd/extract.h"
 #include "ops/defs/each_tensor.h"
+#include "ops/grad/saved_tensor.h"
 
 namespace lutra {
 namespace {
@@ -31,20 +32,7 @@ struct Follower : TapeWatch {
       : forward(forward), request(request), tolerant(tolerant) {
     pieces.emplace_back();
   }
-  void tell_versions(const Tensor& value, uint32_t* now, uint32_t* expected) override {
-    told.insert(value->storage.get());
-    size_t place = 0;
-    for (const GraphInput& in : forward.graph->inputs) {
-      if (in.constant) continue;
-      if (place >= request.versions.size()) return;
-      if (in.value->storage == value->storage) {
-        *expected += request.versions[place].first - value->storage->version;
-        *now = request.versions[place].second;
-        return;
-      }
-      place++;
-    }
-  }
+  void refused(const Tensor& value) override { told.insert(value->storage.get()); }
   void arrived(const GradNode* leaf) override { leaves.push_back(leaf); }
   void spent(const GradNode* node) override {
     last = node;
@@ -81,6 +69,7 @@ struct Tracer {
   std::vector<Cut> cuts;
   std::vector<GradNode*> hooked{};
   std::string error{};
+  WrittenRead written{};
 
   Tracer(TracedForward& forward, const BackwardRequest& request, bool tolerant)
       : forward(forward), request(request), follower(forward, request, tolerant) {}
@@ -136,6 +125,8 @@ struct Tracer {
     } catch (const Error& e) {
       if (e.kind != ErrorKind::kUser || dynamic_cast<const NeedsData*>(&e)) throw;
       error = e.what();
+      const auto* modified = dynamic_cast<const ModifiedError*>(&e);
+      if (modified && modified->value->is_fake()) written = {modified->value, modified->op, modified->writes};
     }
     grads.resize(forward.sources.size());
   }
@@ -366,11 +357,11 @@ struct Assembler {
     for (BackwardRead read : followed.reads) {
       const Storage* const storage = read.value->storage.get();
       const auto at = kept.find(storage);
-      if (at == kept.end() && read.error.empty()) continue;
+      if (at == kept.end() && !read.writes) continue;
       std::erase_if(read.branches, [&](TakenBranch& b) { return !find_flag(b); });
       Branches branches;
       for (const TakenBranch& b : read.branches) branches.emplace_back(b.flag.get(), b.holds);
-      auto& seen = read.error.empty() ? of_run : of_written;
+      auto& seen = read.writes ? of_written : of_run;
       if (seen.count({storage, {}}) || !seen.insert({storage, branches}).second) continue;
       if (at != kept.end()) read.place = at->second;
       reads.push_back(read);
@@ -396,7 +387,7 @@ struct Assembler {
 
   TracedBackward run() {
     const size_t last = t.cuts.size();
-    out.error = t.error;
+    out.error = t.error, out.written = t.written;
     out.unfinished = t.follower.unfinished;
     places();
     out.pieces.resize(last + 1);
@@ -431,11 +422,11 @@ BranchReads::BranchReads(const Tensor& flag, bool holds, const Tensor& steps)
     : flag(flag), steps(steps), holds(holds), above(std::exchange(branch_reads, this)) {}
 BranchReads::~BranchReads() { branch_reads = above; }
 
-bool read_by_branch(const Tensor& written, const char* op, const std::string& error) {
+bool read_by_branch(const WrittenRead& written) {
   auto* const follower = dynamic_cast<Follower*>(tape_watch());
   if (!follower || !branch_reads) return false;
-  BackwardRead read{written, op, follower->pieces.back().spends.size()};
-  read.error = error;
+  BackwardRead read{written.value, written.op, follower->pieces.back().spends.size()};
+  read.writes = written.writes;
   follower->note(std::move(read));
   return true;
 }
@@ -521,6 +512,7 @@ void find_saved(TracedForward& forward) {
     forward.views.clear();
     forward.saved = read_of_forward(tracer, forward.views);
     forward.reads = inputs_that_are_read(tracer);
+    forward.told.insert(tracer.follower.told.begin(), tracer.follower.told.end());
     const std::unordered_set<const GradNode*>& met = tracer.follower.met;
     for (size_t i = 0; first && i < forward.sources.size(); i++) {
       forward.met.push_back(met.count(forward.sources[i].node.get()) > 0);

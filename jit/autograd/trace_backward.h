@@ -15,6 +15,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "jit/autograd/partition.h"
@@ -31,7 +32,6 @@ struct BackwardRequest {
   std::vector<uint32_t> asked;    // those of them that are asked for
   std::vector<Tensor> taken;      // by piece: what came back and lies otherwise than what was given; null: lies alike
   bool create_graph = false;
-  std::vector<std::pair<uint32_t, uint32_t>> versions = {};  // of a run's inputs when it was done, and now
   std::string key() const;
 };
 
@@ -48,6 +48,7 @@ struct TracedForward {
   std::unordered_map<const GradNode*, uint32_t> spendable;  // nodes that a release spends, numbered
   std::vector<bool> met;                                    // by source: gradients meet there, or a sum goes on
   std::vector<bool> reads;  // by input of a run: a backward may read its elements, or asks whether they changed
+  std::unordered_set<const Storage*> told;  // of whose versions errors tell
 
   std::shared_ptr<Graph> primitives{};  // the forward that runs, of whose values partition tells; null: all are saved
   std::vector<Tensor> as_primitives{};  // by saved value
@@ -94,7 +95,12 @@ struct BackwardRead {
   size_t spent = 0;  // of the piece's spends: those up to the node that reads
   int place = -1;
   std::vector<TakenBranch> branches{};  // it is read where all of them are taken
-  std::string error{};                  // of a value that the forward itself has written since
+  uint32_t writes = 0;                  // of the forward itself since it was saved: eager refuses to read it
+};
+struct WrittenRead {
+  Tensor value;  // FakeTensor
+  const char* op = nullptr;
+  uint32_t writes = 0;
 };
 
 // While a branch's backward is recorded: eager reads of it what the branch that was taken reads.
@@ -107,7 +113,7 @@ struct BranchReads {
   BranchReads* const above;
 };
 // A branch reads what was written since. False where none is recorded: it is an error at once.
-bool read_by_branch(const Tensor& written, const char* op, const std::string& error);
+bool read_by_branch(const WrittenRead& written);
 
 // What a piece gives, in all traces of one forward: a view of a value of the forward, or the result of a node, by its
 // number behind the forward.
@@ -137,6 +143,7 @@ struct TracedBackward {
   int places = 0;
   int first = 0;            // place that no run begins with
   std::string error;        // raised after the last piece
+  WrittenRead written;      // what it is about; no value: something else
   bool unfinished = false;  // by the node that it spends last
 };
 

@@ -95,18 +95,25 @@ void SavedTensor::release() {
   later_ = nullptr;
 }
 
+ModifiedError::ModifiedError(const Tensor& t, const char* op, uint32_t version, uint32_t expected)
+    : Error(ErrorKind::kUser,
+            str("backward: one of the variables needed for gradient computation has been modified by an inplace "
+                "operation: ",
+                describe(t), ", an input or result of ", op, ", is at version ", version, ", expected version ",
+                expected)),
+      value(t),
+      op(op),
+      writes(version - expected) {}
 void fail_modified(const Tensor& t, const char* op, uint32_t version, uint32_t expected) {
-  fail("backward: one of the variables needed for gradient computation has been modified by an inplace operation: ",
-       describe(t), ", an input or result of ", op, ", is at version ", version, ", expected version ", expected);
+  throw ModifiedError(t, op, version, expected);
 }
 
 Tensor SavedTensor::unpack(const char* op, const Edge* history) const {
   Tensor t = later_ ? later_->give(number_, op) : fake_ ? Tensor(Ref<TensorImpl>(fake_)) : tensor_;
   if (!elements_) return t;
   if (!later_ && t->storage->version != version_) {
-    uint32_t now = t->storage->version, expected = version_;
-    if (fake_ && tape_watch()) tape_watch()->tell_versions(t, &now, &expected);
-    fail_modified(t, op, now, expected);
+    if (fake_ && tape_watch()) tape_watch()->refused(t);
+    fail_modified(t, op, t->storage->version, version_);
   }
   if (fake_ && tape_watch()) tape_watch()->read(t, op);
   if (fake_ || !history || !history->node) return t;

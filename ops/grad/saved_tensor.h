@@ -82,6 +82,12 @@ class SavedTensor {
 };
 
 // Of a tensor that was read by op, or made by it, and is not at the version it was saved at.
+struct ModifiedError : Error {
+  ModifiedError(const Tensor& t, const char* op, uint32_t version, uint32_t expected);
+  Tensor value;
+  const char* op;
+  uint32_t writes;  // since it was saved
+};
 [[noreturn]] void fail_modified(const Tensor& t, const char* op, uint32_t version, uint32_t expected);
 
 // The leaf that an AccumulateGrad node belongs to; null for other nodes.

@@ -169,8 +169,7 @@ struct TapeWatch {
   virtual void added(const GradNode* node) = 0;               // one came where there was one, or would
   // Of a node: it gives no gradients, the others go on.
   virtual bool skip(const GradNode* node, const Error& error) = 0;
-  // Makes a FakeTensor's versions, present and expected, those of the tensor that it stands for.
-  virtual void tell_versions(const Tensor&, uint32_t* /*now*/, uint32_t* /*expected*/) {}
+  virtual void refused(const Tensor& /*fake*/) {}  // it was written since it was saved, which is an error
 };
 TapeWatch* tape_watch();
 struct TapeWatchScope {

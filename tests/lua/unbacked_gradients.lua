@@ -196,6 +196,62 @@ test("an error names the sizes of its run", function()
   end
 end)
 
+test("an error tells of the write and the run that it is about", function()
+  local function message(f, x)
+    local ok, text = pcall(f, x)
+    return not ok and text:match("operation: (.*)") or ok
+  end
+  local function half(v) return v * v end
+  local function double(v) return v * 2 end
+  for name, f in pairs {
+    ["of the forward"] = function(x) local z = x:exp() z:mul_(2) z:add_(1) return z:sum() end,
+    ["of a view"] = function(x)
+      local y = x * 2
+      local z = (y:view(-1) * y:view(-1)):sum()
+      y:add_(1)
+      return z
+    end,
+    ["behind a break"] = function(x)
+      local z = x:exp()
+      z:mul_(2)
+      lt.graph_break()
+      z:add_(1)
+      lt.graph_break()
+      return z:mul_(3):sum()
+    end,
+    ["of an input"] = function(x)
+      local y = x * 1
+      y:add_(1)
+      lt.graph_break()
+      local z = y * y
+      y:mul_(2)
+      lt.graph_break()
+      y:add_(1)
+      return (y + z):sum()
+    end,
+    ["of what a branch reads"] = function(x)
+      local y = x * 2
+      local z = lt.cond(x:sum():gt(0), half, double, y)
+      y:add_(1)
+      lt.graph_break()
+      y:add_(1)
+      return z:sum()
+    end,
+  } do
+    lt.reset()
+    local g = lt.compile(f)
+    local step = lt.compile(function(x) f(x):backward() end)
+    for call = 1, 2 do
+      for _, n in ipairs {4, 6, -6, 8} do
+        local function leaf() return lt.full({math.abs(n), 2}, n):requires_grad_() end
+        local want = message(function(x) f(x):backward() end, leaf())
+        equal(message(function(x) g(x):backward() end, leaf()), want, name .. " " .. n)
+        equal(message(step, leaf()), want, name .. " in a step " .. n)
+      end
+    end
+  end
+end)
+
 test("runs that overlap keep their own sizes", function()
   local f = programs["a product of some rows"]
   local compiled, kept = lt.compile(f), {}

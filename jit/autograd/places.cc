@@ -1,0 +1,95 @@
+// What is known of a segment before its first run: its graph and what backwards may read in, the places of inputs,
+// outputs and saved values that runs ask for out.
+#include <algorithm>
+
+#include "jit/autograd/compiled_autograd.h"
+#include "ops/grad/saved_tensor.h"
+
+namespace lutra {
+
+// One may not require grad any more: its gradient comes to it all the same.
+void CompiledAutograd::add_made_leaf(const Edge& edge) {
+  const std::vector<Value>& outputs = traced_.graph->outputs;
+  const Tensor leaf = leaf_of(edge.node.get());
+  const auto at = std::find_if(outputs.begin(), outputs.end(),
+                               [&](const Value& v) { return v.is<Tensor>() && v.tensor().same(leaf); });
+  if (!leaf || at == outputs.end()) fail_internal("a leaf that the graph makes is no output");
+  made_.push_back(size_t(at - outputs.begin()));
+  traced_.sources.push_back(edge);
+  traced_.inputs.push_back(leaf);
+}
+
+int CompiledAutograd::made_source(const Tensor& fake) const {
+  for (size_t k = sources_.size(); k < traced_.inputs.size(); k++) {
+    if (traced_.inputs[k].same(fake)) return int(k);
+  }
+  return -1;
+}
+
+void CompiledAutograd::add_told(Graph& forward) const {
+  for (const int32_t number : told_) {
+    Scalar told(forward.scalars[size_t(number)].hint);
+    told.expr = forward.env->leaf(SymOp::kScalarInput, number, 0, 0, told.to_double());
+    forward.outputs.emplace_back(told);
+  }
+}
+
+// What a backward reads of such an input is the value behind the write, with the history that the write gave it.
+void CompiledAutograd::find_written() {
+  for (const GraphInput& in : traced_.graph->inputs) {
+    if (in.constant) continue;
+    const auto at =
+        std::find_if(traced_.results.begin(), traced_.results.end(), [&](const Tensor& y) { return y.same(in.value); });
+    written_.push_back(at == traced_.results.end() ? -1 : int(at - traced_.results.begin()));
+  }
+}
+
+void CompiledAutograd::find_read() {
+  reads_ = traced_.reads;
+  for (size_t i : traced_.partition.inputs) reads_[traced_.run_input(i)] = true;
+  for (bool reads : reads_) {
+    version_at_.push_back(reads ? int(read_.size()) : -1);
+    if (reads) read_.push_back(version_at_.size() - 1);
+  }
+  const std::vector<Value>& outputs = traced_.graph->outputs;
+  for (size_t i = 0; i < outputs.size(); i++) {
+    if (!outputs[i].is<Tensor>()) continue;
+    const Storage* const memory = outputs[i].tensor()->storage.get();
+    const auto is_input = [&](const GraphInput& in) { return in.value->storage.get() == memory; };
+    const auto& inputs = traced_.graph->inputs;
+    const bool own = std::none_of(inputs.begin(), inputs.end(), is_input);
+    if (own && traced_.told.erase(memory)) told_memory_.emplace_back(memory, i);
+  }
+}
+
+// What a graph has written is a value of its own, and the result is a view of the value that its base has then.
+void CompiledAutograd::find_memory() {
+  const std::vector<Value>& outputs = traced_.graph->outputs;
+  memory_of_.assign(traced_.kept(), -1);
+  for (size_t k = 0; k < traced_.saved.size(); k++) {
+    const int place = traced_.kept_place(k);
+    for (size_t i = 0; place >= 0 && i < outputs.size(); i++) {
+      if (!outputs[i].is<Tensor>() || outputs[i].tensor()->storage.get() != traced_.saved[k]->storage.get()) continue;
+      int& memory = memory_of_[size_t(place)];
+      if (memory < 0 || !outputs[i].tensor()->view) memory = int(i);
+    }
+  }
+}
+
+// One that is a result takes its gradients together with those of the result, as they come.
+void CompiledAutograd::number_saved() {
+  find_memory();
+  std::unordered_map<const TensorImpl*, uint32_t> known;
+  for (uint32_t k = 0; k < results_.size(); k++) known[traced_.results[k].get()] = k;
+  for (const Tensor& t : traced_.saved) {
+    const auto at = known.find(t.get());
+    traced_.saved_result.push_back(at == known.end() ? uint32_t(traced_.results.size()) : at->second);
+    traced_.results.push_back(t);
+  }
+  for (const Tensor& t : traced_.views) {
+    traced_.views_result.push_back(uint32_t(traced_.results.size()));
+    traced_.results.push_back(t);
+  }
+}
+
+}  // namespace lutra
