@@ -113,6 +113,37 @@ TEST_CASE("constants, scalars and indices as operands", "[codegen]") {
   }
 }
 
+// Numbers around multiples of the divisor, where a quotient's rounding in floats could reach the next integer, and
+// around the widths at which the way of dividing changes.
+TEST_CASE("integers are divided exactly", "[codegen]") {
+  std::mt19937_64 rng(5);
+  const auto of_bits = [&](int most) { return int64_t(rng() >> (63 - rng() % uint64_t(most))); };
+  for (const DType t : {DType::kInt64, DType::kInt32, DType::kInt16, DType::kInt8, DType::kUInt8}) {
+    const int most = int(8 * size_of(t)) - 1;
+    for (const loop::Op op : {loop::Op::kDiv, loop::Op::kRem, loop::Op::kFloorDiv}) {
+      Case c(elementwise(op, t, t, {"i0", "i0"}, "i0"));
+      constexpr size_t kRows = 200, kLanes = 8;  // a row: one width for a whole vector, so that each way is gone
+      c.buffer(t, kRows * kLanes).buffer(t, kRows * kLanes).buffer(t, kRows * kLanes);
+      c.ints = {kRows * kLanes, 0, 0, 0, 0};
+      for (int round = 0; round < 10; round++) {
+        for (size_t i = 0; i < kRows * kLanes; i += kLanes) {
+          const int width = i % 3 ? most : 1 + int(rng() % uint64_t(most));
+          for (size_t lane = i; lane < i + kLanes; lane++) {
+            uint64_t b = uint64_t(of_bits(width)), a = b * uint64_t(of_bits(width)) + rng() % 3 - 1;
+            if (rng() % 8 == 0) a = uint64_t(of_bits(width)), b = a + rng() % 3 - 1;
+            if (rng() % 16 == 0) a = uint64_t(1) << (most - int(rng() % 12)), b = rng() % 4;
+            if (rng() % 2) a = 0 - a;
+            if (rng() % 2) b = 0 - b;
+            memcpy(c.buffers[0]->data + lane * size_of(t), &a, size_of(t));
+            memcpy(c.buffers[1]->data + lane * size_of(t), &b, size_of(t));
+          }
+        }
+        check_exact(c);
+      }
+    }
+  }
+}
+
 TEST_CASE("random numbers: Philox, uniform, normal and bits", "[codegen]") {
   for (const char* t : {"f32", "f64"}) {
     const DType type = dtype_from_ir_name(t);

@@ -130,6 +130,8 @@ void Analysis::inst(const Inst& in, const Loop* vector_loop) {
   for (int i = 0; i < info(in.op).operands; i++) wide |= size_of(types[size_t(operands[i])]) == 8;
   const bool doubles = in.op == Op::kPow || in.op == Op::kErfc || in.op == Op::kErfinv;
   wide |= doubles && is_float(in.type);
+  const bool divides = in.op == Op::kDiv || in.op == Op::kRem || in.op == Op::kFloorDiv;
+  wide |= divides && !is_float(in.type) && !is_small(in.type);
   if (in.op == Op::kAccum) wide |= size_of(types[size_t(in.arg)]) == 8;
   if (has_access(in.op)) wide |= gathered(in, *vector_loop);
   if (wide) lanes = wide_lanes_;

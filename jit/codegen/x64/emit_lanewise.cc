@@ -1,5 +1,6 @@
-// What vectors have no instruction for: integer division and remainders of floats with large quotients go lane by lane
-// through the stack, integer powers by squaring until no lane has bits of its exponent left.
+// What vectors have no instruction for: integer division by that of floats; of large numbers, and remainders of floats
+// with large quotients, lane by lane through the stack; integer powers by squaring until no lane has bits of its
+// exponent left.
 #include "jit/codegen/x64/emitter.h"
 
 namespace lutra::x64 {
@@ -80,12 +81,66 @@ void divide_one(x86::Compiler& cc, Op op, const x86::Gp& r, const x86::Gp& x, co
 }
 }  // namespace
 
-x86::Vec KernelEmitter::divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, int lanes) {
-  return by_lanes(v_, is_wide(t), a, b, lanes, [&](const x86::Gp& x, const x86::Gp& y) {
-    x86::Gp r = cc_.newInt64();
-    divide_one(cc_, op, r, x, y);
+namespace {
+x86::Vec divide_by_lanes(Vectors& v, Op op, bool wide, const x86::Vec& a, const x86::Vec& b, int lanes) {
+  return by_lanes(v, wide, a, b, lanes, [&](const x86::Gp& x, const x86::Gp& y) {
+    x86::Gp r = v.cc.newInt64();
+    divide_one(v.cc, op, r, x, y);
     return r;
   });
+}
+
+// a / b as floats, where both have them: cut towards zero for kDiv, else down. What parts a quotient that is no integer
+// from the next one is at least 1 / b, more than a float's rounding of it: so the integer is exact.
+template <int kB>
+VecFloat<kB> quotient(Op op, const VecFloat<kB>& a, const VecFloat<kB>& b) {
+  return op == Op::kDiv ? a / b : floor_of(a / b);
+}
+
+// a - q * b in as many bits as they have.
+x86::Vec rest(Vectors& v, bool wide, const x86::Vec& a, const x86::Vec& q, const x86::Vec& b) {
+  return v.binary(Vop::kSubI, wide, a, v.binary(Vop::kMulI, wide, q, b));
+}
+
+// Quotients of int64s by float64. Where |a| has more bits than that, q is off by 2^11 / b + 1 at most, and what it
+// leaves has few bits: its quotient is the rest of q. Divisors of 52 bits and more, and cut quotients, go lane by lane.
+x86::Vec quotient64(Vectors& v, Op op, const x86::Vec& a, const x86::Vec& b, int lanes) {
+  const F64 x(v.convert(Conv::kI64ToF64, a)), y(v.convert(Conv::kI64ToF64, b));
+  const x86::Vec q = v.convert(Conv::kF64ToI64, quotient(op, x, y).in_register());
+  const asmjit::Label large = v.cc.newLabel(), slow = v.cc.newLabel(), done = v.cc.newLabel();
+  v.jump_if_any((loop::magnitude(x) >= F64(0x1p53)).k, large);
+  v.cc.jmp(done);
+  v.cc.bind(large);
+  if (op != Op::kDiv) {
+    v.jump_if_any((loop::magnitude(y) >= F64(0x1p52)).k, slow);
+    const F64 left(v.convert(Conv::kI64ToF64, rest(v, true, a, q, b)));
+    v.binary_into(Vop::kAddI, true, q, q, v.convert(Conv::kF64ToI64, quotient(op, left, y).in_register()), nullptr);
+    v.cc.jmp(done);
+    v.cc.bind(slow);
+  }
+  v.cc.emit(Ids::kIdVmovaps, q, divide_by_lanes(v, op == Op::kDiv ? op : Op::kFloorDiv, true, a, b, lanes));
+  v.cc.bind(done);
+  return q;
+}
+}  // namespace
+
+// By a float that holds both operands: float32 for int16 and less, float64 for int32.
+x86::Vec KernelEmitter::divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, int lanes) {
+  const bool wide = is_wide(t);
+  if (lanes == 1) return divide_by_lanes(v_, op, wide, a, b, 1);
+  x86::Vec q;
+  if (wide) {
+    q = quotient64(v_, op, a, b, lanes);
+  } else if (!is_small(t)) {
+    const F64 x(v_.convert(Conv::kI32ToF64, a)), y(v_.convert(Conv::kI32ToF64, b));
+    q = v_.convert(Conv::kF64ToI32, quotient(op, x, y).in_register());
+  } else {
+    const F32 x(v_.convert(Conv::kI32ToF32, a)), y(v_.convert(Conv::kI32ToF32, b));
+    q = v_.convert(Conv::kF32ToI32, quotient(op, x, y).in_register());
+  }
+  const x86::Vec r = op == Op::kRem ? rest(v_, wide, a, q, b) : q;
+  const Mask by_zero = v_.compare_ints(Cmp::kEq, wide, b, v_.zero(wide));
+  return v_.blend(wide, by_zero, v_.zero(wide), r);
 }
 
 // Euclid's algorithm on the magnitudes.
