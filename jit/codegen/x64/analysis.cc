@@ -16,6 +16,7 @@ Analysis::Analysis(const Kernel& k, int most_lanes)
       loops(size_t(k.loops)),
       lanes(most_lanes),
       wide_lanes_(most_lanes / 2),
+      computed_with_(size_t(k.values), false),
       defined_in_(size_t(k.values)) {
   std::vector<const Loop*> nest;
   find_tiles(k.body, nest);
@@ -124,9 +125,10 @@ void Analysis::inst(const Inst& in, const Loop* vector_loop) {
     });
     if (!known) parameters.push_back(&in);
   }
+  const int32_t operands[] = {in.a, in.b, in.c};
+  for (int i = 0; i < info(in.op).operands && in.op != Op::kStore; i++) computed_with_[size_t(operands[i])] = true;
   if (!vector_loop) return;
   bool wide = size_of(in.type) == 8;
-  const int32_t operands[] = {in.a, in.b, in.c};
   for (int i = 0; i < info(in.op).operands; i++) wide |= size_of(types[size_t(operands[i])]) == 8;
   const bool doubles = in.op == Op::kPow || in.op == Op::kErfc || in.op == Op::kErfinv;
   wide |= doubles && is_float(in.type);

@@ -19,6 +19,8 @@ struct Analysis {
   // which loads are read through the tiles.
   const loop::Loop* tile_loop(const loop::Loop& vector_loop) const;
   bool is_column(const loop::Inst& in) const;
+  // Whether nothing takes its value but stores.
+  bool is_stored_only(const loop::Inst& in) const { return in.id >= 0 && !computed_with_[size_t(in.id)]; }
 
  private:
   void find_tiles(const std::vector<loop::Stmt>& body, std::vector<const loop::Loop*>& nest);
@@ -29,6 +31,7 @@ struct Analysis {
   const int wide_lanes_;
   std::vector<std::pair<const loop::Loop*, const loop::Loop*>> tiles_;  // vector loop, loop in tiles
   std::vector<const loop::Inst*> columns_;
+  std::vector<bool> computed_with_;            // by value id: something but a store takes it
   std::vector<const loop::Loop*> defined_in_;  // by value id: the vector loop around its definition
 };
 

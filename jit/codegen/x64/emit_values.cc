@@ -38,16 +38,17 @@ Value KernelEmitter::wrapped(DType t, const x86::Vec& v) {
   return r;
 }
 
-// Floats in 32-bit lanes as t can hold them; NaN stays NaN.
-x86::Vec KernelEmitter::rounded(DType t, const x86::Vec& v) {
-  if (t == DType::kFloat16) return v_.from_half(v_.to_half(v));
+// Floats in 32-bit lanes as t can hold them; NaN stays NaN. A store takes what is `stored` alone: it rounds to float16
+// itself, and of a bfloat16's lane it takes the upper half.
+x86::Vec KernelEmitter::rounded(DType t, const x86::Vec& v, bool stored) {
+  if (t == DType::kFloat16) return stored ? v : v_.from_half(v_.to_half(v));
   if (t != DType::kBFloat16) return v;
   Mask nan = v_.compare_floats(Cmp::kUnordered, false, v, v);
   x86::Vec odd = v_.binary(Vop::kAnd, false, v_.shift_right(false, v, 16), v_.constant(false, 1));
   x86::Vec up = v_.binary(Vop::kAddI, false, v, v_.constant(false, 0x7fff));
-  x86::Vec quiet = v_.binary(Vop::kOr, false, v, v_.constant(false, 0x400000));
-  up = v_.blend(false, nan, quiet, v_.binary(Vop::kAddI, false, up, odd));
-  return v_.binary(Vop::kAnd, false, up, v_.constant(false, 0xffff0000u));
+  up = v_.binary(Vop::kAddI, false, up, odd);
+  v_.binary_into(Vop::kOr, false, up, v, v_.constant(false, 0x400000), &nan);  // a quiet one
+  return stored ? up : v_.binary(Vop::kAnd, false, up, v_.constant(false, 0xffff0000u));
 }
 
 // Every lane alike?
@@ -124,7 +125,7 @@ Value KernelEmitter::evaluate(const Inst& in, const LaneGroup& group, int u) {
   if (info(in.op).rule == TypeRule::kRandom) return random(in, a);
   if (info(in.op).rule == TypeRule::kCompare) return comparison(in, a, b);
   if (in.op == Op::kSelect) return selection(in, a, b, c);
-  if (in.op == Op::kCast) return cast(info_.types[size_t(in.a)], in.type, a);
+  if (in.op == Op::kCast) return cast(info_.types[size_t(in.a)], in.type, a, info_.is_stored_only(in));
   if (is_mask(in.type)) return mask_op(in, a, b);
   return is_float(in.type) ? float_op(in, a, b) : int_op(in, a, b, group);
 }
@@ -171,7 +172,8 @@ Value KernelEmitter::float_op(const Inst& in, const Value& a, const Value& b) {
     static_cast<Piece&>(v) = apply_float(in.op, F64(a), F64(b));
   else
     static_cast<Piece&>(v) = apply_float(in.op, F32(a), F32(b));
-  if (is_half(in.type) && !is_exact(in.op)) v.reg = rounded(in.type, reg(in.type, v)), v.constant = false;
+  if (is_half(in.type) && !is_exact(in.op))
+    v.reg = rounded(in.type, reg(in.type, v), info_.is_stored_only(in)), v.constant = false;
   return v;
 }
 
@@ -241,12 +243,12 @@ Value KernelEmitter::selection(const Inst& in, const Value& a, const Value& b, c
   return v;
 }
 
-Value KernelEmitter::cast(DType from, DType to, const Value& a) {
+Value KernelEmitter::cast(DType from, DType to, const Value& a, bool stored) {
   Value v;
   const bool narrow_from = !is_wide(from), narrow_to = !is_wide(to);
   if (from == to || (is_half(from) && to == DType::kFloat32)) return a;
   if (is_half(to) && !is_mask(from) && from != DType::kFloat32) {
-    if (!is_half(from)) return cast(DType::kFloat32, to, cast(from, DType::kFloat32, a));
+    if (!is_half(from)) return cast(DType::kFloat32, to, cast(from, DType::kFloat32, a), stored);
     from = DType::kFloat32;
   }
   if (is_mask(from)) {
@@ -272,7 +274,7 @@ Value KernelEmitter::cast(DType from, DType to, const Value& a) {
     case 7: v.reg = v_.convert(Conv::kI64ToF64, r); return v;
     case 8: return wrapped(to, v_.convert(Conv::kF32ToI32, r));
     case 9: v.reg = v_.convert(Conv::kF32ToI64, r); return v;
-    case 10: v.reg = rounded(to, r); return v;
+    case 10: v.reg = rounded(to, r, stored); return v;
     case 11: v.reg = v_.convert(Conv::kF32ToF64, r); return v;
     case 12: return wrapped(to, v_.convert(Conv::kF64ToI32, r));
     case 13: v.reg = v_.convert(Conv::kF64ToI64, r); return v;

@@ -8,7 +8,8 @@
 // 3. Addresses are built from the outside in: before a loop begins, every access within it has a base register that
 //    holds all terms known by then.
 // 4. Small integers and half floats live in 32-bit lanes: int32s in their range, floats that the type can hold. Loads
-//    and casts widen, arithmetic is brought back by wrapped() and rounded(), so fusion cannot be seen in results.
+//    and casts widen, arithmetic is brought back by wrapped() and rounded(), so fusion cannot be seen in results. What
+//    is only stored leaves a part of its rounding to the store.
 // 5. A failing check records the fault and leaves the kernel.
 // 6. Code that looks takes the work of each iteration off a register, looks where that falls below zero, and leaves the
 //    kernel where it is told to. A look is a call that keeps all registers: the rest of the code does not know of it.
@@ -212,12 +213,12 @@ class KernelEmitter {
   Value mask_op(const Inst& in, const Value& a, const Value& b);
   Value comparison(const Inst& in, const Value& a, const Value& b);
   Value selection(const Inst& in, const Value& a, const Value& b, const Value& c);
-  Value cast(DType from, DType to, const Value& a);
+  Value cast(DType from, DType to, const Value& a, bool stored = false);
   Value random(const Inst& in, const Value& index);
   Value index_of(const Inst& in, const LaneGroup& group, int u);
   void check(const Inst& in, const LaneGroup& group);
   Value wrapped(DType t, const x86::Vec& v);
-  x86::Vec rounded(DType t, const x86::Vec& v);
+  x86::Vec rounded(DType t, const x86::Vec& v, bool stored = false);
   const Value& value(int32_t id, int u) const;
   x86::Vec reg(DType t, const Value& v);
   asmjit::Operand operand(DType t, const Value& v);
