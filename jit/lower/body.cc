@@ -6,6 +6,7 @@
 
 #include "jit/device/cost.h"
 #include "ops/core/error.h"
+#include "ops/core/half.h"
 
 namespace lutra {
 namespace {
@@ -207,7 +208,14 @@ int32_t Body::cast(int32_t value, DType to) {
   if (is_bool(to)) {
     return op(loop::Op::kNe, DType::kBool, value, constant(type(value), 0));
   }
-  return op(loop::Op::kCast, to, value);
+  // What was rounded is not rounded again. Others would lose a NaN's signal: a cast makes a quiet one.
+  const int32_t rounded = values_[size_t(value)].widened;
+  if (rounded >= 0 && type(rounded) == to) return rounded;
+  const int32_t result = op(loop::Op::kCast, to, value);
+  ValueInfo& made = values_[size_t(result)];
+  made.rounds = is_half(to);
+  if (values_[size_t(value)].rounds && is_float(to) && !is_half(to)) made.widened = value;
+  return result;
 }
 
 int32_t Body::index(const Affine& at) {

@@ -119,6 +119,8 @@ class Body {
     DType type;
     size_t depth, address_depth;
     int32_t parts[2] = {-1, -1};
+    bool rounds = false;   // a cast to a half type
+    int32_t widened = -1;  // the one that this is, in a wider float
   };
   struct Scope {
     std::unique_ptr<BodyLoop> loop;  // null at depth 0

@@ -187,6 +187,32 @@ TEST_CASE("a gathered load stays behind its check", "[lower]") {
         "}\n");
 }
 
+TEST_CASE("what was rounded is not rounded again, what was loaded is", "[lower]") {
+  Building b;
+  Affine i = Affine::loop(b.body.open(b.n, LoopMode::kVector));
+  const auto there_and_back = [&](int32_t v, DType t) { return b.body.cast(b.body.cast(v, DType::kFloat32), t); };
+  int32_t x = b.body.cast(b.body.load(0, DType::kFloat32, i), DType::kBFloat16);
+  CHECK(there_and_back(x, DType::kBFloat16) == x);
+  CHECK(there_and_back(x, DType::kFloat16) != x);
+  int32_t y = b.body.load(1, DType::kBFloat16, i);  // perhaps a signalling NaN
+  int32_t z = there_and_back(y, DType::kBFloat16);
+  CHECK(z != y);
+  b.body.store(Op::kStore, 2, i, z);
+  b.body.store(Op::kStore, 3, i, x);
+  CHECK(b.text() ==
+        "kernel @k(p0: f32 in, p1: bf16 in, p2: bf16 out, p3: bf16 out; n0;) {\n"
+        "  for i0 in n0 parallel vector {\n"
+        "    %0 = load.f32 p0[i0]\n"
+        "    %1 = cast.bf16 %0\n"
+        "    %2 = load.bf16 p1[i0]\n"
+        "    %3 = cast.f32 %2\n"
+        "    %4 = cast.bf16 %3\n"
+        "    store.bf16 p2[i0], %4\n"
+        "    store.bf16 p3[i0], %1\n"
+        "  }\n"
+        "}\n");
+}
+
 TEST_CASE("loops that a reduction joins must merge", "[lower]") {
   Building b;
   b.body.open(b.n, LoopMode::kSerial, true);
