@@ -14,6 +14,14 @@ enum Tag : uint64_t { kNoneTag, kTensorTag, kListTag, kScalarTag, kBoolTag, kSiz
 
 uint64_t word(Tag tag, uint64_t a = 0, uint64_t b = 0) { return tag | a << 8 | b << 32; }
 
+// Code is made for a number that is its argument's default, as few calls give another: x + y multiplies no alpha.
+bool specialises(const ArgInfo& arg, const Value& v) {
+  if (arg.specialises || arg.type != ArgType::kScalar || !v.is<Scalar>() || !arg.def.is<Scalar>())
+    return arg.specialises;
+  const Scalar &given = v.as<Scalar>(), &by_default = arg.def.as<Scalar>();
+  return given.kind == by_default.kind && std::memcmp(&given.i, &by_default.i, 8) == 0;
+}
+
 struct Reader {
   OneOpCall& call;
 
@@ -97,7 +105,7 @@ struct Symbolizer {
   }
   Args all(const OpInfo& op, const Args& args) {
     Args out;
-    for (size_t i = 0; i < args.size(); i++) out.push_back(value(args[i], op.args[i].specialises));
+    for (size_t i = 0; i < args.size(); i++) out.push_back(value(args[i], specialises(op.args[i], args[i])));
     return out;
   }
 };
@@ -147,7 +155,7 @@ void read_call(const OpInfo& op, const Args& args, OneOpCall& call) {
   call.key.push_back(uint64_t(op.id) | uint64_t(current_origin()) << 16 | uint64_t(call.device.type) << 32 |
                      uint64_t(call.device.index) << 40);
   for (size_t i = 0; i < args.size(); i++) {
-    if (op.args[i].type != ArgType::kDevice) reader.value(args[i], op.args[i].specialises);
+    if (op.args[i].type != ArgType::kDevice) reader.value(args[i], specialises(op.args[i], args[i]));
   }
 }
 
