@@ -86,7 +86,7 @@ TEST_CASE("every op and type agrees with the interpreter, any stride", "[codegen
 }
 
 TEST_CASE("constants, scalars and indices as operands", "[codegen]") {
-  for (const char* t : {"f32", "f64", "i64", "i32", "u8", "f16", "bf16"}) {
+  for (const char* t : {"f32", "f64", "i64", "i32", "i16", "i8", "u8", "f16", "bf16"}) {
     const DType type = dtype_from_ir_name(t);
     for (const char* op : {"add", "sub", "mul", "div", "min", "max", "rem", "floordiv", "pow", "lt", "ne"}) {
       for (bool left : {false, true}) {
@@ -99,7 +99,7 @@ TEST_CASE("constants, scalars and indices as operands", "[codegen]") {
                      " p1[i0], %2\n %3 = scalar.", t,
                      " x0\n %4 = intarg.i64 n1\n %5 = index.i64 i0\n %6 = mul.i64 %4, %5\n %7 = cast.", t,
                      " %6\n %8 = add.", t, " %3, %7\n store.", t, " p2[i0], %8\n} }"));
-          for (int64_t n : {3, 8, 37}) {
+          for (int64_t n : {3, 8, 37, 700}) {
             c.buffers.clear();
             c.buffer(type, size_t(n)).buffer(dtype_from_ir_name(r), size_t(n)).buffer(type, size_t(n));
             c.ints = {n, 5};
@@ -141,6 +141,22 @@ TEST_CASE("integers are divided exactly", "[codegen]") {
         check_exact(c);
       }
     }
+  }
+}
+
+TEST_CASE("any byte but 0 is true", "[codegen]") {
+  Case c(
+      "kernel @k(p0: b8 in, p1: b8 in, p2: b8 out, p3: b8 out; n0;) { for i0 in n0 vector {\n"
+      "%0 = load.b8 p0[i0]\n %1 = load.b8 p1[i0]\n %2 = not.b8 %1\n %3 = and.b8 %0, %2\n store.b8 p2[i0], %3\n"
+      "store.b8 p3[i0], %0\n} }");
+  for (size_t n : {5, 64, 300}) {
+    c.buffers.clear();
+    for (int i = 0; i < 4; i++) c.buffer(DType::kBool, n);
+    for (size_t i = 0; i < n; i++) c.buffers[0]->data[i] = char(i % 4), c.buffers[1]->data[i] = char(i % 5 * 64);
+    c.ints = {int64_t(n)};
+    check_exact(c);
+    const auto r = c.run(best_isa());
+    for (size_t i = 0; i < n; i++) CHECK(r[2]->data[i] == (i % 4 && !(char(i % 5 * 64))));
   }
 }
 

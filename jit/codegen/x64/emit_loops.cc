@@ -202,6 +202,10 @@ void KernelEmitter::vector_loop(const Loop& l) {
   x86::Gp i = loop_begin(l), n = loop_end(l);
   loop_regs_[size_t(l.id)] = i;
   hoist_lane_indices(l, 1);
+  if (packs(l)) {
+    packed_strip(l, i, n, 4);
+    packed_strip(l, i, n, 1);
+  }
   if (unroll > 1 || cost <= kOwnTail) strip(l, i, n, unroll * v_.lanes, unroll, false, true);
   // Short rows are mostly rest: whole vectors go without masks.
   const bool rows = !l.parallel && unroll > 1;

@@ -162,6 +162,13 @@ class KernelEmitter {
   void parameters();
   int lanes_of(const Loop& l) const;
 
+  // emit_packed.cc
+  bool packs(const Loop& l) const;
+  x86::Vec packed_uniform(DType t, const Value& v);
+  x86::Vec packed(const Inst& in, const x86::Vec& a, const x86::Vec& b);
+  void packed_body(const Loop& l, const LaneGroup& group);
+  void packed_strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, int vectors);
+
   // emit_tile.cc
   std::vector<const Loop*> tiled_nest(const Loop& l) const;
   void tile_loop(const std::vector<const Loop*>& nest);
