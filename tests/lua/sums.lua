@@ -100,4 +100,25 @@ h.test("terms that cancel", function()
   end
 end)
 
+-- By adding (multiplying) int32s one column at a time: that wraps as the scan does.
+h.test("running sums and products of integers along rows", function()
+  for _, n in ipairs {1, 2, 3, 4, 5, 7, 8, 9, 64, 131} do
+    local x = lt.randint(-2 ^ 31, 2 ^ 31, {5, n}):to(lt.int32)
+    local sum, product = lt.zeros({5}, {dtype = lt.int32}), lt.ones({5}, {dtype = lt.int32})
+    local sums, products = {}, {}
+    for i = 1, n do
+      sum, product = sum + x:select(1, i - 1), product * x:select(1, i - 1)
+      sums[i], products[i] = sum, product
+    end
+    for _, dtype in ipairs {"int32", "int16", "int8", "uint8"} do
+      local to = {dtype = lt[dtype]}
+      h.truthy(x:cumsum(1, to):equal(lt.stack(sums, 1):to(lt[dtype])), dtype .. " sums of " .. n)
+      h.truthy(x:cumprod(1, to):equal(lt.stack(products, 1):to(lt[dtype])), dtype .. " products of " .. n)
+    end
+    local long = x:to(lt.int64) * 2 ^ 31
+    h.truthy(long:cumsum(1):equal(long:t():contiguous():cumsum(0):t()), "int64 sums of " .. n)
+    h.truthy(long:cumprod(1):equal(long:t():contiguous():cumprod(0):t()), "int64 products of " .. n)
+  end
+end)
+
 h.finish()
