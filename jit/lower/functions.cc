@@ -65,6 +65,10 @@ Num argument(Element& x, size_t k, DType t) { return {&x, t, x.arg(k, t)}; }
 // The argument in float64; rounded() brings a result back.
 Num wide(Element& x, size_t k = 0) { return argument(x, k, DType::kFloat64); }
 int32_t rounded(Num v) { return v.x->body().cast(v.v, v.x->type()); }
+// float64 has many more bits than the result: what cancels a few of them does not show.
+bool is_narrow(const Element& x) { return size_of(x.type()) < 8; }
+// e^100 is more than a float32 holds.
+Num limited(Num m) { return select(m > 100.0, 100.0, m); }
 
 // The type in which a function of bits and whole numbers is computed: halves in float32.
 DType whole_type(DType t) { return at_least_float32(t); }
@@ -122,11 +126,20 @@ int32_t pointwise_acos(Element& x) { return one_argument(x, Op::kAcos); }
 int32_t pointwise_atan(Element& x) { return one_argument(x, Op::kAtan); }
 int32_t pointwise_atan2(Element& x) { return atan2(argument(x, 0, x.type()), argument(x, 1, x.type())).v; }
 int32_t pointwise_sinh(Element& x) {
+  if (is_narrow(x)) {
+    Num a = wide(x), m = limited(abs(a)), e = exp(m);
+    Num r = select(m < 0x1p-10, m + m * m * m * (1.0 / 6), (e - 1.0 / e) * 0.5);
+    return rounded(copysign(r, a));
+  }
   Num a = wide(x), m = abs(a), e = expm1(m), half = exp(m * 0.5);
   Num r = select(m < 709.0, (e + e / (e + 1.0)) * 0.5, half * 0.5 * half);
   return rounded(copysign(r, a));
 }
 int32_t pointwise_cosh(Element& x) {
+  if (is_narrow(x)) {
+    Num e = exp(limited(abs(wide(x))));
+    return rounded((e + 1.0 / e) * 0.5);
+  }
   Num m = abs(wide(x)), e = exp(m), half = exp(m * 0.5);
   return rounded(select(m < 709.0, (e + 1.0 / e) * 0.5, half * 0.5 * half));
 }

@@ -79,4 +79,18 @@ test("the gradient of the whole's max and min goes to the NaN", function()
   gradients(function(x) return x:max() end, "0.5 0 0.5", {2, 1, 2})
 end)
 
+-- Float32s of all magnitudes against float64, whose formulas are others.
+test("sinh and cosh of float32 are within one unit in the last place", function()
+  local x = lt.arange(0, 2 ^ 31, 104729):to(lt.int32):view(lt.float32)
+  for _, name in ipairs {"sinh", "cosh"} do
+    for _, sign in ipairs {1, -1} do
+      local a = x * sign
+      local got, want = a[name](a), a:double()[name](a:double()):to(lt.float32)
+      equal(got:isnan():equal(want:isnan()), true, name)
+      local apart = (got:view(lt.int32):to(lt.int64) - want:view(lt.int32):to(lt.int64)):abs()
+      equal(apart:masked_fill(want:isnan(), 0):max():item() <= 1, true, name)
+    end
+  end
+end)
+
 h.finish()
