@@ -214,25 +214,24 @@ Results decompose_cross(const Args& args) {
   fail("cross: no dimension of size 3 in shape ", to_string(a->sizes));
 }
 
-// Each pair of rows once, in order.
+// Each pair of rows once, in order. Pair k, of row i with a later one: i (2n - 1 - i) / 2 pairs begin with earlier
+// rows, so i is the lower root, cut, of a quadratic. Its discriminant is a square where a row's pairs begin, and
+// float64 holds it up to 2^25 rows: that many have more pairs than any memory.
 Results decompose_pdist(const Args& args) {
   Tensor x = args[0].tensor();
   if (x->dim() != 2) fail("pdist: expects a matrix, got shape ", to_string(x->sizes));
   if (!is_float(x->dtype)) fail("pdist: expected a floating point dtype, got ", name(x->dtype));
   if (args[1].as<Scalar>().to_double() < 0)
     fail("pdist: p must not be negative, got ", to_string(args[1].as<Scalar>()));
-  const int64_t n = x->sizes[0].guard(), count = n > 1 ? n * (n - 1) / 2 : 0;
-  Tensor place[2];
-  for (Tensor& t : place) t = make_tensor({count}, DType::kInt64);
-  for (int64_t i = 0, k = 0; i < n; i++) {
-    check_stop();
-    for (int64_t j = i + 1; j < n; j++, k++) place[0]->data_as<int64_t>()[k] = i, place[1]->data_as<int64_t>()[k] = j;
-  }
-  // In a graph they are fresh tensors of each run.
-  for (Tensor& t : place) t = copy_to(t, x->device());
-  for (Tensor& t : place) t = current_mode() ? op1(OpId::clone, {t}) : t;
-  Tensor apart = sub(index_select(x, int_arg(0), place[0]), index_select(x, int_arg(0), place[1]));
+  const SymInt n = x->sizes[0], count = n < 2 ? SymInt(0) : floor_div(n * (n - 1), 2);
   if (x->sizes[1] == 0) return {full({count}, 0.0, x->dtype, x->device())};
+  const Tensor k = op1(OpId::arange, {int_arg(0), vint(count), int_arg(1), DType::kInt64, x->device()});
+  const Value both = Scalar::of_sym(n * 2 - 1), square = Scalar::of_sym((n * 2 - 1) * (n * 2 - 1));
+  const Tensor rest = op1(OpId::sqrt, {to_dtype(sub(square, mul(k, Scalar(8.0))), DType::kFloat64)});
+  const Tensor i = to_dtype(mul(sub(both, rest), Scalar(0.5)), DType::kInt64);
+  const Tensor earlier = op1(OpId::bitwise_right_shift, {mul(i, sub(both, i)), int_arg(1)});
+  const Tensor j = add(add(sub(k, earlier), i), Scalar(1.0));
+  const Tensor apart = sub(index_select(x, int_arg(0), i), index_select(x, int_arg(0), j));
   return {op1(OpId::linalg_vector_norm, {apart, args[1], Sizes{1}})};
 }
 

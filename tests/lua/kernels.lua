@@ -144,4 +144,22 @@ test("eager resampling runs as one graph", function()
   end
 end)
 
+-- Pairs of rows by two loops; float64 holds the quadratic whose root is a pair's row.
+h.test("pdist takes each pair of rows once", function()
+  local compiled = lt.compile(function(x) return lt.pdist(x) end)
+  for _, n in ipairs {0, 1, 2, 3, 4, 7, 64, 301} do
+    local x, rows, others = lt.randn(n, 5), {}, {}
+    for i = 0, n - 1 do
+      for j = i + 1, n - 1 do rows[#rows + 1], others[#others + 1] = i, j end
+    end
+    local function at(list) return x:index_select(0, lt.tensor(list, {dtype = "int64"}):view(-1)) end
+    local want = lt.linalg.vector_norm(at(rows) - at(others), 2, 1)
+    h.truthy(lt.pdist(x):equal(want) and compiled(x):equal(want), n .. " rows")
+  end
+  local x = lt.arange(0, 3000):to(lt.float64):view(-1, 1)
+  local apart = lt.pdist(x)
+  h.equal(apart[-1]:item(), 1)
+  h.equal(apart:sum():item(), 3000 * (3000 ^ 2 - 1) / 6)
+end)
+
 h.finish()
