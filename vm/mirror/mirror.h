@@ -130,7 +130,7 @@ struct Proto {
   const uint8_t* varinfo;
   uint32_t* bytecode() const { return reinterpret_cast<uint32_t*>(const_cast<Proto*>(this) + 1); }
 };
-constexpr uint8_t kProtoNoJit = 8;
+constexpr uint8_t kProtoNoJit = 8, kProtoClosures = 0xe0;  // how many were made, up to some
 // What an FNEW of `parent` puts into a variable that it captures, `descriptor` being the child's of it (lj_func.c).
 inline uint32_t hash_of_variable(const Proto* parent, uint16_t descriptor) {
   return uint32_t(std::bit_cast<uintptr_t>(parent->bytecode())) ^ uint32_t(descriptor) << 24;

@@ -55,10 +55,13 @@ void hash_variables(mirror::Func* closure, const mirror::Proto* parent) {
   }
 }
 
-// It has no frames, and no trace has seen it: f.pc may change. The prototype lives as long as the example.
+// It has no frames, and no trace has seen it: its pc may change. The prototype lives as long as the example. Whether
+// there are many closures decides what LuaJIT's traces are made for.
 void adopt_newborn(const PortalState& s, mirror::Func* closure) {
   const auto example = s.newborn.find(mirror::proto_of(closure));
-  if (example != s.newborn.end()) closure->pc = example->second->pc;
+  if (example == s.newborn.end()) return;
+  closure->pc = example->second->pc;
+  mirror::proto_of(closure)->flags |= example->first->flags & mirror::kProtoClosures;
 }
 
 void run_newborn(lua_State* L, int index) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <lua.hpp>
+#include <utility>
 
 #include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/state.h"
@@ -35,6 +36,11 @@ void note_callee(CompiledProto& root, const std::shared_ptr<CompiledProto>& call
   root.callees.push_back(callee);
 }
 
+// There is nothing to compile in it.
+bool is_idle(const CompiledProto& compiled) {
+  return std::all_of(compiled.points.begin(), compiled.points.end(), [](const auto& p) { return p.second.dead; });
+}
+
 // False where the function runs what it ran.
 bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
   if (redirected(L, index)) {
@@ -45,7 +51,7 @@ bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
   CaptureOptions options = root.options;
   options.dynamic_dims.clear();  // of the arguments of the function that the user compiled
   const std::shared_ptr<CompiledProto> callee = find_proto(state, L, index, options, root.key.serial);
-  if (!callee || callee->failed || count_functions(L, *callee) >= kMostFunctions) return false;
+  if (!callee || callee->failed || is_idle(*callee) || count_functions(L, *callee) >= kMostFunctions) return false;
   if (!callee->patched && callee->log->empty()) callee->callee = true;
   push_clone(state, L, callee, index, false);
   if (!redirect(L, index, lua_gettop(L)).empty()) return false;
@@ -56,8 +62,10 @@ bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
 }
 
 // Whoever makes closures of that constant shows them to the portal.
-void bear(CompiledProto& maker, lua_Integer constant) {
-  if (maker.born.insert(unsigned(constant)).second) maker.changed = true;
+void bear(CompiledProto& maker, CompiledProto& callee, lua_Integer constant) {
+  if (!maker.born.insert(unsigned(constant)).second) return;
+  callee.makers.emplace_back(maker.weak_from_this(), unsigned(constant));
+  maker.changed = true;
 }
 
 // What newborn closures of the prototype of the function at `index` follow; null where they run what they ran.
@@ -77,11 +85,12 @@ std::shared_ptr<CompiledProto> patch_newborn(CaptureState& state, lua_State* L, 
 }
 
 // The function at `index` has made one in its call, or another closure of its prototype has.
-void patch_maker(CaptureState& state, lua_State* L, CompiledProto& root, int index, lua_Integer constant) {
+void patch_maker(CaptureState& state, lua_State* L, CompiledProto& root, CompiledProto& callee, int index,
+                 lua_Integer constant) {
   std::shared_ptr<CompiledProto> maker = patch_newborn(state, L, root, index);
   if (!maker && redirected(L, index)) maker = compiled_proto(L, index);
   if (!maker) return;
-  bear(*maker, constant);
+  bear(*maker, callee, constant);
   refresh(state, L, maker);
 }
 
@@ -89,11 +98,12 @@ void patch_maker(CaptureState& state, lua_State* L, CompiledProto& root, int ind
 void patch_left_out(CaptureState& state, lua_State* L, CompiledProto& caller, int index) {
   CompiledProto& root = caller.root ? *caller.root : caller;
   if (lua_isboolean(L, index + 1)) return void(patch(state, L, root, index));
-  if (!patch_newborn(state, L, root, index)) return;
-  if (lua_isnumber(L, index + 1)) return bear(caller, lua_tointeger(L, index + 1));
+  const std::shared_ptr<CompiledProto> callee = patch_newborn(state, L, root, index);
+  if (!callee) return;
+  if (lua_isnumber(L, index + 1)) return bear(caller, *callee, lua_tointeger(L, index + 1));
   lua_rawgeti(L, index + 1, 1);
   lua_rawgeti(L, index + 1, 2);
-  patch_maker(state, L, root, index + 2, lua_tointeger(L, index + 3));
+  patch_maker(state, L, root, *callee, index + 2, lua_tointeger(L, index + 3));
 }
 
 }  // namespace
@@ -130,6 +140,20 @@ void follow_newest(CaptureState& state, lua_State* L, const std::shared_ptr<Comp
     if (redirect(L, top + 1, top + 2).empty()) follow(L, *compiled, top + 1), remember_compiled(L, top + 1, *compiled);
   }
   lua_settop(L, top);
+}
+
+void retire_callee(CaptureState& state, lua_State* L, CompiledProto& compiled) {
+  if (compiled.makers.empty() || !is_idle(compiled)) return;
+  const int top = lua_gettop(L);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, compiled.functions);
+  for (lua_pushnil(L); lua_next(L, top + 1); lua_pop(L, 1)) forget_newborn(L, top + 2);
+  lua_settop(L, top);
+  for (const auto& [made_by, constant] : std::exchange(compiled.makers, {})) {
+    const std::shared_ptr<CompiledProto> maker = made_by.lock();
+    if (!maker || !maker->born.erase(constant)) continue;
+    maker->changed = true;
+    refresh(state, L, maker);
+  }
 }
 
 void release_examples(lua_State* L, CompiledProto& compiled) {

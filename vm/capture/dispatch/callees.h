@@ -11,6 +11,8 @@ namespace lutra {
 void compile_callees(CaptureState& state, lua_State* L, CompiledProto& caller, int left_out);
 // A function that was born patched, the one at `index`, runs older bytecode than the compiled prototype's newest.
 void follow_newest(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int index);
+// Where the compiled prototype of a callee has no point left, nobody shows its closures to the portal any more.
+void retire_callee(CaptureState& state, lua_State* L, CompiledProto& compiled);
 void release_examples(lua_State* L, CompiledProto& compiled);
 // All that the compiled prototype's segments and theirs have left to Lua, itself first.
 std::vector<std::shared_ptr<CompiledProto>> with_callees(const std::shared_ptr<CompiledProto>& compiled);

@@ -120,11 +120,12 @@ struct CompiledProto : std::enable_shared_from_this<CompiledProto> {
   std::shared_ptr<std::vector<BreakReason>> breaks = std::make_shared<std::vector<BreakReason>>();
   // Of what it inlines, at any depth.
   std::map<std::pair<bc::Pc, std::string>, std::shared_ptr<CompiledProto>> resumes;
-  CompiledProto* root = nullptr;                      // that has this one among its resumes
+  CompiledProto* root = nullptr;  // that has this one among its resumes
   // Of a root: frames of their own that its segments leave to Lua.
   std::vector<std::weak_ptr<CompiledProto>> callees;
   std::vector<int> examples;  // registry references: closures that newborn ones of their prototypes follow
   std::set<unsigned> born;    // constants: children that are frames of their own
+  std::vector<std::pair<std::weak_ptr<CompiledProto>, unsigned>> makers;  // whose `born` has this one
   std::map<bc::Pc, std::shared_ptr<Patched>> bodies;  // newest bytecode as it is entered at a pc (switch_over)
 };
 

@@ -9,8 +9,8 @@
 #include "jit/graph/unbacked.h"
 #include "jit/repro/repro.h"
 #include "ops/core/late_error.h"
-#include "vm/capture/dispatch/callers.h"
 #include "vm/capture/dispatch/callees.h"
+#include "vm/capture/dispatch/callers.h"
 #include "vm/capture/dispatch/capture_point.h"
 #include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/enter.h"
@@ -192,7 +192,10 @@ struct PortalCall {
     return can && follow_frame(state, L, compiled, portal, values.self, true);
   }
 
-  void refresh_code() { refresh(state, L, compiled.shared_from_this()); }
+  void refresh_code() {
+    refresh(state, L, compiled.shared_from_this());
+    retire_callee(state, L, compiled);
+  }
 
   int run_hit(Entry& e) {
     const auto [nslots, nargs, self] = values;

@@ -113,7 +113,9 @@ int api_patch(lua_State* L) {
   auto compiled = find_proto(state, L, 1, options, 0);
   if (!compiled) fail("patch: the function has no bytecode");
   compiled->automatic = compiled->callee = false;
-  if (redirected(L, 1) && compiled_proto(L, 1) == compiled) return 1;
+  const auto before = compiled_proto(L, 1);
+  if (redirected(L, 1) && before == compiled) return 1;
+  if (before) unfollow(L, *before, 1);
   push_clone(state, L, compiled, 1, true);
   const std::string why = redirect(L, 1, 2);
   if (!why.empty()) fail("patch: ", why);
@@ -277,6 +279,7 @@ int api_disable(lua_State* L) {
     const std::string key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : described(L, -2);
     if (key != "reason") fail("disable: unknown option '", key, "'", KnownNames{"reason"}.known(key));
   }
+  if (const auto own = compiled_proto(L, 1); own && own->callee) unfollow(L, *own, 1), restore(L, 1);
   lua_getfield(L, 2, "reason");
   if (!lua_isnil(L, 3) && lua_type(L, 3) != LUA_TSTRING) {
     fail("disable: option 'reason' must be a text, got ", described(L, 3));

@@ -1,4 +1,5 @@
-// Functions that a trace leaves to Lua: noted, so that whoever keeps what the trace becomes can compile them by themselves.
+// Functions that a trace leaves to Lua: noted, so that whoever keeps what the trace becomes can compile them by
+// themselves.
 #include <algorithm>
 #include <lua.hpp>
 

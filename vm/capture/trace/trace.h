@@ -218,8 +218,8 @@ class Trace {
   Cell* slot_cell(Frame& f, unsigned slot);  // that closures share
   Cell* own_cell(const Source* function, unsigned i, const void* id);
   Cell* upvalue(Frame& f, unsigned i);
-  void close_slots(Frame& f, unsigned from);    // UCLO
-  void push_prototype(Var* function);           // real or made in the trace; only with the mirror
+  void close_slots(Frame& f, unsigned from);  // UCLO
+  void push_prototype(Var* function);         // real or made in the trace; only with the mirror
   // A function of the program that Lua will call, as the trace ends before what calls it: this one, or the outermost
   // inside of the caller.
   void leave_out(Var* function);
