@@ -1,6 +1,6 @@
 -- Functions that Lua calls, not the trace: comparisons of table.sort, callbacks of gsub and of table.foreach,
--- metamethods, iterators, bodies of coroutines, hooks, and callees whose variables closures assign. They break, raise,
--- write what others read, and are made once or in each call, by callees of any depth, some of which recur.
+-- metamethods, iterators, bodies of coroutines, hooks of tensors, and callees whose variables closures assign. They
+-- break, raise, write what others read, and are made once or in each call, by callees of any depth.
 local ops = {"(%s * 2):tanh()", "%s + w", "%s:exp() * 0.5", "%s - x", "%s * %s:mean()", "lt.where(%s:gt(0), %s, w)"}
 local breaks = {"io.write('')", "lt.graph_break()", "log[#log + 1] = tostring(y:sum():item())",
   "if y:sum():item() > 0 then hits = hits + 1 end"}
@@ -48,6 +48,8 @@ local calls = {
   "do local c = 1; local function add(z) c = c + 1; z = %s(z, c); c = c + 1; return z * c end y = add(y); y = y * c end",
   "do local c = y; local function set() c = %s(c, n) end set(); y = c + y; set(); y = y - c end",
   "ok, z = pcall(table.sort, {2, 1, 3}, function(a, b) y = %s(y, n); return a < b end); if not ok then seen(z) end",
+  "do local v = data(5, 2, 3, {requires_grad = true}); local u = v * 2; " ..
+    "u:register_hook(function(g) return (%s(g:clone(), n)) end); u:sum():backward(); y = y + v.grad end",
   "y = %s(y, n)",
   "ok, z = pcall(%s, y, n); if ok then y = z else seen(z) end",
   "y = select(1, %s(y, n))",

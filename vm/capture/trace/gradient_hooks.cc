@@ -29,9 +29,11 @@ Tensor run_hook(Trace& t, Var* f, const Tensor& gradient) {
     return now->tensor;
   } catch (const GraphBreak& b) {
     t.frames.resize(depth);
+    t.leave_out(f);
     throw GraphBreak{b.why, true};
   } catch (const LoopStop&) {
     t.frames.resize(depth);
+    t.leave_out(f);
     t.stop(Break::hooks, {.dirty = true});
   }
 }
