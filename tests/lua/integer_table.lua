@@ -109,6 +109,59 @@ row("for i = 0, n - 1 over x[i]", WHOLE, of(function(n)
   return y
 end))
 
+row("for i = 0, n, 0.5", WHOLE, of(function(n)
+  local y = flat * 2
+  for i = 0, n, 0.5 do y = y * 1.5 + i end
+  return y + 1
+end))
+row("for i = n / 2, n", WHOLE, of(function(n)
+  local y = flat * 2
+  for i = n / 2, n do y = y + i end
+  return y + 1
+end))
+row("for k = 1, i within for i = 1, n", WHOLE, of(function(n)
+  local y = flat * 2
+  for i = 1, n do
+    for k = 1, i do y = y + i * k end
+  end
+  return y + 1
+end))
+row("list[#list + 1] = y in for i = 1, n", WHOLE, of(function(n)
+  local list = {}
+  for i = 1, n do list[#list + 1] = flat * i end
+  return #list, list
+end))
+row("a loop with a break", WHOLE, of(function(n)
+  local y = flat * 2
+  for i = 1, n do
+    if i > 4 then break end
+    y = y + i
+  end
+  return y + 1
+end), 3, "each way of a branch has a graph")
+
+-- Sizes of tensors as bounds: streams begin with a size, with 0, with 1.
+local function of_sizes(first)
+  local list = {}
+  for i, n in ipairs(WHOLE) do list[i] = lt.arange(n * 3):view(n, 3):float() + 1 end
+  for i, n in ipairs(first) do list[i] = lt.arange(n * 3):view(n, 3):float() + 1 end
+  return list
+end
+for _, first in ipairs {{5, 3, 0, 1}, {0, 1, 2, 3}, {1, 0, 5, 3}, {2, 0, 1, 3}, {2, 1, 0}, {0, 3, 5, 1},
+  {3, 3, 1, 0, 5}} do
+  local name, tensors_first = " from " .. table.concat(first, ", "), of_sizes(first)
+  row("for i = 1, x.shape[1]" .. name, tensors_first, of(function(t)
+    local y = t * 2
+    for i = 1, t.shape[1] do y = y * 1.5 + i end
+    return y + 1
+  end))
+  row("for i = 0, #x - 1 over x[i]" .. name, tensors_first, of(function(t)
+    local y = one * 2
+    for i = 0, #t - 1 do y = y + t[i] end
+    return y + 1
+  end))
+end
+
 test("a decode loop over a cache of 1000 positions", function()
   lt.reset()
   local function make()

@@ -45,8 +45,12 @@ struct GuardStep {
 // Sizes that may be symbols. 0 and 1 are not: broadcasting decides by them; sums and small multiples of the others are
 // what Lua's doubles make of them.
 constexpr SymRange kSymbolicSizes{2, int64_t(1) << 40};
+// Where the graph asks what it has to know of them, they may be.
+constexpr SymRange kOpenSizes{0, kSymbolicSizes.high};
+constexpr int64_t kSymbolicSize = -1, kOpenSize = -2;  // in a TensorSpec
 
-// What a tensor must be like. A dim whose size is symbolic has size -1 here, a stride that follows from it -1.
+// What a tensor must be like. A dim whose size is symbolic has kSymbolicSize or kOpenSize here, a stride that follows
+// from it -1.
 struct TensorSpec {
   DType dtype = DType::kFloat32;
   Device device;

@@ -38,12 +38,40 @@ CaptureOptions options_of(lua_State* L, const CompiledProto& compiled) {
   return options;
 }
 
+// What is a symbol where the segment ends is one behind it.
+void teach_symbols(const bc::Proto& proto, ProtoPoint& point, const SegmentLessons& lessons) {
+  const std::vector<std::string> names = argument_names(proto, point.pc, point.args);
+  for (size_t i = 0; i < names.size(); i++) {
+    const auto sizes = lessons.sizes.find(point.args[i]);
+    if (sizes == lessons.sizes.end()) continue;
+    point.dynamic_dims[names[i]].insert(sizes->second.begin(), sizes->second.end());
+    if (lessons.open.count(point.args[i])) point.decisions.open_sizes[names[i]] = true;
+  }
+}
+
+void teach_loops(const LuaCode& code, ProtoPoint& point, const ProtoPoint& from, const SegmentLessons& lessons) {
+  for (const bc::Loop& l : code.loops()) {
+    const auto variable = point.loop_variables.find(bc::expression_text(code.proto(), point.pc, l.base + 3));
+    if (!contains(l, point.pc) || variable == point.loop_variables.end()) continue;
+    const auto before = from.loop_variables.find(variable->first);
+    const bool known = contains(l, from.pc) && before != from.loop_variables.end();
+    variable->second = known ? before->second : !lessons.fractions.count(l.head);
+  }
+}
+
 // What misses here have taught of the function's variables, its later points need not learn by misses of their own.
-void teach_new_points(CompiledProto& compiled, const std::set<bc::Pc>& known, const ProtoPoint& from) {
+// Points that lt.reset() has emptied are as new ones.
+void teach_new_points(CompiledProto& compiled, const std::set<bc::Pc>& known, const ProtoPoint& from,
+                      const SegmentLessons& lessons) {
   for (auto& [pc, point] : compiled.points) {
-    if (known.count(pc)) continue;
+    if (&point == &from || (known.count(pc) && !point.entries.empty())) continue;
+    const KeptLoops& kept = from.decisions.kept_loops;
+    point.decisions.kept_loops.insert(kept.begin(), kept.end());
+    note_variables(point, *compiled.code, &kept);
     point.dynamic_dims.insert(from.dynamic_dims.begin(), from.dynamic_dims.end());
     point.changing_values.insert(from.changing_values.begin(), from.changing_values.end());
+    teach_symbols(compiled.code->proto(), point, lessons);
+    teach_loops(*compiled.code, point, from, lessons);
   }
 }
 
@@ -81,6 +109,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   for (const auto& [source, values] : point.changing_values) options.changing_values[source] = int(values.size());
   options.loose_functions = point.loose_functions;
   options.parted_calls = compiled.parted_calls;
+  options.loop_variables = point.loop_variables;
   options.fullgraph = compiled.options.fullgraph;
   options.automatic = compiled.automatic;
   options.has_to_pay = has_to_pay(L, compiled);
@@ -89,6 +118,8 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   CapturedSegment s = capture_segment(L, state.trace, place, call, options_of(L, compiled), options, point.decisions);
   CompiledProto& left = s.level ? *callers[s.level - 1].compiled : compiled;
   point.decisions.kept_loops = std::move(s.kept_loops);
+  std::erase_if(s.open_sizes, [](const auto& size) { return !size.second; });  // it may bound a loop yet
+  point.decisions.open_sizes = std::move(s.open_sizes);
   const KeptLoops& kept = point.decisions.kept_loops;
   for (const auto& [pc, ops] : s.called_ops) compiled.called_ops[pc] = std::max(compiled.called_ops[pc], ops);
   std::set<bc::Pc> known;
@@ -96,7 +127,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   for (const auto& [pc, after] : s.next) {
     after ? add_points_after(left, pc, kept, point.within) : add_point(left, pc, kept, point.within);
   }
-  if (&left == &compiled) teach_new_points(compiled, known, point);
+  if (&left == &compiled) teach_new_points(compiled, known, point, s.lessons);
   compile_callees(state, L, compiled, s.left_out);
   if (s.entry->decline) return s.entry;
   for (size_t i = 0; i < s.finished.resumes.size(); i++) {

@@ -106,7 +106,9 @@ void note_variables(ProtoPoint& point, const LuaCode& code, const KeptLoops* kep
   for (const bc::Loop& l : code.loops()) {
     if (l.kind != bc::Loop::Kind::kFor || !contains(l, point.pc)) continue;
     if (kept && !kept->count({&code.proto(), l.head})) continue;
-    point.changing_values[bc::expression_text(code.proto(), point.pc, l.base + 3)].insert("another number");
+    const std::string variable = bc::expression_text(code.proto(), point.pc, l.base + 3);
+    point.changing_values[variable].insert("another number");
+    point.loop_variables[variable] = true;
   }
 }
 

@@ -71,9 +71,10 @@ struct ProtoPoint {
   std::map<std::string, std::set<std::string>> changing_values;  // by source: what misses brought, a few of them
   std::set<std::string> loose_functions;
   bool parts = false;  // the last miss has parted calls: entries are made anew
-  TraceDecisions decisions;  // loops kept by earlier captures
-  int id = 0;                // of its portal in the newest bytecode; 0: it has none
-  bool packs = false;        // which takes results in a table
+  std::map<std::string, bool> loop_variables;  // of TraceOptions
+  TraceDecisions decisions;                    // loops kept by earlier captures
+  int id = 0;                                  // of its portal in the newest bytecode; 0: it has none
+  bool packs = false;                          // which takes results in a table
   // The first segment here has ended in this frame: others do, too. Or in one above, which it had returned to: then
   // entries are told by the frames above.
   bool stays = false, crosses = false;

@@ -103,13 +103,23 @@ bool is_near(lua_State* L, const GuardProgram& p, int nslots, int nargs, int sel
   return runs;
 }
 
-// Dims whose size differs from the spec's become symbols of the next capture; sizes 0 and 1 stay constants.
+void note_value(ProtoPoint& point, const std::string& source, std::string value) {
+  constexpr size_t kKnown = 8;
+  auto& values = point.changing_values[source];
+  if (values.size() < kKnown) values.insert(std::move(value));
+}
+
+// Dims whose size differs from the spec's become symbols of the next capture. Sizes 0 and 1 stay constants where they
+// bound no loop; those that they bound need not be unrolled twice.
 void learn_sizes(ProtoPoint& point, const GuardProgram& p, const std::vector<Tensor>& tensors) {
   for (size_t i = 0; i < p.tensors.size(); i++) {
     const TensorSpec& spec = p.tensors[i];
     if (!tensors[i] || !p.tensor_sources[i] || spec.sizes.size() != tensors[i]->sizes.size()) continue;
     for (size_t d = 0; d < spec.sizes.size(); d++) {
-      if (spec.sizes[d] < 0 || spec.sizes[d] == tensors[i]->sizes[d].hint) continue;
+      const int64_t size = tensors[i]->sizes[d].hint;
+      if (size != spec.sizes[d] && size < 2)
+        note_value(point, size_name(p.tensor_sources[i]->text, int(d)), std::to_string(size));
+      if (spec.sizes[d] < 0 || spec.sizes[d] == size) continue;
       point.dynamic_dims[p.tensor_sources[i]->text].insert(int(d));
     }
   }
@@ -146,12 +156,6 @@ void learn_functions(lua_State* L, ProtoPoint& point, GuardProgram p, int failed
     failed = run_guards(L, p, nslots, nargs, self, constants, weak, &values);
     lua_settop(L, top);
   }
-}
-
-void note_value(ProtoPoint& point, const std::string& source, std::string value) {
-  constexpr size_t kKnown = 8;
-  auto& values = point.changing_values[source];
-  if (values.size() < kKnown) values.insert(std::move(value));
 }
 
 // A number or string that was a constant and is another one. A whole number is an integer of the next capture.

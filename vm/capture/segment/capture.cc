@@ -9,6 +9,7 @@
 #include "ops/grad/saved_tensor.h"
 #include "vm/capture/segment/begin.h"
 #include "vm/capture/segment/graph_table.h"
+#include "vm/capture/segment/lessons.h"
 #include "vm/capture/segment/outputs.h"
 #include "vm/capture/trace/regions.h"
 #include "vm/host/callable.h"
@@ -358,10 +359,9 @@ struct SegmentCapture {
 
   void next_points(Trace& t, const SegmentEnd& end) {
     if (end.kind == SegmentEnd::kReturn) return;
+    made.lessons = lessons_of(t, end);
     Frame& f = *t.frames[0];
-    const std::vector<bc::Loop>& loops = f.code->loops();
-    const auto loop = std::find_if(loops.begin(), loops.end(), [&](const bc::Loop& l) { return l.head == f.pc; });
-    if (end.kind == SegmentEnd::kLoop && loop != loops.end()) {
+    if (const bc::Loop* loop = ending_loop(f, end)) {
       made.next.push_back({loop->first_body, false});
       if (loop->kind == bc::Loop::Kind::kLoop) {
         points_behind(f.code->proto(), *loop);
@@ -451,6 +451,7 @@ struct SegmentCapture {
     lua_newtable(L);
     made.left_out = lua_gettop(L);
     attempt("a segment", [this](Trace& t, SegmentEnd& end) {
+      decide_open_sizes(t, end);
       auto entry = std::make_shared<Entry>();
       const Verdict verdict = judge(t, end);
       if (end.kind == SegmentEnd::kBreak) entry->why = end.why;
@@ -501,6 +502,7 @@ struct SegmentCapture {
     e.weak = luaL_ref(L, LUA_REGISTRYINDEX);
     made.kept_loops = decisions.kept_loops;
     made.called_ops = std::move(t.called_ops);
+    made.open_sizes = decisions.open_sizes;
     if (!e.compiling) return;
     e.compiling->work = std::make_unique<CompileLater>([segment = e.segment.get()] { segment->ready(); });
   }

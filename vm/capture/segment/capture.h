@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "vm/capture/segment/finish.h"
+#include "vm/capture/segment/lessons.h"
 #include "vm/capture/segment/options.h"
 #include "vm/capture/trace/state.h"
 
@@ -57,6 +58,8 @@ struct CapturedSegment {
   Finished finished;                          // nothing where the entry declines
   std::vector<std::pair<bc::Pc, bool>> next;  // where segments may begin: (pc, after it)
   KeptLoops kept_loops;
+  std::map<std::string, bool> open_sizes;
+  SegmentLessons lessons;
   size_t level = 0;  // the frame in which it ends: 0, or that many calls up
   int left_out = 0;  // stack index of a table of the functions that the segment has left to Lua
   std::map<bc::Pc, size_t> called_ops{};  // by call of the frame that it begins in: the ops that it inlines

@@ -63,9 +63,11 @@ Var* Trace::get_by_changing(Table* t, Var* k) {
   return v;
 }
 
-// Tables that are lists, and what stands behind their end.
+// Tables that are lists, and what stands behind their end. One that the body of a loop appends to grows each time.
 bool Trace::append(Table* t, Var* k, Var* v) {
-  if (t->pin == 0 || force(k)->kind != VarKind::kNumber || !has_varied(k)) return false;
+  if (t->pin == 0 || force(k)->kind != VarKind::kNumber) return false;
+  const bool grows = !options.loop_variables.empty() && options.dynamic != 0 && t->length_read && !k->source;
+  if (!has_varied(k) && !(grows && k->num.expr)) return false;
   if (t->length_known || !t->touched.empty() || !t->read_by.empty() || force(v)->kind == VarKind::kNil) return false;
   const Scalar end = symbolic(arithmetic(*this, bc::Op::ADDVV, length_of(t, false), number(1))), at = symbolic(k);
   if (!at.expr || at.expr != end.expr) return false;

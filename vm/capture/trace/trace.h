@@ -68,7 +68,9 @@ struct TraceDecisions {
   bool sources_apart = false;                         // calls have brought one tensor as two that take gradients
   std::map<size_t, double> likely_sizes;  // that the trace goes on with, by number: those that what is stated fits
   int size_tries = 0;
-  int sizes_learnt = 0;         // from calls that brought others
+  int sizes_learnt = 0;  // from calls that brought others
+  // By source: whether its first size may be 0 and 1, too: it bounds a loop that is not unrolled, or follows from one.
+  std::map<std::string, bool> open_sizes;
   size_t callers = ~size_t{0};  // how many frames above the first one the trace may return to
 };
 
@@ -78,11 +80,13 @@ struct TraceOptions {
   // By source: as how many other values a number or string came that had been made a constant. Of a size, by size_name.
   std::map<std::string, int> changing_values;
   std::set<std::string> loose_functions;  // by source: another closure of the prototype will do
-  bool automatic = false;                 // nobody has asked for it
-  bool has_to_pay = false;                // long stretches without ops do not
-  bool fullgraph = false;                 // no value may end the segment
-  bool enters_callees = false;            // a callee that breaks before the first op is resumed all the same
   std::set<bc::Pc> parted_calls;          // of the first frame: their callees are frames of their own
+  // Of loops that are not unrolled and whose body the segment begins in, by source: whether it is a whole number.
+  std::map<std::string, bool> loop_variables;
+  bool automatic = false;       // nobody has asked for it
+  bool has_to_pay = false;      // long stretches without ops do not
+  bool fullgraph = false;       // no value may end the segment
+  bool enters_callees = false;  // a callee that breaks before the first op is resumed all the same
 };
 
 inline std::string vararg_name(int n) { return str("select(", n + 1, ", ...)"); }
@@ -338,6 +342,7 @@ class Trace {
   void stop_at_budget(bool dirty);
   bool is_dynamic_number(const Source& s) const;
   int values_of(const std::string& source) const;
+  bool is_open(const Tensor& real, const Source& source, bool learnt) const;
   template <class F>
   void each_leaf(int32_t expr, F f) const;  // f(source or null, dim or -1) of the numbers and sizes that it is made of
   void stop_at_pin(int32_t expr);

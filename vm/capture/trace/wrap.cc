@@ -246,7 +246,9 @@ TensorSpec Trace::spec_of(const Tensor& real, const Tensor& fake) {
   bool symbolic = false;
   for (size_t d = 0; d < real->sizes.size(); d++) {
     symbolic = symbolic || fake->sizes[d].expr != 0;
-    spec.sizes.push_back(fake->sizes[d].expr ? -1 : real->sizes[d].hint);
+    const int32_t size = fake->sizes[d].expr;
+    const bool open = size && graph->env->made_range(size).low < kSymbolicSizes.low;
+    spec.sizes.push_back(!size ? real->sizes[d].hint : open ? kOpenSize : kSymbolicSize);
     spec.strides.push_back(fake->strides[d].expr ? -1 : real->strides[d].hint);
   }
   spec.contiguous = symbolic && fake->strides.size() && contiguous_strides(real->sizes).size() == fake->strides.size();
@@ -257,10 +259,25 @@ TensorSpec Trace::spec_of(const Tensor& real, const Tensor& fake) {
   return spec;
 }
 
+// Strides do not depend on the first size of what is contiguous. Where the size is 0 or 1 and no loop is known that it
+// bounds, the trace tries whether it does.
+bool Trace::is_open(const Tensor& real, const Source& source, bool learnt) const {
+  const auto known = decisions.open_sizes.find(source.text);
+  const bool wanted = known != decisions.open_sizes.end() ? known->second : learnt && real->sizes[0].hint < 2;
+  if (!wanted || options.fullgraph || !kOpenSizes.contains(real->sizes[0].hint)) return false;
+  const Sizes want = contiguous_strides(real->sizes);
+  return std::equal(want.begin(), want.end(), real->strides.begin(), real->strides.end(),
+                    [](SymInt a, SymInt b) { return a.hint == b.hint; });
+}
+
 Sizes Trace::symbolic_sizes(const Tensor& real, const Source* source, int input) {
   const auto dims = options.dynamic_dims.find(source->text);
   const int rank = int(real->sizes.size());
+  const bool learnt = rank > 0 && options.dynamic != 0 && dims != options.dynamic_dims.end() &&
+                      (dims->second.count(0) || dims->second.count(-rank)) && !mark_of(state, L, real, 0).said;
+  const bool open = learnt && is_open(real, *source, learnt);
   const auto is_dynamic = [&](const Mark& mark, int d) {
+    if (d == 0 && open) return true;
     if (!kSymbolicSizes.contains(real->sizes[d].hint)) return false;
     if (mark.said) return mark.said > 0;
     if (options.dynamic == 0) return false;
@@ -272,6 +289,7 @@ Sizes Trace::symbolic_sizes(const Tensor& real, const Source* source, int input)
   for (int d = 0; d < rank; d++) {
     const Mark mark = mark_of(state, L, real, d);
     if (!is_dynamic(mark, d)) continue;
+    env.assume_sizes(d == 0 && open ? kOpenSizes : kSymbolicSizes);
     const int32_t size = env.leaf(SymOp::kSize, input, d, sizes[d].hint);
     sizes[d] = SymInt::of_expr(env, size);
     const SizeBounds any;
@@ -356,7 +374,8 @@ Scalar Trace::symbolic(Var* v) {
   v->num = graph->add_scalar(v->source->text, v->num.d);
   program.scalar_sources.push_back(v->source);
   check(GuardOp::kNumberCheck, v->source, index, "a number");
-  if (is_dynamic_number(*v->source)) {
+  const auto variable = options.loop_variables.find(v->source->text);
+  if (is_dynamic_number(*v->source) && (variable == options.loop_variables.end() || variable->second)) {
     SymEnv& env = *graph->env;
     const int32_t integer = env.ask_integer(v->num.expr);
     if (integer) v->num = Scalar::of_sym(SymInt::of_expr(env, integer));
@@ -403,12 +422,14 @@ int Trace::values_of(const std::string& source) const {
 
 bool Trace::has_varied(Var* v, int values) {
   if (v->tensor || (v->guarded && !v->num.expr)) return false;
-  if (v->source) return values_of(v->source->text) >= values;
+  // A variable of a loop around the segment is another one the next time.
+  const auto have = [&](const std::string& s) { return values_of(s) + int(options.loop_variables.count(s)); };
+  if (v->source) return have(v->source->text) >= values;
   if (v->kind != VarKind::kNumber) return false;
   bool found = false;
   // A size is a symbol after its first miss, which was no reason to count.
   each_leaf(v->num.expr, [&](const Source* s, int dim) {
-    if (s) found = found || (dim < 0 ? values_of(s->text) >= values : values_of(size_name(s->text, dim)) >= values - 1);
+    if (s) found = found || (dim < 0 ? have(s->text) >= values : values_of(size_name(s->text, dim)) >= values - 1);
   });
   return found;
 }

@@ -1,0 +1,116 @@
+// The slots and loops at the end of a trace, and the sizes of its inputs, in; lessons and decisions out.
+#include "vm/capture/segment/lessons.h"
+
+#include <algorithm>
+#include <cmath>
+#include <lua.hpp>
+
+#include "vm/capture/trace/trace.h"
+
+namespace lutra {
+namespace {
+
+// By expression: whether it is made of what `is` says yes to.
+template <class F>
+std::vector<bool> made_of(const SymEnv& env, F is) {
+  std::vector<bool> made(env.size());
+  for (size_t i = 0; i < made.size(); i++) {
+    const SymExpr& e = env.exprs()[i];
+    made[i] = is(e) || (arity(e.op) > 0 && made[size_t(e.a)]) || (arity(e.op) > 1 && made[size_t(e.b)]);
+  }
+  return made;
+}
+
+// Whether all tensors that have the size have it first, and are contiguous. Of others eager code asks whether they are
+// empty where the graph does not: strides are products of sizes that are not 0, what is empty is contiguous.
+bool lies_plainly(const Graph& graph, int32_t size) {
+  const SymExpr leaf = (*graph.env)[size];
+  const auto has =
+      made_of(*graph.env, [&](const SymExpr& e) { return e.op == leaf.op && e.a == leaf.a && e.b == leaf.b; });
+  const auto depends = [&](SymInt n) { return n.expr && size_t(n.expr) < has.size() && has[size_t(n.expr)]; };
+  return std::all_of(graph.nodes.begin(), graph.nodes.end(), [&](const auto& node) {
+    return std::all_of(node->results.begin(), node->results.end(), [&](const Tensor& t) {
+      if (!t || std::none_of(t->sizes.begin(), t->sizes.end(), depends)) return true;
+      const Sizes want = contiguous_strides(t->sizes);
+      const auto is_as = [&](SymInt a, SymInt b) { return a.expr == b.expr && a.hint == b.hint && !depends(a); };
+      return std::none_of(t->sizes.begin() + 1, t->sizes.end(), depends) &&
+             std::equal(want.begin(), want.end(), t->strides.begin(), t->strides.end(), is_as);
+    });
+  });
+}
+
+bool is_open(const SymEnv& env, int32_t size) { return size && env.range(size).low < kSymbolicSizes.low; }
+
+// The inputs whose first sizes bound the loop.
+bool open_bounds(Trace& t, Frame& f, const bc::Loop& loop) {
+  bool news = false;
+  for (size_t i = 0; i < t.inputs.size(); i++) {
+    if (!t.inputs[i].source || t.options.dynamic == 0) continue;
+    const auto has =
+        made_of(*t.graph->env, [&](const SymExpr& e) { return e.op == SymOp::kSize && e.a == int32_t(i) && e.b == 0; });
+    for (unsigned slot = loop.base; slot < loop.base + 3; slot++) {
+      const Var* v = t.slot(f, slot);
+      const bool is = v->kind == VarKind::kNumber && !v->tensor && v->num.expr && has[size_t(v->num.expr)];
+      if (is) news |= t.decisions.open_sizes.emplace(t.inputs[i].source->text, true).second;
+    }
+  }
+  return news;
+}
+
+// Where a loop's numbers are fractions, so is its variable.
+bool may_be_fraction(Trace& t, Var* v) {
+  const auto is_fraction = [](double d) { return d != std::floor(d); };
+  if (v->kind == VarKind::kLazy) {
+    t.push_pin(v->pin);
+    const double d = lua_tonumber(t.L, -1);
+    lua_pop(t.L, 1);
+    return is_fraction(d);
+  }
+  if (v->kind != VarKind::kNumber || v->tensor) return true;
+  return v->num.expr ? v->num.kind != Scalar::kInt : is_fraction(v->num.to_double());
+}
+
+}  // namespace
+
+const bc::Loop* ending_loop(const Frame& f, const SegmentEnd& end) {
+  const std::vector<bc::Loop>& loops = f.code->loops();
+  const auto loop = std::find_if(loops.begin(), loops.end(), [&](const bc::Loop& l) { return l.head == f.pc; });
+  return end.kind == SegmentEnd::kLoop && loop != loops.end() ? &*loop : nullptr;
+}
+
+SegmentLessons lessons_of(Trace& t, const SegmentEnd& end) {
+  SegmentLessons lessons;
+  Frame& f = *t.frames[0];
+  if (const bc::Loop* loop = ending_loop(f, end); loop && loop->kind == bc::Loop::Kind::kFor) {
+    if (may_be_fraction(t, t.slot(f, loop->base)) || may_be_fraction(t, t.slot(f, loop->base + 2)))
+      lessons.fractions.insert(loop->head);
+  }
+  for (unsigned s = 0; s < f.slots.size(); s++) {
+    const Var* v = s < f.cells.size() && f.cells[s] ? f.cells[s]->value : f.slots[s];
+    if (!v || v->kind != VarKind::kTensor) continue;
+    const Sizes& sizes = v->tensor->sizes;
+    for (size_t d = 0; d < sizes.size(); d++) {
+      if (sizes[d].expr) lessons.sizes[s].insert(int(d));
+    }
+    if (sizes.size() && is_open(*t.graph->env, sizes[0].expr)) lessons.open.insert(s);
+  }
+  return lessons;
+}
+
+void decide_open_sizes(Trace& t, const SegmentEnd& end) {
+  SymEnv& env = *t.graph->env;
+  Frame& last = *t.frames.back();
+  const bc::Loop* const loop = ending_loop(last, end);
+  bool news = loop && loop->kind == bc::Loop::Kind::kFor && open_bounds(t, last, *loop);
+  for (const Trace::TensorInput& in : t.inputs) {
+    const int32_t size = in.source && in.fake->dim() > 0 ? in.fake->sizes[0].expr : 0;
+    if (!size || env.made_range(size).low >= kSymbolicSizes.low) continue;
+    const auto [open, first] = t.decisions.open_sizes.emplace(in.source->text, false);
+    news |= first;  // it bounds nothing
+    if (!open->second || env.range(size).low > 0 || lies_plainly(*t.graph, size)) continue;
+    if (env.ask(SymCmp::kEq, size, env.constant(0))) open->second = false, news = true;
+  }
+  if (news) throw Restart();
+}
+
+}  // namespace lutra
