@@ -224,6 +224,28 @@ TEST_CASE("both guard executors agree on loads", "[guard]") {
   compare(pool, program_of({step(GuardOp::kSelfLoad), step(GuardOp::kUpvalueLoad, 0, -1, 0)}, 2), 0, 0, 1, 1, 22);
 }
 
+TEST_CASE("both guard executors agree on integers of 64 bits", "[guard]") {
+  constexpr int kCdata = 10, kTypes = 24;  // types of numbers are among the first
+  Pool pool;
+  const int first = pool.n + 1;
+  pool.n = int(pool.number(R"lua(
+    local ffi = require "ffi"
+    for _, k in ipairs {0LL, 5LL, -5LL, 2LL ^ 53LL, 2LL ^ 53LL + 1, -(2LL ^ 53LL), -(2LL ^ 53LL) - 1, 5ULL, -1LL + 0ULL, 3i,
+      ffi.new("int32_t", 5), ffi.new("int64_t[1]", 5), ffi.cast("int64_t&", ffi.new("int64_t[1]", 5)), 5} do
+      v[#v + 1] = k
+    end
+    return #v)lua"));
+  const GuardStep arg = step(GuardOp::kArgLoad, -1, -1, 0), cdata = step(GuardOp::kTypeCheck, 0, -1, kCdata);
+  for (int a = first; a <= pool.n; a++) {
+    for (int type = 0; type < kTypes; type++) {
+      const GuardStep load = step(GuardOp::kIntegerLoad, 0, -1, type), number = step(GuardOp::kNumberCheck, 1, -1, 0);
+      GuardProgram p = program_of({arg, cdata, load, number}, 2);
+      p.scalar_sources.resize(1);
+      compare(pool, p, a, 0, 1, 1, 22);
+    }
+  }
+}
+
 TEST_CASE("both guard executors agree on groups, lists and roots", "[guard]") {
   constexpr int kFunction = 22;  // of the pool, with two upvalues
   Pool pool;

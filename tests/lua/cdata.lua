@@ -100,14 +100,68 @@ test("a constant is one object", function()
   compare_states(last_one(true), x)
 end)
 
-test("integers from outside that change break the graph", function()
+test("unsigned integers from outside that change break the graph", function()
   lt.reset()
   local ffi = require "ffi"
   local f = function(x, k) x = x * 2 return x * tonumber(k + 1) end
   local cf = lt.compile(f)
-  for i = 1, 20 do equal(text(cf(x, ffi.cast("int64_t", i))), text(f(x, ffi.cast("int64_t", i)))) end
+  for i = 1, 20 do equal(text(cf(x, ffi.cast("uint64_t", i))), text(f(x, ffi.cast("uint64_t", i)))) end
   equal(breaks() > 0, true)
   equal(#lt.recompiles(cf) <= 2, true, "recompiles")
+end)
+
+-- The first value is a constant, then int64_t are symbols.
+local function changes(name, f, most)
+  test("int64_t that change: " .. name, function()
+    lt.reset()
+    local ffi = require "ffi"
+    local cf = lt.compile(f)
+    local function same(n)
+      local k = ffi.new("int64_t", n)
+      local want, got = {pcall(f, x, k)}, {pcall(cf, x, k)}
+      equal(#got, #want, "results")
+      for i = 1, #want do equal(text(got[i]), text(want[i]), ("result %d of %s"):format(i, tostring(k))) end
+    end
+    for _, n in ipairs {5, 3, 0, 1, 7, 2, 0, 9, 1, 4, 6, 12, 0, 1, 2, 19, 3, 5, 8, 2} do same(n) end
+    equal(breaks(), 0, "breaks")
+    h.truthy(#lt.recompiles(cf) <= (most or 2), #lt.recompiles(cf) .. " recompiles")
+    for _, n in ipairs {-1, -7, 2 ^ 40, 2 ^ 53, -2 ^ 53, 2 ^ 53 + 2, 2 ^ 62, -2 ^ 63, 3, 2 ^ 53, 4} do same(n) end
+  end)
+end
+changes("tonumber", function(x, k) return x * tonumber(k), k end)
+changes("sums", function(x, k) return x * tonumber(k + 1LL), k - 3, 5 - k, -k, k + k end)
+changes("products", function(x, k) return x * tonumber(k * 3LL), 2 * k, k * k end)
+changes("quotients", function(x, k) return x * tonumber(k % 5LL), k / 3LL, (k + 1) % 4 end)
+changes("comparisons", function(x, k)
+  if k < 100LL and k ~= 200 and 3LL + k <= 300 then return x * 2 end
+  return x
+end)
+changes("an index", function(x, k) return x[tonumber(k % 3LL)] * 2, x[{{nil, tonumber(k) % 3}}] end)
+changes("a size", function(x, k) return lt.zeros(math.min(tonumber(k), 20) % 20, 2) + 1 end)
+changes("a bound of a loop", function(x, k)
+  local y = x * 1
+  for i = 1, math.min(tonumber(k), 20) do y = y + i end
+  return y
+end, 3)  -- which of the two math.min gives is asked
+changes("texts", function(x, k) return x * 2, tostring(k), tostring(k + 1), type(k) end)
+test("int64_t that change live on as objects", function()
+  lt.reset()
+  local ffi = require "ffi"
+  local function f(x, k)
+    local n = k + 1LL
+    return x * tonumber(n), k, n, {n, k = k, [n] = true}
+  end
+  local cf = lt.compile(f)
+  for i = 1, 8 do
+    local k = ffi.new("int64_t", i)
+    local y, same, n, t = cf(x, k)
+    equal(text(y), text(x * (i + 1)))
+    h.truthy(rawequal(same, k) and rawequal(t.k, k), "the object that came")
+    h.truthy(rawequal(t[1], n) and t[n] and not rawequal(n, k), "one new object")
+    equal(tostring(n), (i + 1) .. "LL")
+    equal(ffi.istype("int64_t", n), true)
+  end
+  equal(breaks(), 0, "breaks")
 end)
 
 -- Integers that calls bring are guarded by their values: another object of the same value runs the same code, another

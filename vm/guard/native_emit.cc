@@ -177,10 +177,11 @@ class GuardEmitter {
       case GuardOp::kOffsetLoad:
         value(kArg0, s.a);
         return a_.call(reinterpret_cast<void*>(s.op == GuardOp::kOffsetLoad ? &get_offset : &get_element));
+      case GuardOp::kIntegerLoad:
       case GuardOp::kRandomLoad:
         object(kArg0, s.a);
         a_.set(kArg1, uint64_t(s.index));
-        return call(&get_random);
+        return s.op == GuardOp::kIntegerLoad ? call(&get_integer) : call(&get_random);
       case GuardOp::kConstantLoad: return a_.set(kT0, constant_at(constants_, s.index));
       case GuardOp::kStringMetaLoad:
         out_.asks_strings = true;

@@ -30,6 +30,20 @@ uint64_t get_element(uint64_t value) noexcept {
   return element ? mirror::make_number(*element).u64 : mirror::kNilValue;
 }
 
+std::optional<double> number_of_integer(const void* cdata, int type) {
+  constexpr int64_t kMostExact = int64_t(1) << 53;
+  const auto& integer = *static_cast<const IntegerCdata*>(cdata);
+  if (integer.type != type) return {};
+  const auto n = int64_t(integer.value);
+  if (n < -kMostExact || n > kMostExact) return {};
+  return double(n);
+}
+
+uint64_t get_integer(const void* cdata, int64_t type) noexcept {
+  const std::optional<double> n = number_of_integer(cdata, int(type));
+  return n ? mirror::make_number(*n).u64 : mirror::kNilValue;
+}
+
 uint64_t get_random(const Func* f, int64_t index) noexcept {
   const auto* first = reinterpret_cast<const TValue*>(&f->upvalues[1]);
   const auto* u = static_cast<const Udata*>(mirror::gc_pointer(*first));

@@ -64,6 +64,11 @@ struct Runner {
         element ? lua_pushnumber(L, *element) : lua_pushnil(L);
         break;
       }
+      case GuardOp::kIntegerLoad: {
+        const std::optional<double> n = number_of_integer(mirror::object(L, reg(s.a)), s.index);
+        n ? lua_pushnumber(L, *n) : lua_pushnil(L);
+        break;
+      }
       case GuardOp::kRandomLoad: {
         const LuaRandom* state = random_of(L, reg(s.a));
         state ? lua_pushnumber(L, draw_ahead(*state, s.index)) : lua_pushnil(L);

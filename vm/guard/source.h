@@ -20,6 +20,7 @@ enum class SourceKind : uint8_t {
   kLength,      // length of the table base, a number
   kOffset,      // storage offset of the tensor base, a number
   kElement,     // the one element of the tensor base, which a CPU's memory has, a number
+  kInteger,     // the integer of 64 bits that the cdata base is, a number; its type is `index`
   kRandom,      // what the math.random in base draws after `index` other draws, a number
   kConstant,    // constant `index`, which never changes
   kStringMeta,  // metatable of strings

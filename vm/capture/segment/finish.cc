@@ -207,13 +207,21 @@ struct Finisher {
     return {Recipe::kText, index};
   }
 
-  // An integer of 64 bits that the trace has computed is another object in each run: v + 0.
+  // An integer of 64 bits that the trace has computed is another object in each run: v + 0, or 0 + its symbol.
   Recipe computed(Var* v) {
     const auto [it, added] = numbers.emplace(v, int(left.texts.size()));
     if (!added) return {Recipe::kText, it->second};
     t.push_pin(v->pin);
     if (!luaL_getmetafield(t.L, -1, "__add")) fail_internal("capture: an integer that cannot be added to");
-    FreshText made{constant_on_stack(), {{Recipe::kConstant, t.constant_slot(v)}, value(t.number(0))}};
+    FreshText made{constant_on_stack(), {}};
+    if (v->num.expr) {  // 0 + the symbol
+      luaL_getmetafield(t.L, -1, "__sub");
+      lua_pushvalue(t.L, -2), lua_pushvalue(t.L, -3);
+      lua_call(t.L, 2, 1);
+      made.args = {constant_on_stack(), value(t.scalar(v->num))};
+    } else {
+      made.args = {{Recipe::kConstant, t.constant_slot(v)}, value(t.number(0))};
+    }
     lua_pop(t.L, 1);
     left.texts.push_back(std::move(made));
     return {Recipe::kText, it->second};

@@ -6,6 +6,7 @@
 #include <lua.hpp>
 
 #include "vm/capture/trace/builtins.h"
+#include "vm/capture/trace/cdata.h"
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/regions.h"
@@ -86,6 +87,7 @@ int32_t bits_of_one(Numbers& n, std::string_view name, int32_t a) {
 
 Vars run_tonumber(Trace& t, Var* self, const Vars& args) {
   if (are_numbers(t, args, 1)) return args;
+  if (args.size() == 1 && is_changing_integer(t, args[0])) return {number_of_changing(t, args[0])};
   // Of cdata and text it makes a number, of anything else none.
   const bool other = args.size() == 1 && args[0]->kind != VarKind::kString && args[0]->kind != VarKind::kObject;
   return other ? Vars{t.nil()} : as_it_is(t, self, args);

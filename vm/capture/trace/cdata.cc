@@ -4,11 +4,13 @@
 #include <algorithm>
 #include <bit>
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
 #include <lua.hpp>
 
 #include "ops/core/error.h"
 #include "vm/capture/trace/trace.h"
+#include "vm/capture/trace/unbacked_sizes.h"
 #include "vm/guard/native_run.h"
 #include "vm/mirror/prototypes.h"
 
@@ -102,8 +104,130 @@ bool is_steady_integer(Trace& t, Var* v) {
 
 }  // namespace
 
-bool is_constant_cdata(Trace& t, Var* v) {
+namespace {
+
+// Of int64_t: the number of its type, where the value at the top of the stack is one, no reference to one.
+std::optional<int> signed_type(Trace& t) {
+  if (!is_integer_cdata(t)) return {};
+  const int top = lua_gettop(t.L);
+  lua_getfield(t.L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(t.L, -1, "ffi");
+  lua_getfield(t.L, -1, "istype");
+  lua_pushstring(t.L, "int64_t");
+  lua_pushvalue(t.L, top);
+  const bool is = lua_pcall(t.L, 2, 1, 0) == 0 && lua_toboolean(t.L, -1);
+  lua_settop(t.L, top);
+  if (!is) return {};
+  return static_cast<const IntegerCdata*>(mirror::object(t.L, top))->type;
+}
+
+std::optional<int64_t> constant_integer(Trace& t, Var* v) {
+  if (v->kind == VarKind::kNumber) {
+    const double d = v->num.to_double();
+    if (v->num.expr || !v->guarded || d != std::floor(d) || std::fabs(d) > 0x1p53) return {};
+    return int64_t(d);
+  }
+  t.push_pin(v->pin);
+  std::optional<int64_t> n;
+  if (const auto type = signed_type(t)) {
+    const auto value = static_cast<const IntegerCdata*>(mirror::object(t.L, lua_gettop(t.L)))->value;
+    if (number_of_integer(mirror::object(t.L, lua_gettop(t.L)), *type)) n = int64_t(value);
+  }
+  lua_pop(t.L, 1);
+  return n;
+}
+
+// The operand of an operation with an integer that changes; 0 where it is no whole number that a double holds.
+int32_t operand(Trace& t, Var* v) {
+  SymEnv& env = *t.graph->env;
+  if (is_changing_integer(t, v)) return v->num.expr;
+  const bool constant =
+      v->kind == VarKind::kNumber ? !v->tensor && v->guarded && !v->num.expr : is_constant_cdata(t, v);
+  if (constant) {
+    const std::optional<int64_t> n = constant_integer(t, v);
+    return n ? env.constant(*n) : 0;
+  }
+  if (v->kind != VarKind::kNumber || v->tensor) return 0;
+  const Scalar n = t.symbolic(v);
+  if (!n.expr || is_unbacked(t, n.expr)) return 0;
+  const int32_t integer = n.kind == Scalar::kInt ? n.expr : env.ask_integer(n.expr);
+  return integer && env.ask_exact(integer) ? integer : 0;
+}
+
+// Both within 2^53, and so is the result, where int64_t and LuaJIT's numbers agree. A quotient rounds towards zero.
+int32_t compute(SymEnv& env, std::string_view metamethod, int32_t a, int32_t b) {
+  if (metamethod == "__add" || metamethod == "__sub") {
+    const int32_t r = env.make(metamethod == "__add" ? SymOp::kAdd : SymOp::kSub, a, b);
+    return env.ask_exact(r) ? r : 0;
+  }
+  if (metamethod == "__mul") {
+    if (std::fabs(double(env[a].i) * double(env[b].i)) > 0x1p53) return 0;
+    const int32_t r = env.make(SymOp::kMul, a, b);
+    return env.ask_exact(r) ? r : 0;
+  }
+  if (metamethod != "__div" && metamethod != "__mod") return 0;
+  const bool plain = env[a].i >= 0 && env[b].op == SymOp::kConstInt && env[b].i > 0;
+  if (!plain || !env.ask(SymCmp::kLe, env.constant(0), a)) return 0;
+  return env.make(metamethod == "__div" ? SymOp::kFloorDiv : SymOp::kMod, a, b);
+}
+
+Var* compare(Trace& t, std::string_view metamethod, int32_t a, int32_t b) {
+  if (metamethod != "__eq" && metamethod != "__lt" && metamethod != "__le") return nullptr;
+  const SymCmp cmp = metamethod == "__eq" ? SymCmp::kEq : metamethod == "__lt" ? SymCmp::kLt : SymCmp::kLe;
+  return t.boolean(t.graph->env->ask(cmp, a, b));
+}
+
+// What LuaJIT computes of the values of this call, by the metamethod.
+Var* made_integer(Trace& t, const char* metamethod, Var* a, Var* b, int32_t expr) {
+  const int top = lua_gettop(t.L);
+  const auto push = [&](Var* v) {
+    v->kind == VarKind::kNumber ? lua_pushnumber(t.L, v->num.to_double()) : t.push_pin(v->pin);
+  };
+  push(a->kind == VarKind::kObject ? a : b);
+  if (!luaL_getmetafield(t.L, -1, metamethod)) fail_internal("capture: an integer without ", metamethod);
+  push(a), push(b);
+  lua_call(t.L, 2, 1);
+  lua_replace(t.L, top + 1);
+  lua_settop(t.L, top + 1);
+  Var* v = t.constant_from_stack();
+  v->num = Scalar::of_sym(SymInt::of_expr(*t.graph->env, expr));
+  return v;
+}
+
+// Null where the operation is none of integers that a double holds.
+Var* changing_operation(Trace& t, const char* metamethod, Var* a, Var* b) {
+  SymEnv& env = *t.graph->env;
+  const bool negates = std::string_view(metamethod) == "__unm";
+  const int32_t x = operand(t, a), y = negates ? x : operand(t, b);
+  if (!x || !y) return nullptr;
+  if (Var* answer = compare(t, metamethod, x, y)) return answer;
+  const int32_t r = negates ? env.make(SymOp::kSub, env.constant(0), x) : compute(env, metamethod, x, y);
+  return r ? made_integer(t, metamethod, a, b, r) : nullptr;
+}
+
+}  // namespace
+
+bool is_changing_integer(Trace& t, Var* v) {
   if (t.force(v)->kind != VarKind::kObject) return false;
+  if (v->num.expr) return true;
+  if (!v->source || v->fixed || t.options.dynamic == 0 || !t.options.changing_values.count(v->source->text))
+    return false;
+  t.push_pin(v->pin);
+  const auto type = signed_type(t);
+  const auto n = type ? number_of_integer(mirror::object(t.L, lua_gettop(t.L)), *type) : std::nullopt;
+  lua_pop(t.L, 1);
+  if (!n) return false;
+  lua_pushnumber(t.L, *n);
+  Var* number = t.force(t.wrap(t.source(SourceKind::kInteger, v->source, nullptr, *type, v->source->text)));
+  const Scalar symbol = t.symbolic(number);
+  if (symbol.expr && symbol.kind == Scalar::kInt) v->num = symbol;
+  return v->num.expr != 0;
+}
+
+Var* number_of_changing(Trace& t, Var* v) { return t.scalar(v->num); }
+
+bool is_constant_cdata(Trace& t, Var* v) {
+  if (t.force(v)->kind != VarKind::kObject || v->num.expr) return false;
   if (v->source && !v->fixed) return is_steady_integer(t, v);
   t.push_pin(v->pin);
   const bool is = is_number_cdata(t);
@@ -113,6 +237,7 @@ bool is_constant_cdata(Trace& t, Var* v) {
 }
 
 Var* cdata_operation(Trace& t, const char* metamethod, Var* a, Var* b) {
+  if (is_changing_integer(t, a) || is_changing_integer(t, b)) return changing_operation(t, metamethod, a, b);
   const bool first = is_constant_cdata(t, a), second = is_constant_cdata(t, b);
   const auto fits = [](const Var* v, bool is) { return is || v->kind == VarKind::kNumber; };
   if ((!first && !second) || !fits(a, first) || !fits(b, second)) return nullptr;

@@ -15,8 +15,11 @@ Var* number_cdata(Trace& t, Frame& f, unsigned index);
 // Whether a value is one: made in the trace, or in a variable that is never assigned again, which is guarded. Or an
 // integer that calls bring: guarded by its value, until another one came.
 bool is_constant_cdata(Trace& t, Var* v);
-// By a metamethod of cdata, where one operand is a constant of them and the other one, too, or a number; null
-// elsewhere.
+// Whether it is an int64_t that calls bring and that changes, or computed of one: a symbol within +-2^53.
+bool is_changing_integer(Trace& t, Var* v);
+Var* number_of_changing(Trace& t, Var* integer);
+// By a metamethod of cdata, where one operand is a constant of them and the other one, too, or a number; or where one
+// is a symbol. Null elsewhere.
 Var* cdata_operation(Trace& t, const char* metamethod, Var* a, Var* b);
 // Whether the value at the top of the stack is a number of 64 bits or a complex one.
 bool is_number_cdata(Trace& t);

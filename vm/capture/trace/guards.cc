@@ -20,6 +20,7 @@ GuardOp load_of(SourceKind kind) {
     case SourceKind::kLength: return GuardOp::kLengthLoad;
     case SourceKind::kOffset: return GuardOp::kOffsetLoad;
     case SourceKind::kElement: return GuardOp::kElementLoad;
+    case SourceKind::kInteger: return GuardOp::kIntegerLoad;
     case SourceKind::kRandom: return GuardOp::kRandomLoad;
     case SourceKind::kConstant: return GuardOp::kConstantLoad;
     case SourceKind::kStringMeta: return GuardOp::kStringMetaLoad;

@@ -161,7 +161,7 @@ Vars run_rep(Trace& t, Var* self, const Vars& args) {
 Vars run_tostring(Trace& t, Var* self, const Vars& args) {
   Var* v = args.empty() ? t.nil() : t.force(args[0]);
   if (v->kind == VarKind::kTensor) t.stop(Break::reads_elements, {"tostring"});
-  if (v->kind == VarKind::kNumber && may_change(v)) {
+  if ((v->kind == VarKind::kNumber && may_change(v)) || is_changing_integer(t, v)) {
     if (Var* text = text_later(t, self, {v})) return {text};
   }
   if (v->kind == VarKind::kTable) {
