@@ -105,7 +105,7 @@ x = x * 2
 lt.set_num_threads(lt.get_num_threads())
 return x + 1]],
   reads_elements = [[
-local list = (x * 2):totable()
+local list = (x:sum() + lt.ones(40)):totable()
 return x * #list]],
   needs_number = [[
 local total = (x * 2):sum():item()

@@ -118,6 +118,23 @@ one_graph("an error is caught", function(t)
   return ok, ok and y
 end, inside, {-1, 20, -21, 20})
 
+one_graph("numbers of tolist", function(t)
+  local i, n = unpack((t + 1):tolist())
+  return x[i] * 2, lt.zeros(n, 2) + 1, x[{{0, i}}]:sum(0)
+end, {5, 2, 3, 1, 18, 7}, {-1, -21, 100, 2 ^ 40, -2 ^ 40})
+one_graph("numbers of tolist, of lists of lists", function(t)
+  local rows = (t:int():view(1, 2) * 2):tolist()
+  return x[rows[1][1] / 2] * 2, rows, #rows, #rows[1], lt.full({rows[1][2]}, rows[1][1])
+end, {5, 2, 3, 0, 18, 7}, {-1, 20, -21})
+one_graph("fractions and answers of tolist", function(t)
+  local halves, large = (t:double() / 2):tolist(), t:gt(3):totable()
+  return flat * halves[1], halves, large
+end, {5, 2, 3, 0, 18, 7}, {-1, 2 ^ 40})
+one_graph("an empty list of tolist", function(t)
+  local y = t * 2
+  return y, y:narrow(0, 0, 0):tolist(), y[{{0, 1}}]:tolist()
+end, {5, 2, 3, 0})
+
 local function facts(name, f, fits, others) one_graph(name, f, fits, others) end
 facts("lt.check of such a number", function(t)
   local n = (t + 0)[0]:item()
@@ -159,6 +176,21 @@ test("a break says which fact is missing", function()
   equal(outcome(g, ids(4)), outcome(function(t) return t * 2 + 4 end, ids(4)))
   local b = lt._report(g).break_reasons[1]
   truthy(b.hint:find("nothing says which number n is", 1, true), b.hint)
+end)
+
+test("lists of int64 beyond 2^53, of many elements and of sizes that change are what tolist gives", function()
+  local function f(t)
+    local list = (t + 0):tolist()
+    return list, type(list[1]), t * 2
+  end
+  lt.reset()
+  local g = lt.compile(f)
+  local large = lt.tensor({2, 2}, {dtype = "int64"}):pow(62)
+  for _ = 1, 4 do
+    for _, t in ipairs {ids(3), large, ids(5), large - 1, lt.arange(3), lt.arange(40), lt.arange(5), lt.zeros(3, 2)} do
+      equal(outcome(g, t), outcome(f, t))
+    end
+  end
 end)
 
 test("int64 beyond 2^53 stay what item() gives", function()

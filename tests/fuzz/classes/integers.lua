@@ -47,6 +47,7 @@ local writes = {
 local reads = {"v = (t + 0)[0]:item()", "v = (t * 1):max():item()", "w = (t + 0)[1]:item()", "v = t[1]:int():item()",
   "w = (t * 2):sum():item()", "v = math.floor(t:double():mean():item())", "v = (y * 0 + t[0]):max():item()",
   "v = y:view(-1):argmax():item()", "w = y[{':', 1}]:gt(0):sum():item()", "v = (t:float() / 2)[0]:item()",
+  "v, w = unpack((t + 0):tolist())", "w = (t * 2):view(1, 2):totable()[1][2]", "v = (t:int() + 1):tolist()[2]",
   "v = math.max((t + 0)[0]:item(), w)", "lt.check(v > 1, 'few')", "lt.check_is_size(v)", "assert(v < 6, 'many')"}
 
 local function fill(p, text)

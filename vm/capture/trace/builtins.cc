@@ -434,6 +434,8 @@ const Builtin kBindingRows[] = {
     {"is_grad_enabled", run_is_grad_enabled},
     {"storage_offset", run_storage_offset},
     {"item", run_item},
+    {"tolist", run_tolist},
+    {"totable", run_tolist},
     {"equal", run_equal},
     {"allclose", run_allclose},
     {"manual_seed", run_manual_seed},

@@ -55,9 +55,9 @@ Vars run_comparison(Trace& t, const std::string& name, const Vars& args) {
 }
 
 // An int64 that may be beyond 2^53, where item() gives cdata: the run looks at it.
-Var* read_wide(Trace& t, const Tensor& x) {
+Var* read_wide(Trace& t, const Tensor& x, const char* name) {
   const std::optional<Scalar> n = tell_element(t, number_of_element(x), true);
-  if (!n) t.stop(Break::reads_elements, {"item", "an int64 beyond 2^53 is no number: read it of x:double()", true});
+  if (!n) t.stop(Break::reads_elements, {name, "an int64 beyond 2^53 is no number: read it of x:double()", true});
   return t.scalar(*n);
 }
 
@@ -67,6 +67,29 @@ bool fits_number(const Graph& graph, const Tensor& x) {
   const auto node = std::find_if(graph.nodes.rbegin(), graph.nodes.rend(),
                                  [&](const auto& n) { return !n->results.empty() && n->results[0].same(x); });
   return node != graph.nodes.rend() && counts_elements((*node)->op, (*node)->args);
+}
+
+// Has elements that Lua has as numbers or booleans.
+bool is_readable(DType dtype) { return !is_stored(dtype) && !is_complex(dtype); }
+
+// Of a tensor with one.
+Var* read_element(Trace& t, const Tensor& x, const char* name) {
+  const bool number = is_float(x->dtype) || is_int(x->dtype);
+  if (number && !fits_number(*t.graph, x)) return read_wide(t, x, name);
+  if (!number) return read_truth(t, truth_of_element(x));
+  return read_number(t, number_of_element(x), {.whole = is_int(x->dtype)});
+}
+
+// Elements as lists of lists.
+Var* read_elements(Trace& t, const Tensor& x, const char* name) {
+  if (x->sizes.empty()) return read_element(t, x, name);
+  const int64_t n = x->sizes[0].hint;
+  Var* list = t.fresh_table(int(n) + 1);
+  for (int64_t i = 0; i < n; i++) {
+    t.raw_set(list->table, t.number(double(i + 1)),
+              read_elements(t, op1(OpId::select, {x, Scalar::of_int(0), Scalar::of_int(i)}), name));
+  }
+  return list;
 }
 
 struct Operands {
@@ -104,13 +127,25 @@ Vars run_item(Trace& t, Var*, const Vars& args) {
   const Var* v = args.size() == 1 ? t.force(args[0]) : nullptr;
   if (!v || v->kind != VarKind::kTensor || ends_graph(t) || !t.regions.empty()) t.stop(Break::reads_elements, {"item"});
   const Tensor& x = v->tensor;
-  const bool number = is_float(x->dtype) || is_int(x->dtype), truth = !number && !is_complex(x->dtype);
-  if (is_stored(x->dtype) || !(number || truth)) t.stop(Break::reads_elements, {"item"});
+  if (!is_readable(x->dtype)) t.stop(Break::reads_elements, {"item"});
   if (x->numel() != 1) t.stop(Break::raises, {"item"});
   t.recorder.set_location(t.file(), t.line());
-  if (number && !fits_number(*t.graph, x)) return {read_wide(t, x)};
-  if (truth) return {read_truth(t, truth_of_element(x))};
-  return {read_number(t, number_of_element(x), {.whole = is_int(x->dtype)})};
+  return {read_element(t, x, "item")};
+}
+
+// Few elements, each a number that is read: lists of more are what eager code makes.
+Vars run_tolist(Trace& t, Var*, const Vars& args) {
+  constexpr int64_t kMost = 16;
+  const Var* v = args.size() == 1 ? t.force(args[0]) : nullptr;
+  if (!v || v->kind != VarKind::kTensor || ends_graph(t) || !t.regions.empty())
+    t.stop(Break::reads_elements, {"tolist"});
+  const Tensor& x = v->tensor;
+  const bool fixed = std::all_of(x->sizes.begin(), x->sizes.end(), [](SymInt n) { return n.is_constant(); });
+  if (!is_readable(x->dtype) || !fixed) t.stop(Break::reads_elements, {"tolist"});
+  if (x->sizes.empty() || x->numel().hint > kMost) t.stop(Break::reads_elements, {"tolist"});
+  t.recorder.set_location(t.file(), t.line());
+  const GradModeScope without_history(false);
+  return {read_elements(t, x, "tolist")};
 }
 
 Vars run_equal(Trace& t, Var*, const Vars& args) { return run_comparison(t, "equal", args); }

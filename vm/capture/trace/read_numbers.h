@@ -12,6 +12,7 @@ class Trace;
 // Whether what the graph cannot hold costs nothing here: before the first op, and in a loop.
 bool ends_graph(const Trace& t);
 Vars run_item(Trace& t, Var* self, const Vars& args);
+Vars run_tolist(Trace& t, Var* self, const Vars& args);  // and totable
 // Booleans that equal, allclose and item() tell are tensors of the graph, too.
 Vars run_equal(Trace& t, Var* self, const Vars& args);
 Vars run_allclose(Trace& t, Var* self, const Vars& args);
