@@ -70,7 +70,7 @@ struct ProtoPoint {
   std::map<std::string, std::set<int>> dynamic_dims;
   std::map<std::string, std::set<std::string>> changing_values;  // by source: what misses brought, a few of them
   std::set<std::string> loose_functions;
-  bool parts = false;  // the last miss has parted calls: entries are made anew
+  bool parts = false;                          // the last miss has parted calls: entries are made anew
   std::map<std::string, bool> loop_variables;  // of TraceOptions
   TraceDecisions decisions;                    // loops kept by earlier captures
   int id = 0;                                  // of its portal in the newest bytecode; 0: it has none
@@ -101,7 +101,7 @@ struct CompiledProto : std::enable_shared_from_this<CompiledProto> {
   std::map<bc::Pc, ProtoPoint> points;
   std::map<bc::Pc, size_t> called_ops;  // by call: the most ops that an entry has inlined
   std::set<bc::Pc> parted_calls;        // a point came to its limit: these callees are frames of their own
-  std::shared_ptr<Patched> patched;  // newest; null before the first capture
+  std::shared_ptr<Patched> patched;     // newest; null before the first capture
   bool changed = true;
   uint64_t version = 0;                                         // of patched; no other compiled prototype has had it
   std::map<uint64_t, std::shared_ptr<const Patched>> versions;  // that frames may run

@@ -60,8 +60,8 @@ struct CapturedSegment {
   KeptLoops kept_loops;
   std::map<std::string, bool> open_sizes;
   SegmentLessons lessons;
-  size_t level = 0;  // the frame in which it ends: 0, or that many calls up
-  int left_out = 0;  // stack index of a table of the functions that the segment has left to Lua
+  size_t level = 0;                       // the frame in which it ends: 0, or that many calls up
+  int left_out = 0;                       // stack index of a table of the functions that the segment has left to Lua
   std::map<bc::Pc, size_t> called_ops{};  // by call of the frame that it begins in: the ops that it inlines
 };
 
