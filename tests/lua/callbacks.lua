@@ -191,19 +191,6 @@ test("hooks of tensors", function()
   end)
 end)
 
-test("backwards of autograd.Function", function()
-  halves(function()
-    local F = lt.autograd.Function:extend("F")
-    function F.forward(ctx, y) return y * 2 end
-    function F.backward(ctx, g) return both(g) end
-    return function(y)
-      local w = lt.ones({2, 3}, {requires_grad = true})
-      F.apply(w * y):sum():backward()
-      return w.grad
-    end
-  end)
-end)
-
 test("a callee whose variable a closure assigns", function()
   halves(function()
     local function counting(z)

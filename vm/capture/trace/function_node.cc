@@ -55,11 +55,9 @@ struct FunctionNode : GradNode {
       return gradients;
     } catch (const GraphBreak& b) {
       trace.frames.resize(depth);
-      trace.leave_out(function);
       throw GraphBreak{b.why, true};
     } catch (const LoopStop&) {
       trace.frames.resize(depth);
-      trace.leave_out(function);
       trace.stop(Break::function_gradient, {.dirty = true});
     }
   }
