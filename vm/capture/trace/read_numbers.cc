@@ -86,8 +86,7 @@ Var* read_elements(Trace& t, const Tensor& x, const char* name) {
   const int64_t n = x->sizes[0].hint;
   Var* list = t.fresh_table(int(n) + 1);
   for (int64_t i = 0; i < n; i++) {
-    t.raw_set(list->table, t.number(double(i + 1)),
-              read_elements(t, op1(OpId::select, {x, Scalar::of_int(0), Scalar::of_int(i)}), name));
+    t.raw_set(list->table, t.number(double(i + 1)), read_elements(t, slice_of(x, 0, i), name));
   }
   return list;
 }
