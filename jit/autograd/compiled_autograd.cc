@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "jit/autograd/extract.h"
+#include "jit/autograd/gradient_layout.h"
 #include "jit/graph/unbacked.h"
 #include "jit/passes/passes.h"
 #include "ops/core/tensor_type.h"
@@ -269,13 +270,16 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     BackwardRequest r;
     r.gradients = call.grads;
     r.gradients.resize(code->traced_.results.size());  // the engine brings as many as it met
+    for (size_t k = 0; k < r.gradients.size(); k++) {
+      r.gradients[k] = said_by_sizes(r.gradients[k], code->traced_.results[k]->sizes);
+    }
     r.points = call.points;
     r.asked = call.asked;
     r.create_graph = call.create_graph;
     for (size_t i = 0; i < next.size(); i++) {
       r.wanted.push_back(call.wanted(next[i]));
       Tensor* so_far = r.wanted[i] && code->traced_.met[i] ? call.so_far(next[i]) : nullptr;
-      r.so_far.push_back(so_far ? std::move(*so_far) : Tensor());
+      r.so_far.push_back(so_far ? said_by_sizes(std::exchange(*so_far, {}), code->traced_.inputs[i]->sizes) : Tensor());
     }
     return r;
   }
@@ -389,7 +393,8 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
       if (last) continue;
       const Tensor given = all[size_t(piece.given)];
       if (p == visited.size()) {
-        visited.push_back(call.visit(uint32_t(piece.point), given));
+        const Tensor taken = call.visit(uint32_t(piece.point), given);
+        visited.push_back(said_by_sizes(taken, code->traced_.results[size_t(piece.point)]->sizes));
         r.taken.resize(p + 1);
         if (!same_values(visited[p]->strides, given->strides)) {
           r.taken[p] = visited[p];
@@ -509,6 +514,7 @@ void CompiledAutograd::ready() {
   number_saved();
   log_joint(*forward);
   forward_ = compile_graph(std::move(forward), options_);
+  guarded_ = traced_.graph->env->guards().size();
 }
 
 KeptBytes CompiledAutograd::kept_bytes() const {

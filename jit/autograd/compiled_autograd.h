@@ -95,6 +95,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   // Outputs of whose versions errors tell, by what they lie in.
   std::vector<std::pair<const Storage*, size_t>> told_memory_;
   size_t spendable_ = 0;
+  size_t guarded_ = 0;  // answers about sizes, which the segment's guards check
   std::optional<bool> plain_;
   std::unique_ptr<EventuallyCompiled> repeated_;  // makes the saved values that runs do not keep
   std::unique_ptr<Graph> views_;                  // makes the views that second gradients come by

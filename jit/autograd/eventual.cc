@@ -25,17 +25,47 @@ void link_plain_views(const std::vector<size_t>& views, const std::vector<Value>
   for (size_t i : views) make_plain_view(results[i].tensor());
 }
 
-EventuallyCompiled::EventuallyCompiled(std::unique_ptr<Graph> graph, const CompileOptions& options) {
+SizeAnswers::SizeAnswers(const Graph& graph, std::shared_ptr<SymEnv> env, size_t guarded) : env_(std::move(env)) {
+  std::vector<int32_t> positions;
+  int32_t next = 0;
+  for (const GraphInput& in : graph.inputs) positions.push_back(in.constant ? -1 : next++);
+  program_.begin(env_->exprs(), positions);
+  const std::vector<SymGuard>& guards = env_->guards();
+  for (size_t i = guarded; i < guards.size(); i++) program_.add_guard(guards[i]);
+}
+
+bool SizeAnswers::hold(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) const {
+  std::vector<InputView> views;
+  for (const Tensor& t : inputs) views.push_back({nullptr, t->sizes.begin(), t->strides.begin()});
+  std::vector<HostValue> values = program_.start_values();
+  program_.run(values.data(), views.data(), scalars.data());
+  return program_.guards_hold(values.data());
+}
+
+EventuallyCompiled::EventuallyCompiled(std::unique_ptr<Graph> graph, const CompileOptions& options, size_t guarded)
+    : guarded_(guarded) {
   views_ = plain_views(*graph);
-  if (!options.background) {
+  const bool symbolic = graph->env->size() > SymEnv().size();
+  if (!options.background && !symbolic) {
     compiled_ = compile_graph(std::move(graph), options);
     return;
   }
   uncompiled_ = rebuild(*graph, [](Rebuilder&, const Node&, Args&, Results&) { return false; });
   uncompiled_->env = copy_of(*graph->env);
   interpreted_ = std::move(graph);
-  later_ =
-      std::make_unique<CompileLater>([this, options] { compiled_ = compile_graph(std::move(uncompiled_), options); });
+  if (options.background) {
+    later_ = std::make_unique<CompileLater>([this, options] { compile(options); });
+  } else {
+    compile(options);
+  }
+}
+
+void EventuallyCompiled::compile(const CompileOptions& options) {
+  std::shared_ptr<SymEnv> env = uncompiled_->env;
+  compiled_ = compile_graph(std::move(uncompiled_), options);
+  auto answers = std::make_unique<SizeAnswers>(*interpreted_, std::move(env), guarded_);
+  if (!answers->empty()) answers_ = std::move(answers);
+  if (!answers_ && !options.background) interpreted_.reset();
 }
 
 std::vector<Value> EventuallyCompiled::run_compiled(const std::vector<Tensor>& inputs,
@@ -46,11 +76,9 @@ std::vector<Value> EventuallyCompiled::run_compiled(const std::vector<Tensor>& i
 }
 
 std::vector<Value> EventuallyCompiled::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) {
-  if (!later_) return run_compiled(inputs, scalars);
-  if (later_->done()) {
-    later_->check();
-    return run_compiled(inputs, scalars);
-  }
+  const bool made = !later_ || later_->done();
+  if (made && later_) later_->check();
+  if (made && (!answers_ || answers_->hold(inputs, scalars))) return run_compiled(inputs, scalars);
   GradModeScope no_grad(false);
   return interpret_apart(*interpreted_, inputs, scalars);
 }

@@ -38,7 +38,7 @@ bool CompiledAutograd::wait(std::chrono::milliseconds most) {
 
 EventuallyCompiled& CompiledAutograd::repeated() {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!repeated_) repeated_ = std::make_unique<EventuallyCompiled>(repeated_values(traced_), options_);
+  if (!repeated_) repeated_ = std::make_unique<EventuallyCompiled>(repeated_values(traced_), options_, guarded_);
   return *repeated_;
 }
 
@@ -66,7 +66,7 @@ std::shared_ptr<const CompiledAutograd::Backward> CompiledAutograd::backward_for
     if (!piece.graph) continue;
     log_joint(*piece.graph);
     if (request.create_graph) continue;
-    b.pieces.back() = std::make_unique<EventuallyCompiled>(std::move(piece.graph), options_);
+    b.pieces.back() = std::make_unique<EventuallyCompiled>(std::move(piece.graph), options_, guarded_);
   }
   if (b.traced.error.empty()) backwards_.emplace(key, made);
   return made;

@@ -8,6 +8,7 @@
 
 #include "jit/autograd/eventual.h"
 #include "jit/autograd/extract.h"
+#include "jit/autograd/gradient_layout.h"
 #include "ops/defs/each_tensor.h"
 #include "ops/grad/saved_tensor.h"
 
@@ -83,11 +84,14 @@ struct Tracer {
     t->requires_grad = request.create_graph;
     return t;
   }
+  Tensor input(const char* name, const Tensor& like, const Tensor& lies_as) {
+    return input(name, like, strides_like(like->sizes, lies_as));
+  }
 
   // The gradient of a result that is looked at: what comes back is a new input.
   Tensor cut(uint32_t point, const Tensor& given) {
     const Tensor& other = cuts.size() < request.taken.size() ? request.taken[cuts.size()] : Tensor();
-    Tensor taken = input("gradient", given, other ? other->strides : given->strides);
+    Tensor taken = other ? input("gradient", given, other) : input("gradient", given, given->strides);
     follower.pieces.back().point = int(point);
     follower.pieces.emplace_back();
     cuts.push_back({graph.nodes.size(), given, taken});
@@ -100,13 +104,13 @@ struct Tracer {
       tangents.emplace_back();
       if (!request.gradients[k]) continue;
       outputs.push_back(forward.results[k]);
-      tangents[k] = input("gradient", outputs.back(), request.gradients[k]->strides);
+      tangents[k] = input("gradient", outputs.back(), request.gradients[k]);
       given.push_back(tangents[k]);
     }
     std::vector<Edge> edges;
     for (size_t i = 0; i < forward.sources.size(); i++) {
       const Tensor& before = request.so_far[i];
-      so_far.push_back(before ? input("gradient", forward.inputs[i], before->strides) : Tensor());
+      so_far.push_back(before ? input("gradient", forward.inputs[i], before) : Tensor());
       edges.push_back(request.wanted[i] ? forward.sources[i] : Edge{});
     }
     std::vector<Tensor> seeds = so_far;
@@ -433,15 +437,15 @@ bool read_by_branch(const WrittenRead& written) {
 
 std::string BackwardRequest::key() const {
   std::string key = create_graph ? "again " : "";
-  for (const Tensor& g : gradients) key += g ? to_string(g->strides) : "-";
+  for (const Tensor& g : gradients) key += g ? layout_of(g) : "-";
   for (size_t i = 0; i < wanted.size(); i++) {
     if (!wanted[i]) key += str(" no ", i);
-    if (so_far[i]) key += str(" more ", i, to_string(so_far[i]->strides));
+    if (so_far[i]) key += str(" more ", i, layout_of(so_far[i]));
   }
   for (uint32_t k : points) key += str(" at ", k);
   for (uint32_t k : asked) key += str(" for ", k);
   for (size_t p = 0; p < taken.size(); p++) {
-    if (taken[p]) key += str(" as ", p, to_string(taken[p]->strides));
+    if (taken[p]) key += str(" as ", p, layout_of(taken[p]));
   }
   return key;
 }

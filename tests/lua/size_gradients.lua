@@ -1,0 +1,82 @@
+-- Gradients that come from outside of compiled code, for sizes other than those it was compiled for.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, truthy = h.test, h.equal, h.truthy
+local F = lt.nn.functional
+
+local function wave(n, step) return (lt.arange(0, n) * step):sin() end
+
+-- The gradient of x, of these sizes, where `lose` makes a loss of f(x).
+local function gradient(f, sizes, lose)
+  local n = 1
+  for _, size in ipairs(sizes) do n = n * size end
+  local x = wave(n, 0.7):view(sizes):requires_grad_()
+  lose(f(x)):backward()
+  return x.grad
+end
+
+local function weighted(y) return (y * wave(y:numel(), 0.3):view(y:size())):sum() end
+
+local function compare(name, f, all, lose)
+  test(name, function()
+    for _, dynamic in ipairs {"none", true} do
+      local c = lt.compile(f, {dynamic = dynamic ~= "none" and dynamic or nil})
+      for _, sizes in ipairs(all) do
+        local want, got = gradient(f, sizes, lose or weighted), gradient(c, sizes, lose or weighted)
+        truthy(got:allclose(want, {rtol = 1e-6, atol = 1e-6}), table.concat(sizes, "x"))
+      end
+    end
+  end)
+end
+
+local columns = {{4, 6}, {4, 8}, {4, 4}, {4, 5}, {4, 7}, {4, 9}, {4, 16}, {4, 3}, {4, 1}, {4, 2}}
+local function ones(list)
+  local all = {}
+  for i, sizes in ipairs(list) do all[i] = {1, unpack(sizes)} end
+  return all
+end
+compare("stack", function(x) return lt.stack({x, x * 2}, 1) end, columns)
+compare("cat", function(x) return lt.cat({x, x * 2}, 1) end, columns)
+compare("repeat_interleave", function(x) return x:repeat_interleave(2, 0) end, columns)
+compare("max_pool1d", function(x) return F.max_pool1d(x, 2) end, ones {{4, 6}, {4, 8}, {4, 4}, {4, 5}, {4, 7}, {4, 9}})
+compare("avg_pool1d", function(x) return F.avg_pool1d(x, 2) end, ones {{4, 6}, {4, 8}, {4, 4}, {4, 16}, {4, 9}})
+compare("mean and norm", function(x) return (x - x:mean()) / x:norm() end, columns)
+compare("cumsum", function(x) return x:cumsum(1) * 2 end, columns)
+
+-- The gradient is a part of rows of another width, or a transpose.
+compare("parts of rows", function(x) return (x * 1.5):sin() end, columns, function(y)
+  local wide = lt.cat({y, lt.ones(y:size(0), 20 - y:size(1))}, 1)
+  return (wide * wave(wide:numel(), 0.3):view(wide:size())):sum()
+end)
+compare("a transpose", function(x) return (x * 1.5):sin() * x end, columns, function(y)
+  return (y:t() * wave(y:numel(), 0.3):view(y:size(1), y:size(0))):sum()
+end)
+compare("a sum", function(x) return (x * 1.5):sin() * x end, columns, function(y) return y:sum() end)
+compare("a sum of columns", function(x) return (x * 1.5):sin() * x end, columns, function(y) return weighted(y:sum(0)) end)
+
+test("a gradient that a hook replaces", function()
+  local function make(width)
+    return function(x)
+      local y = x * 2
+      y:register_hook(function(g) return lt.cat({g, g}, 1)[{":", {0, width()}}] * 3 end)
+      return y:sin() * x
+    end
+  end
+  local m
+  local f = make(function() return m end)
+  local c = lt.compile(f)
+  for _, width in ipairs {6, 8, 4, 5, 3} do
+    m = width
+    equal(tostring(gradient(c, {4, m}, weighted)), tostring(gradient(f, {4, m}, weighted)))
+  end
+end)
+
+test("backwards do not add up with sizes", function()
+  local c = lt.compile(function(x) return (x * 1.5):sin() end)
+  for m = 3, 8 do gradient(c, {4, m}, weighted) end
+  local before = lt.counters().kernels.compiled
+  for m = 9, 60 do gradient(c, {4, m}, weighted) end
+  equal(lt.counters().kernels.compiled, before)
+end)
+
+h.finish()
