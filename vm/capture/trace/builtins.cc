@@ -435,7 +435,7 @@ const Builtin kBindingRows[] = {
     {"storage_offset", run_storage_offset},
     {"item", run_item},
     {"tolist", run_tolist},
-    {"totable", run_tolist},
+    {"totable", run_totable},
     {"equal", run_equal},
     {"allclose", run_allclose},
     {"manual_seed", run_manual_seed},

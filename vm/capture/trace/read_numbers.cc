@@ -132,21 +132,26 @@ Vars run_item(Trace& t, Var*, const Vars& args) {
   return {read_element(t, x, "item")};
 }
 
+namespace {
+
 // Few elements, each a number that is read: lists of more are what eager code makes.
-Vars run_tolist(Trace& t, Var*, const Vars& args) {
+Vars read_lists(Trace& t, const char* name, const Vars& args) {
   constexpr int64_t kMost = 16;
   const Var* v = args.size() == 1 ? t.force(args[0]) : nullptr;
-  if (!v || v->kind != VarKind::kTensor || ends_graph(t) || !t.regions.empty())
-    t.stop(Break::reads_elements, {"tolist"});
+  if (!v || v->kind != VarKind::kTensor || ends_graph(t) || !t.regions.empty()) t.stop(Break::reads_elements, {name});
   const Tensor& x = v->tensor;
   const bool fixed = std::all_of(x->sizes.begin(), x->sizes.end(), [](SymInt n) { return n.is_constant(); });
-  if (!is_readable(x->dtype) || !fixed) t.stop(Break::reads_elements, {"tolist"});
-  if (x->sizes.empty() || x->numel().hint > kMost) t.stop(Break::reads_elements, {"tolist"});
+  if (!is_readable(x->dtype) || !fixed) t.stop(Break::reads_elements, {name});
+  if (x->sizes.empty() || x->numel().hint > kMost) t.stop(Break::reads_elements, {name});
   t.recorder.set_location(t.file(), t.line());
   const GradModeScope without_history(false);
-  return {read_elements(t, x, "tolist")};
+  return {read_elements(t, x, name)};
 }
 
+}  // namespace
+
+Vars run_tolist(Trace& t, Var*, const Vars& args) { return read_lists(t, "tolist", args); }
+Vars run_totable(Trace& t, Var*, const Vars& args) { return read_lists(t, "totable", args); }
 Vars run_equal(Trace& t, Var*, const Vars& args) { return run_comparison(t, "equal", args); }
 Vars run_allclose(Trace& t, Var*, const Vars& args) { return run_comparison(t, "allclose", args); }
 

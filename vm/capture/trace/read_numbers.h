@@ -12,7 +12,8 @@ class Trace;
 // Whether what the graph cannot hold costs nothing here: before the first op, and in a loop.
 bool ends_graph(const Trace& t);
 Vars run_item(Trace& t, Var* self, const Vars& args);
-Vars run_tolist(Trace& t, Var* self, const Vars& args);  // and totable
+Vars run_tolist(Trace& t, Var* self, const Vars& args);
+Vars run_totable(Trace& t, Var* self, const Vars& args);
 // Booleans that equal, allclose and item() tell are tensors of the graph, too.
 Vars run_equal(Trace& t, Var* self, const Vars& args);
 Vars run_allclose(Trace& t, Var* self, const Vars& args);
