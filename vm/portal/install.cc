@@ -291,7 +291,7 @@ void make_clone(lua_State* L, int index, const Patched& patched) {
   mirror::push_object(L, mirror::kProto, original);
   lua_rawset(L, -3);
   lua_settop(L, clone);
-  if (original->flags & mirror::kProtoNoJit) luaJIT_setmode(L, clone, LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);
+  copy->flags |= original->flags & mirror::kProtoNoJit;
 }
 
 std::string redirect(lua_State* L, int index, int donor) {
@@ -309,7 +309,7 @@ std::string redirect(lua_State* L, int index, int donor) {
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);
     lua_createtable(L, 2, 0);
-    push_proto(L, index);
+    mirror::push_object(L, mirror::kProto, original_proto(L, index));
     lua_rawseti(L, -2, 1);
     push_table(L, PrototypeTable::kAnchors);
     lua_pushvalue(L, index);
@@ -342,6 +342,12 @@ bool restore(lua_State* L, int index) {
   lua_rawseti(L, anchor, 2);
   lua_settop(L, anchor - 1);
   return true;
+}
+
+bool restore_newborn(lua_State* L, int index) {
+  if (!portal_state(L).mirror || lua_iscfunction(L, index) || redirected(L, index)) return false;
+  const mirror::Proto* original = original_proto(L, index);
+  return original != mirror::proto_of(lua_function(L, index)) && switch_to(L, absolute(L, index), original);
 }
 
 bool redirected(lua_State* L, int index) {

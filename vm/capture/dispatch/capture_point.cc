@@ -112,6 +112,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   options.loop_variables = point.loop_variables;
   options.fullgraph = compiled.options.fullgraph;
   options.automatic = compiled.automatic;
+  options.is_callee = compiled.callee;
   options.has_to_pay = has_to_pay(L, compiled);
   options.enters_callees = point.enters_callees && !options.has_to_pay;
   const SegmentPlace place{*compiled.code, point.pc, point.args, point.varargs, places_of(callers)};

@@ -52,9 +52,19 @@ bool was_unpatched(lua_State* L, int index) {
   return yes;
 }
 
-std::shared_ptr<CompiledProto> compiled_proto(lua_State* L, int index) {
-  push_compiled_table(L);
+void forget_compiled(lua_State* L, int index) {
   lua_pushvalue(L, index);
+  push_compiled_table(L);
+  lua_insert(L, -2);
+  lua_pushnil(L);
+  lua_rawset(L, -3);
+  lua_pop(L, 1);
+}
+
+std::shared_ptr<CompiledProto> compiled_proto(lua_State* L, int index) {
+  lua_pushvalue(L, index);
+  push_compiled_table(L);
+  lua_insert(L, -2);
   lua_rawget(L, -2);
   const auto serial = uint64_t(lua_tonumber(L, -1));
   lua_pop(L, 2);

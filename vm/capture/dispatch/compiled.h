@@ -12,6 +12,7 @@ void open_compiled(lua_State* L);
 void remember_compiled(lua_State* L, int index, const CompiledProto& compiled);
 // The user has unpatched it: lt.auto leaves it alone, until it is compiled again on demand.
 void note_unpatched(lua_State* L, int index);
+void forget_compiled(lua_State* L, int index);
 bool was_unpatched(lua_State* L, int index);
 // Null where it is not compiled.
 std::shared_ptr<CompiledProto> compiled_proto(lua_State* L, int index);

@@ -82,7 +82,7 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
   options.dynamic_dims.clear();  // of the arguments of the function that the user compiled
   std::shared_ptr<CompiledProto> compiled = make_proto(state, L, make_code(std::move(dump), top), options);
   compiled->root = &root;
-  compiled->automatic = parent.automatic;
+  compiled->automatic = parent.automatic, compiled->callee = parent.callee;
   compiled->recompiles = parent.recompiles;
   compiled->log = parent.log;
   compiled->breaks = parent.breaks;

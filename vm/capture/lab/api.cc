@@ -131,6 +131,8 @@ int api_unpatch(lua_State* L) {
     unfollow(L, *compiled, 1);
     restore(L, 1);
     note_unpatched(L, 1);
+  } else if (restore_newborn(L, 1)) {
+    note_unpatched(L, 1);
   }
   return 1;
 }
@@ -280,7 +282,9 @@ int api_disable(lua_State* L) {
     const std::string key = lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : described(L, -2);
     if (key != "reason") fail("disable: unknown option '", key, "'", KnownNames{"reason"}.known(key));
   }
-  if (const auto own = compiled_proto(L, 1); own && own->callee) unfollow(L, *own, 1), restore(L, 1);
+  if (const auto own = compiled_proto(L, 1); own && own->callee)
+    unfollow(L, *own, 1), restore(L, 1), forget_compiled(L, 1);
+  restore_newborn(L, 1);
   lua_getfield(L, 2, "reason");
   if (!lua_isnil(L, 3) && lua_type(L, 3) != LUA_TSTRING) {
     fail("disable: option 'reason' must be a text, got ", described(L, 3));

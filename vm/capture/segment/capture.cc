@@ -401,9 +401,11 @@ struct SegmentCapture {
 
   // What to do with the segment; also completes why it ends.
   Verdict judge(const Trace& t, SegmentEnd& end) const {
-    // Without ops there is nothing to compile. But a callee that breaks is resumed, and its rest is.
-    const bool declines =
-        t.graph->nodes.empty() && (!options.enters_callees || end.kind == SegmentEnd::kReturn || t.frames.size() == 1);
+    // Without ops there is nothing to compile. But a callee that breaks is resumed, and its rest is. What Lua calls
+    // time and again has to pay for its portal.
+    constexpr size_t kPays = 3;
+    const bool declines = t.graph->nodes.size() < (options.is_callee ? kPays : 1) &&
+                          (!options.enters_callees || end.kind == SegmentEnd::kReturn || t.frames.size() == 1);
     // Nothing before a loop of a callee, which runs as it is: its reason is told nowhere else.
     if (end.kind == SegmentEnd::kLoop && declines && t.frames.size() > 1 && loop_why) {
       end.kind = SegmentEnd::kBreak;

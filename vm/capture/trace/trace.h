@@ -86,6 +86,7 @@ struct TraceOptions {
   bool automatic = false;       // nobody has asked for it
   bool has_to_pay = false;      // long stretches without ops do not
   bool fullgraph = false;       // no value may end the segment
+  bool is_callee = false;       // nobody has asked for it but a segment that leaves it to Lua
   bool enters_callees = false;  // a callee that breaks before the first op is resumed all the same
 };
 
