@@ -108,7 +108,7 @@ bool push_maker(lua_State* L, int index, int parent) {
   if (luaL_loadbuffer(L, bytes.data(), bytes.size(), "=closure")) fail_internal("patch: ", lua_tostring(L, -1));
   mirror::Proto* p = mirror::proto_of(lua_function(L, -1));
   p->k[-1] = std::bit_cast<uint64_t>(child);
-  p->flags |= mirror::kProtoNoJit;  // no trace has an FNEW; luaJIT_setmode raises an error in finalizers
+  luaJIT_setmode(L, lua_gettop(L), LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);  // no trace has an FNEW
   lua_pushvalue(L, parent);
   lua_pushcclosure(L, make_closure, 2);
   return true;
@@ -126,9 +126,8 @@ void push_table_maker(lua_State* L, int index, unsigned constant) {
   p.code = {bc::ins_ad(bc::Op::FUNCF, 2, 0), bc::ins_ad(bc::Op::TDUP, 0, 0), bc::ins_ad(bc::Op::RET1, 0, 2)};
   const std::string bytes = bc::emit(dump);
   if (luaL_loadbuffer(L, bytes.data(), bytes.size(), "=table")) fail_internal("patch: ", lua_tostring(L, -1));
-  mirror::Proto* maker = mirror::proto_of(lua_function(L, -1));
-  maker->k[-1] = object;
-  maker->flags |= mirror::kProtoNoJit;  // its traces would be too short to pay
+  mirror::proto_of(lua_function(L, -1))->k[-1] = object;
+  luaJIT_setmode(L, lua_gettop(L), LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);  // its traces would be too short to pay
 }
 
 }  // namespace lutra

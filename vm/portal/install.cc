@@ -291,7 +291,7 @@ void make_clone(lua_State* L, int index, const Patched& patched) {
   mirror::push_object(L, mirror::kProto, original);
   lua_rawset(L, -3);
   lua_settop(L, clone);
-  copy->flags |= original->flags & mirror::kProtoNoJit;
+  if (original->flags & mirror::kProtoNoJit) luaJIT_setmode(L, clone, LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);
 }
 
 std::string redirect(lua_State* L, int index, int donor) {
@@ -341,6 +341,16 @@ bool restore(lua_State* L, int index) {
   lua_pushnil(L);
   lua_rawseti(L, anchor, 2);
   lua_settop(L, anchor - 1);
+  return true;
+}
+
+bool in_finalizer(lua_State* L) {
+  const auto ask = [](lua_State* l) {
+    luaJIT_setmode(l, 0, LUAJIT_MODE_DEBUG);  // does nothing, and raises an error there
+    return 0;
+  };
+  if (lua_cpcall(L, ask, nullptr) == 0) return false;
+  lua_pop(L, 1);
   return true;
 }
 

@@ -56,6 +56,8 @@ bool push_maker(lua_State* L, int index, int parent);
 // now on run what that example runs at the time. It has to live until forget_newborn.
 void run_newborn(lua_State* L, int index);
 void forget_newborn(lua_State* L, int index);
+// Where LuaJIT's traces cannot be flushed, so that no bytecode may change.
+bool in_finalizer(lua_State* L);
 // One that was born so runs its original code. False where it was not, and in a finalizer.
 bool restore_newborn(lua_State* L, int index);
 // Pushes the example for the prototype of the function at `index`; false where there is none.

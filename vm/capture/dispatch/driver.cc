@@ -224,7 +224,7 @@ struct PortalCall {
   // Learns of the miss and captures. False where the original code runs.
   bool capture(Entry* missed, int failed) {
     const auto [nslots, nargs, self] = values;
-    if (waits() || !may_compile(state, compiled, [&] { return missed ? reason_of(*missed, failed) : ""; }))
+    if (in_finalizer(L) || waits() || !may_compile(state, compiled, [&] { return missed ? reason_of(*missed, failed) : ""; }))
       return false;
     state.runtime->counters.cache_misses++;
     const bool pays = has_to_pay(L, compiled);
@@ -358,7 +358,7 @@ int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledPr
   const int given = lua_gettop(L);
   ProtoPoint& point = compiled->points.begin()->second;
   if (point.pc == 1 && point.entries.empty() && !point.dead) {
-    if (!may_compile(state, *compiled, [] { return ""; })) return 0;
+    if (in_finalizer(L) || !may_compile(state, *compiled, [] { return ""; })) return 0;
     // The portal at pc 1 takes the live parameters only, which stand in order, then the varargs.
     const int params = proto.num_params, live = int(point.args.size());
     lua_settop(L, std::max(given, params));
