@@ -263,11 +263,77 @@ test("a function of its own is left alone where it is disabled, or unpatched", f
   local graphs = lt.counters().stats.unique_graphs
   truthy(graphs >= 2, graphs)
   lt.unpatch(each)
-  local hits = lt.counters().stats.cache_hits
+  local hits = lt.counters().cache.hits
   each()
-  equal(lt.counters().stats.cache_hits, hits)
+  equal(lt.counters().cache.hits, hits)
   lt.reset()
   f = make()
+  for _ = 1, 3 do f(x) end
+  equal(lt.counters().stats.unique_graphs, 0)
+end)
+
+local function halves(v)
+  local y = (v * 2 + 1):sin() - v
+  lt.graph_break()
+  return (y * 3 - 1):cos() + y
+end
+
+test("a closure that was born patched is unpatched", function()
+  local kept
+  local f = lt.compile(function(y)
+    kept = function(_, v) y = halves(y) * v end
+    table.foreach({1, 2}, kept)
+    return y
+  end)
+  for _ = 1, 4 do f(x) end
+  for _, leave in ipairs {lt.unpatch, lt.disable} do
+    f(x)
+    leave(kept)
+    local hits = lt.counters().cache.hits
+    kept(1, 2)
+    equal(lt.counters().cache.hits, hits)
+  end
+end)
+
+test("a callback that sets environments runs as it is", function()
+  local function run(wrap)
+    local seen = {}
+    local f = wrap(function(y)
+      table.foreach({1, 2, 3}, function(_, v)
+        y = halves(y)
+        seen[#seen + 1] = tostring(Scale)
+        setfenv(1, setmetatable({Scale = v * 10}, {__index = _G}))
+      end)
+      return y
+    end)
+    for _ = 1, 3 do seen[#seen + 1] = tostring(f(x)) end
+    return table.concat(seen, " ")
+  end
+  equal(run(lt.compile), run(function(f) return f end))
+end)
+
+test("the first call in a finalizer", function()
+  local ok, why
+  local f = lt.compile(function(y)
+    table.foreach({1, 2}, function() y = halves(y) end)
+    return y
+  end)
+  local object, traces = newproxy(true), jit.status()
+  getmetatable(object).__gc = function() ok, why = pcall(f, x) end
+  object = nil
+  jit.off()  -- a trace of plain Lua that is entered in a finalizer may exit and be entered for ever at hot count 1
+  collectgarbage()
+  if traces then jit.on() end
+  truthy(ok, why)
+  for _ = 1, 3 do f(x) end
+end)
+
+test("a callback of few ops is left as it is", function()
+  lt.reset()
+  local f = lt.compile(function(y)
+    table.foreach({1, 2}, function() y = y * 2 lt.graph_break() end)
+    return y
+  end)
   for _ = 1, 3 do f(x) end
   equal(lt.counters().stats.unique_graphs, 0)
 end)

@@ -52,7 +52,8 @@ compare("a transpose", function(x) return (x * 1.5):sin() * x end, columns, func
   return (y:t() * wave(y:numel(), 0.3):view(y:size(1), y:size(0))):sum()
 end)
 compare("a sum", function(x) return (x * 1.5):sin() * x end, columns, function(y) return y:sum() end)
-compare("a sum of columns", function(x) return (x * 1.5):sin() * x end, columns, function(y) return weighted(y:sum(0)) end)
+compare("a sum of columns", function(x) return (x * 1.5):sin() * x end, columns,
+  function(y) return weighted(y:sum(0)) end)
 
 test("a gradient that a hook replaces", function()
   local function make(width)
