@@ -312,22 +312,6 @@ test("a callback that sets environments runs as it is", function()
   equal(run(lt.compile), run(function(f) return f end))
 end)
 
-test("the first call in a finalizer", function()
-  local ok, why
-  local f = lt.compile(function(y)
-    table.foreach({1, 2}, function() y = halves(y) end)
-    return y
-  end)
-  local object, traces = newproxy(true), jit.status()
-  getmetatable(object).__gc = function() ok, why = pcall(f, x) end
-  object = nil
-  jit.off()  -- a trace of plain Lua that is entered in a finalizer may exit and be entered for ever at hot count 1
-  collectgarbage()
-  if traces then jit.on() end
-  truthy(ok, why)
-  for _ = 1, 3 do f(x) end
-end)
-
 test("a callback of few ops is left as it is", function()
   lt.reset()
   local f = lt.compile(function(y)

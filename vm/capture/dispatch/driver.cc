@@ -224,7 +224,8 @@ struct PortalCall {
   // Learns of the miss and captures. False where the original code runs.
   bool capture(Entry* missed, int failed) {
     const auto [nslots, nargs, self] = values;
-    if (in_finalizer(L) || waits() || !may_compile(state, compiled, [&] { return missed ? reason_of(*missed, failed) : ""; }))
+    if (in_finalizer(L) || waits() ||
+        !may_compile(state, compiled, [&] { return missed ? reason_of(*missed, failed) : ""; }))
       return false;
     state.runtime->counters.cache_misses++;
     const bool pays = has_to_pay(L, compiled);
