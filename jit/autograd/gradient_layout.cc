@@ -14,10 +14,6 @@ struct Order {
   std::vector<size_t> dense, repeated;
 };
 
-bool has_symbols(const Sizes& sizes) {
-  return std::any_of(sizes.begin(), sizes.end(), [](const SymInt& n) { return !n.is_constant(); });
-}
-
 // A size of 1 has any stride, and what is empty any strides.
 std::optional<Order> order_of(const Tensor& t) {
   std::vector<size_t> dims(t->sizes.size());
@@ -44,6 +40,10 @@ std::optional<Order> order_of(const Tensor& t) {
 
 }  // namespace
 
+bool is_symbolic(const Sizes& sizes) {
+  return std::any_of(sizes.begin(), sizes.end(), [](const SymInt& n) { return !n.is_constant(); });
+}
+
 std::string layout_of(const Tensor& gradient) {
   const std::optional<Order> order = order_of(gradient);
   if (!order) return to_string(gradient->strides);
@@ -56,7 +56,7 @@ std::string layout_of(const Tensor& gradient) {
 
 Sizes strides_like(const Sizes& sizes, const Tensor& gradient) {
   const std::optional<Order> order = order_of(gradient);
-  if (!order || !has_symbols(sizes)) return gradient->strides;
+  if (!order || !is_symbolic(sizes)) return gradient->strides;
   Sizes strides = gradient->strides;
   SymInt next = 1;
   for (const size_t d : order->dense) {
@@ -67,7 +67,7 @@ Sizes strides_like(const Sizes& sizes, const Tensor& gradient) {
 }
 
 Tensor said_by_sizes(const Tensor& gradient, const Sizes& sizes) {
-  return !gradient || !has_symbols(sizes) || order_of(gradient) ? gradient : contiguous_copy(gradient);
+  return !gradient || !is_symbolic(sizes) || order_of(gradient) ? gradient : contiguous_copy(gradient);
 }
 
 }  // namespace lutra

@@ -6,6 +6,8 @@
 
 namespace lutra {
 
+// Whether one of them is a symbol.
+bool is_symbolic(const Sizes& sizes);
 // Two gradients of equal text lie alike, whatever their sizes. Not dense: the text holds the strides.
 std::string layout_of(const Tensor& gradient);
 // The strides of a tensor of these sizes that lies as the gradient does: functions of the sizes where those are

@@ -3,14 +3,12 @@
 #include <algorithm>
 
 #include "jit/autograd/compiled_autograd.h"
+#include "jit/autograd/gradient_layout.h"
 #include "jit/passes/passes.h"
 
 namespace lutra {
 namespace {
 
-bool is_symbolic(const Sizes& sizes) {
-  return std::any_of(sizes.begin(), sizes.end(), [](const SymInt& n) { return !n.is_constant(); });
-}
 // Whether sizes or numbers of a run go into what the graph computes.
 bool reads_symbols(const Graph& graph) {
   const auto symbolic = [](const Value& v) {
