@@ -28,10 +28,6 @@ bool push_closure_like(Trace& t, const Closure& made, Var* function) {
   return can;
 }
 
-}  // namespace
-
-namespace {
-
 // Pushes the function, or one like it. False, and nothing pushed, where there is none to patch.
 bool push_left_out(Trace& t, Var* f) {
   if (f->builtin || f->binding) return false;
