@@ -230,8 +230,8 @@ TEST_CASE("both guard executors agree on integers of 64 bits", "[guard]") {
   const int first = pool.n + 1;
   pool.n = int(pool.number(R"lua(
     local ffi = require "ffi"
-    for _, k in ipairs {0LL, 5LL, -5LL, 2LL ^ 53LL, 2LL ^ 53LL + 1, -(2LL ^ 53LL), -(2LL ^ 53LL) - 1, 5ULL, -1LL + 0ULL, 3i,
-      ffi.new("int32_t", 5), ffi.new("int64_t[1]", 5), ffi.cast("int64_t&", ffi.new("int64_t[1]", 5)), 5} do
+    for _, k in ipairs {0LL, 5LL, -5LL, 2LL ^ 53LL, 2LL ^ 53LL + 1, -(2LL ^ 53LL), -(2LL ^ 53LL) - 1, 5ULL, -1LL + 0ULL,
+      3i, ffi.new("int32_t", 5), ffi.new("int64_t[1]", 5), ffi.cast("int64_t&", ffi.new("int64_t[1]", 5)), 5} do
       v[#v + 1] = k
     end
     return #v)lua"));

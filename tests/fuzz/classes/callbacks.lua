@@ -45,7 +45,8 @@ local calls = {
   "do local co = coroutine.create(function(a) a = %s(a, n); a = coroutine.yield(a); return %s(a, n) end) " ..
     "local _, a = coroutine.resume(co, y); if type(a) == 'userdata' then _, y = coroutine.resume(co, a) end " ..
     "if type(y) ~= 'userdata' then seen(y); y = x end end",
-  "do local c = 1; local function add(z) c = c + 1; z = %s(z, c); c = c + 1; return z * c end y = add(y); y = y * c end",
+  "do local c = 1; local function add(z) c = c + 1; z = %s(z, c); c = c + 1; return z * c end " ..
+    "y = add(y); y = y * c end",
   "do local c = y; local function set() c = %s(c, n) end set(); y = c + y; set(); y = y - c end",
   "ok, z = pcall(table.sort, {2, 1, 3}, function(a, b) y = %s(y, n); return a < b end); if not ok then seen(z) end",
   "do local v = data(5, 2, 3, {requires_grad = true}); local u = v * 2; " ..
