@@ -131,7 +131,7 @@ TEST_CASE("integers are divided exactly", "[codegen]") {
           for (size_t lane = i; lane < i + kLanes; lane++) {
             uint64_t b = uint64_t(of_bits(width)), a = b * uint64_t(of_bits(width)) + rng() % 3 - 1;
             if (rng() % 8 == 0) a = uint64_t(of_bits(width)), b = a + rng() % 3 - 1;
-            if (rng() % 16 == 0) a = uint64_t(1) << (most - int(rng() % 12)), b = rng() % 4;
+            if (rng() % 16 == 0) a = uint64_t(1) << (most - int(rng() % uint64_t(std::min(most, 12)))), b = rng() % 4;
             if (rng() % 2) a = 0 - a;
             if (rng() % 2) b = 0 - b;
             memcpy(c.buffers[0]->data + lane * size_of(t), &a, size_of(t));
