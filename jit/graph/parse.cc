@@ -184,6 +184,7 @@ struct Parser : TextReader {
       n.origin = find_op(w);
       if (n.origin == OpId::kCount) error("unknown op '" + w + "'");
     }
+    n.written = accept("written");
     read_location(n.file, n.line);
   }
 

@@ -195,8 +195,11 @@ struct Functionaliser {
       return;
     }
     Tensor self = n.args[0].tensor();
+    const size_t known = b.graph->nodes.size();
     Tensor r = n.is_copy() ? args[1].tensor() : call(n.op, args);
     write(self, fitted(r, self), n.is_copy());
+    // The scheduler may let it write the input itself: a run that fails behind it has written what the program had.
+    if (b.graph->nodes.size() > known) b.graph->nodes.back()->written = storages[self->storage.get()].aliases > 0;
   }
 
   // Inputs that were written get their value; from then on they are the value. A value may be another input, or lie in

@@ -8,9 +8,9 @@
 // 2. A run that fails is made again from its start by the original bytecode. So what may fail before the chain in the
 //    program comes before it in the plan. Behind it something may fail or ask for memory only where the chain gives the
 //    same when it is made twice: it only sets elements, and nothing that the run makes before reads that memory. The
-//    runner does not take such writes for begun results. The program may write the input later than the chain stands,
-//    behind an op that raises or in a branch that the original bytecode does not take: so nothing behind the chain may
-//    raise on elements.
+//    runner does not take such writes for begun results. A program that copies what a scatter gave writes the input
+//    later than the chain stands, behind an op that raises or in a branch that the original bytecode does not take: so
+//    nothing behind such a chain may raise on elements. Where each link is a write of the program, anything may.
 #include <algorithm>
 
 #include "jit/schedule/compute_units.h"
@@ -95,7 +95,9 @@ bool ComputeUnits::may_write(const std::vector<int32_t>& chain, int32_t copy, in
       early.push_back(v);
     }
   }
-  const bool again = early.empty() && repeats(chain) && !raises_later;
+  const auto is_write = [&](int32_t u) { return units_[size_t(u)].node->written; };
+  const bool in_order = !raises_later || std::all_of(chain.begin(), chain.end(), is_write);
+  const bool again = early.empty() && repeats(chain) && in_order;
   return again || !fails_later;
 }
 
