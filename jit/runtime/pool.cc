@@ -1,9 +1,10 @@
 // Chunks claimed by the calling thread and by workers of this library, which look for work for a while before they
-// sleep.
+// sleep. Each thread begins with a share of its own, the same part of each loop, since what an earlier loop left there
+// is still in its core's cache. It then helps the others.
 //
 // Invariants:
-// 1. A job is one word (epoch, threads, chunks, next chunk); a chunk is claimed by exchanging the whole word, so never
-//    of a job that is over.
+// 1. A job is a word (epoch, threads) and a share for each thread (epoch, next chunk, end). A chunk is claimed by
+//    exchanging a share's whole word, and only for the epoch that the thread has read: never of a job that is over.
 // 2. body and arg are read only by who has claimed a chunk; the caller returns when all chunks are done.
 // 3. Workers are never joined: the library stays loaded (-z nodelete) and a fork's child, which has none, runs all
 //    chunks itself.
@@ -63,18 +64,25 @@ class Pool {
     if (in_chunk) return run_here(chunks, body, arg);
     std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
     if (!lock) return run_here(chunks, body, arg);
+    threads = std::min(threads, chunks);  // who has no share would take another's before that one comes to it
     while (workers_ < std::min(threads - 1, most_workers_)) start();
     body_ = body, arg_ = arg, settings_ = installed_settings;
     done_.store(0, std::memory_order_relaxed);
     failed_.store(false, std::memory_order_relaxed);
-    epoch_ = (epoch_ + 1) & 0xffffff;
-    word_.store(uint64_t(epoch_) << 40 | uint64_t(threads) << 32 | uint64_t(chunks) << 16);
+    epoch_++;
+    for (int t = 0; t < threads; t++) {
+      const auto begin = uint64_t(chunks) * uint64_t(t) / uint64_t(threads);
+      const auto end = uint64_t(chunks) * uint64_t(t + 1) / uint64_t(threads);
+      shares_[t].word.store(uint64_t(epoch_) << 32 | end << 16 | begin, std::memory_order_release);
+    }
+    word_.store(uint64_t(epoch_) << 32 | uint64_t(threads));
     if (sleeping_.load() > 0) {
       signal_.fetch_add(1);
       signal_.notify_all();
     }
+    const uint64_t job = word_.load(std::memory_order_relaxed);
     do heed();
-    while (claim(0));
+    while (claim(job, 0));
     for (int turns = 0; done_.load(std::memory_order_acquire) != chunks; turns++) {
       cpu::pause();
       const bool waits_long = turns > 1 << 14;
@@ -110,17 +118,22 @@ class Pool {
     std::lock_guard<std::mutex> lock(error_mutex_);
     if (!failed_.exchange(true)) error_ = std::current_exception();
   }
-  static int chunks_of(uint64_t w) { return int(w >> 16 & 0xffff); }
-  static int next_of(uint64_t w) { return int(w & 0xffff); }
-  static int threads_of(uint64_t w) { return int(w >> 32 & 0xff); }
+  static uint32_t epoch_of(uint64_t w) { return uint32_t(w >> 32); }
+  static int threads_of(uint64_t job) { return int(job & 0xffff); }
+  static int end_of(uint64_t share) { return int(share >> 16 & 0xffff); }
+  static int next_of(uint64_t share) { return int(share & 0xffff); }
 
-  // Runs a chunk of the job that is on; false where none is left for thread `index`.
-  bool claim(int index) {
-    uint64_t w = word_.load(std::memory_order_acquire);
-    while (next_of(w) < chunks_of(w) && index < threads_of(w)) {
-      if (!word_.compare_exchange_weak(w, w + 1, std::memory_order_acq_rel)) continue;
-      chunk(next_of(w), index > 0);
-      return true;
+  // Runs a chunk of the job for thread `index`, of its own share as long as that has one; false where none is left.
+  bool claim(uint64_t job, int index) {
+    const int threads = threads_of(job);
+    for (int k = 0; k < threads; k++) {
+      std::atomic<uint64_t>& share = shares_[(index + k) % threads].word;
+      uint64_t w = share.load(std::memory_order_acquire);
+      while (epoch_of(w) == epoch_of(job) && next_of(w) < end_of(w)) {
+        if (!share.compare_exchange_weak(w, w + 1, std::memory_order_acq_rel)) continue;
+        chunk(next_of(w), index > 0);
+        return true;
+      }
     }
     return false;
   }
@@ -154,23 +167,31 @@ class Pool {
   }
 
   [[noreturn]] void work(int index) {
+    uint64_t over = 0;  // the job in which nothing is left
     while (true) {
       auto until = std::chrono::steady_clock::now() + kLookFor;
       for (int turns = 0; turns % 64 || std::chrono::steady_clock::now() < until; turns++) {
-        if (!claim(index)) {
+        const uint64_t job = word_.load(std::memory_order_acquire);
+        if (job == over) {
           cpu::pause();
           continue;
         }
+        over = job;
+        if (index >= threads_of(job)) continue;
+        while (claim(job, index)) continue;
         until = std::chrono::steady_clock::now() + kLookFor;
       }
       const uint32_t seen = signal_.load();
       sleeping_.fetch_add(1);
-      const uint64_t w = word_.load();
-      if (next_of(w) >= chunks_of(w) || index >= threads_of(w)) signal_.wait(seen);
+      if (word_.load() == over) signal_.wait(seen);
       sleeping_.fetch_sub(1);
     }
   }
 
+  struct alignas(64) Share {
+    std::atomic<uint64_t> word{0};
+  };
+  Share shares_[kMostThreads];
   alignas(64) std::atomic<uint64_t> word_{0};
   alignas(64) std::atomic<int> done_{0};
   alignas(64) std::atomic<uint32_t> signal_{0};
