@@ -179,6 +179,166 @@ test("variables that closures share, in every frame", function()
   compare(make, {{x}, {x + 2}})
 end)
 
+-- A call of each shape, twice under one break: closures that assign variables of the frame that breaks.
+test("a frame whose variables closures assign is rebuilt at a break", function()
+  local kept
+  local function graphs(leaf)
+    local function make()
+      kept = nil
+      return function(y)
+        local r = leaf(y + 1) * 3
+        if kept then r = r + kept(y) end
+        return r:relu() + 1
+      end
+    end
+    return compare(make, {{x}, {x * 2}})
+  end
+  local most = 5
+  local function at_most(name, leaf)
+    local n = graphs(leaf)
+    truthy(n <= most, name .. ": " .. n)
+  end
+  at_most("a number", function(y)
+    local n = 0
+    local function bump() n = n + 1 end
+    bump()
+    y = y * 2 + n
+    note("number")
+    bump()
+    return y * n + 1
+  end)
+  at_most("a tensor", function(y)
+    local total = y * 0
+    local function add(v) total = total + v end
+    add(y)
+    note("tensor")
+    add(y * 2)
+    return total:tanh()
+  end)
+  at_most("a parameter", function(y)
+    local function double() y = y * 2 end
+    double()
+    note("parameter")
+    double()
+    return y + 1
+  end)
+  at_most("a table", function(y)
+    local list = {}
+    local function fresh() list = {y, #list} end
+    fresh()
+    note("table")
+    list[3] = y * 2
+    fresh()
+    return list[1] + list[2]
+  end)
+  at_most("two closures that have one variable", function(y)
+    local n = 1
+    local function up() n = n + 1 end
+    local function get() return n end
+    up()
+    note("two")
+    up()
+    y = y * get()
+    n = n * 10
+    return y + get()
+  end)
+  at_most("closures in closures", function(y)
+    local n, total = 1, y
+    local function outer()
+      local k = n
+      return function()
+        n, k = n + 1, k + 1
+        total = total + k
+        return k
+      end
+    end
+    local a = outer()
+    a()
+    note("closures")
+    local b = outer()
+    return total * a() + b() + n
+  end)
+  at_most("a closure that is its own", function(y)
+    local n = 0
+    local function down(i)
+      n = n + i
+      if i > 0 then return down(i - 1) end
+      return n
+    end
+    down(2)
+    note("its own")
+    return y * down(3) + n
+  end)
+  at_most("a table holds the closure", function(y)
+    local n = 0
+    local all = {function() n = n + 1 return n end}
+    all[1]()
+    note("in a table")
+    return y * all[1]() + n
+  end)
+  at_most("it outlives its frame", function(y)
+    local n = y
+    kept = function(v)
+      n = n + v
+      return n
+    end
+    kept(y)
+    note("outlives")
+    n = n * 2
+    return kept(y)
+  end)
+  at_most("a variable of each round", function(y)
+    local all = {}
+    for i = 1, 3 do
+      local n = i
+      all[i] = function() n = n + 1 return n end
+      all[i]()
+      if i == 2 then note("round") end
+      y = y * n
+      n = n + 1
+    end
+    return y + all[1]() * 100 + all[2]() * 10 + all[3]()
+  end)
+end)
+
+test("variables of several frames at a break, under loops, branches and protected calls", function()
+  local function make()
+    local function leaf(y, log)
+      local n = 0
+      local function bump() n = n + 1 log(n) end
+      bump()
+      if n > 0 then note("leaf") end
+      bump()
+      return y * n
+    end
+    local function mid(y, log)
+      local seen = 0
+      local function see(v) seen = seen * 10 + v log(v) end
+      for i = 1, 2 do
+        y = leaf(y, see) + seen
+        seen = seen + i
+      end
+      return y, seen
+    end
+    local function guarded(y, log)
+      local ok, count = true, 0
+      local function both(v) count = count + v log(v) end
+      local fine, r, seen = pcall(mid, y, both)
+      note(count)
+      both(seen)
+      return r + count, fine and ok
+    end
+    return function(y)
+      local sum = 0
+      local function log(v) sum = sum + v end
+      local r, ok = guarded(y, log)
+      sum = sum + 1
+      return r:tanh(), ok, sum
+    end
+  end
+  compare(make, {{x}, {x + 2}})
+end)
+
 test("closures of constants do not part frames", function()
   local function make()
     local function leaf(y)

@@ -38,6 +38,19 @@ void PortalEmitter::fetch(unsigned table, int first, unsigned n) {
   call(scratch_, 3, static_cast<int>(n), 0);
 }
 
+void PortalEmitter::share(const Share& s, const std::function<void(unsigned)>& load) {
+  const unsigned callee = scratch_, n = static_cast<unsigned>(s.upvalues.size());
+  need(callee + kShareSlots + 2 * n);
+  load(callee + 3);
+  add(bc::ins_ad(Op::FNEW, callee + 2, s.child));
+  for (unsigned i = 0; i < n; ++i) {
+    integer(callee + 4 + 2 * i, static_cast<int>(s.upvalues[i].first));
+    integer(callee + 5 + 2 * i, static_cast<int>(s.upvalues[i].second));
+  }
+  integer(callee, kCallShare);
+  call(callee, 2 + 2 * n, 0, 0);
+}
+
 namespace {
 
 bool has_variables(const bc::Proto& proto, unsigned child) {

@@ -9,6 +9,7 @@
 namespace lutra {
 
 constexpr unsigned kMaxSlots = 250;
+constexpr unsigned kShareSlots = 5;   // that a call takes which shares variables, beside two a variable
 constexpr unsigned kFrameEnd = 0xff;  // operand A of jumps: filled in by Editor::finish
 
 class PortalEmitter {
@@ -40,6 +41,8 @@ class PortalEmitter {
   void call(unsigned callee, unsigned nargs, int nresults, int site_id = -1);
   // Values first .. first+n-1 of the table in slot `table` to scratch on; room for `n` is the caller's.
   void fetch(unsigned table, int first, unsigned n);
+  // Gives the closure that `load(slot)` puts into a slot variables of the frame.
+  void share(const Share& s, const std::function<void(unsigned slot)>& load);
   unsigned fetch_room() const { return kMaxSlots - scratch_ - 1; }
 
   // Does what the instruction at pc does to the frame, its call being that of the function that `load(callee)` puts

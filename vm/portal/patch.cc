@@ -152,16 +152,7 @@ class PointEmitter {
   }
 
   void emit_share(const Share& s) {
-    const unsigned callee = e_.scratch(), n = static_cast<unsigned>(s.upvalues.size());
-    e_.need(callee + 5 + 2 * n);
-    load(s.result, callee + 3);
-    e_.add(bc::ins_ad(Op::FNEW, callee + 2, s.child));
-    for (unsigned i = 0; i < n; ++i) {
-      e_.integer(callee + 4 + 2 * i, static_cast<int>(s.upvalues[i].first));
-      e_.integer(callee + 5 + 2 * i, static_cast<int>(s.upvalues[i].second));
-    }
-    e_.integer(callee, kCallShare);
-    e_.call(callee, 2 + 2 * n, 0, 0);
+    e_.share(s, [&](unsigned dst) { load(s.result, dst); });
   }
 
   void emit_outs(std::vector<Out> outs) {
@@ -318,7 +309,9 @@ Patched apply_patch(const bc::Dump& dump, const Patch& patch) {
     PointEmitter emitter(p, live, point, block, editor.tail(point.pc));
     framesize = std::max(framesize, emitter.emit());
   }
-  return finish_patch(dump, editor.finish(framesize));
+  Editor::Result r = editor.finish(framesize);
+  for (const Site& s : patch.helpers) r.sites.push_back({r.moved[s.return_pc - 1] + 1, s.id});
+  return finish_patch(dump, std::move(r));
 }
 
 Patched make_stub(const bc::Dump& dump, int id) {

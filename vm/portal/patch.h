@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -72,9 +73,16 @@ struct Point {
   std::vector<Exit> exits;
 };
 
+// Where each portal's CALL returns to is what makes a portal call unforgeable.
+struct Site {
+  bc::Pc return_pc;
+  int id;  // 0 for the helpers (fetch, push, share, hash)
+};
+
 struct Patch {
-  std::vector<Point> points;  // at most one a pc
-  std::set<unsigned> born{};  // constants: children of which each closure is shown to the portal (run_newborn)
+  std::vector<Point> points;    // at most one a pc
+  std::set<unsigned> born{};    // constants: children of which each closure is shown to the portal (run_newborn)
+  std::vector<Site> helpers{};  // calls that the prototype makes already
 };
 
 // Numbers below 0 that patched code calls; portal ids are above 0.
@@ -87,11 +95,7 @@ enum PortalCall : int {
   kCallRunPacked = -4,  // (table or nil, low, high, pack results?, varargs ...) -> code, results or one table
 };
 
-// A patched prototype. Where each portal's CALL returns to is what makes a portal call unforgeable.
-struct Site {
-  bc::Pc return_pc;
-  int id;  // 0 for the helpers (fetch, push, share, hash)
-};
+// A patched prototype.
 // A call in new code that stands for the original's at `pc`.
 struct Stand {
   bc::Pc return_pc;
@@ -131,19 +135,23 @@ struct ResumeSpec {
   bc::Pc pc = 0;
   ResumeMode mode = ResumeMode::kAt;
   int num_args = 0;
+  // Closures that have variables of the frame, which are parameters: `closures` of them behind all others. Their
+  // `result` is a parameter, counted from 0. None: it is not known which there are.
+  int closures = 0;
+  std::optional<std::vector<Share>> shares{};
 };
 
 struct ResumeProto {
-  Patched patched;               // sites is empty unless slots had to be fetched
+  Patched patched;               // its sites are the calls that share variables
   std::vector<unsigned> live;    // the slots that are parameters, in order
   std::vector<unsigned> hidden;  // those of `live` that are loop control: FOR index, limit and step; iterator triple
   std::vector<bc::Pc> old_pc;    // old_pc[new pc] = the instruction it stands for, 0 for added ones
 };
 
-// The parameters a resume prototype will have; an error text where the frame cannot be resumed there (a live slot is
-// shared with a closure and may be assigned).
+// The parameters a resume prototype will have; an error text where the frame cannot be resumed there. knows_shares: it
+// is known which closures have slots that may be assigned.
 std::vector<unsigned> resume_slots(const bc::Proto& proto, bc::Pc pc, ResumeMode mode);
-std::string why_not_resumable(const bc::Proto& proto, bc::Pc pc, ResumeMode mode);
+std::string why_not_resumable(const bc::Proto& proto, bc::Pc pc, ResumeMode mode, bool knows_shares = false);
 bool has_room(const bc::Proto& proto, const ResumeSpec& spec);
 ResumeProto build_resume(const bc::Dump& dump, const ResumeSpec& spec);
 

@@ -54,6 +54,22 @@ bc::Slots shared_slots(const bc::Proto& p) {
   return s;
 }
 
+// Above everything that the call which goes on in the frame takes.
+unsigned above_call(const bc::Proto& p, const ResumeSpec& spec, unsigned framesize) {
+  if (spec.mode == ResumeMode::kAt) return framesize;
+  const unsigned values = 1u + unsigned(spec.num_args);
+  const unsigned callee = bc::callee_slot(p.code[spec.pc]) >= 0 ? bc::op_a(p.code[spec.pc]) : framesize;
+  return std::max(framesize, callee + values + 2);
+}
+
+// The closures of the shares, then the widest call that shares.
+unsigned slots_of_shares(const ResumeSpec& spec) {
+  if (!spec.shares || spec.shares->empty()) return 0;
+  size_t widest = 0;
+  for (const Share& s : *spec.shares) widest = std::max(widest, s.upvalues.size());
+  return unsigned(spec.shares->size() + kShareSlots + 2 * widest);
+}
+
 bool encloses(const bc::Loop& l, Pc pc) { return pc >= l.first_body && pc <= l.end; }
 
 class ResumeBuilder {
@@ -62,7 +78,7 @@ class ResumeBuilder {
       : dump_(dump), spec_(spec), p_(dump.top()), live_(bc::liveness(p_)), loops_(bc::loops(p_)), editor_(p_) {}
 
   ResumeProto build() {
-    const std::string why = why_not_resumable(p_, spec_.pc, spec_.mode);
+    const std::string why = why_not_resumable(p_, spec_.pc, spec_.mode, spec_.shares.has_value());
     if (!why.empty()) fail("resume: ", why);
     ResumeProto out;
     const bc::Slots slots = live_slots(p_, live_, spec_.pc, spec_.mode);
@@ -70,7 +86,7 @@ class ResumeBuilder {
       if (slots[s]) out.live.push_back(s);
     }
     out.hidden = hidden_slots(out.live);
-    const unsigned num_params = static_cast<unsigned>(out.live.size()) + call_values();
+    const unsigned num_params = static_cast<unsigned>(out.live.size()) + call_values() + unsigned(spec_.closures);
     framesize_ = std::max<unsigned>(p_.framesize, num_params);
     emit_entry(out.live);
     for (const bc::Loop& l : loops_) {
@@ -105,9 +121,12 @@ class ResumeBuilder {
   void emit_entry(const std::vector<unsigned>& slots) {
     const unsigned n = static_cast<unsigned>(slots.size()), m = call_values();
     PortalEmitter e(p_, editor_.entry(), framesize_);
-    e.clear(n + m, framesize_);
+    e.clear(n + m + unsigned(spec_.closures), framesize_);
+    const unsigned kept = above_call(p_, spec_, framesize_);
+    keep_closures(e, kept);
     auto live_moves = [&] {
       for (unsigned i = n; i-- > 0;) e.move(slots[i], i);
+      share_variables(e, kept);
     };
     if (spec_.mode == ResumeMode::kAt) {
       live_moves();
@@ -116,6 +135,24 @@ class ResumeBuilder {
       emit_call(e, n, m, live_moves);  // what the call is made of waits in the parameters after the live slots
     }
     framesize_ = std::max(framesize_, e.used());
+  }
+
+  // Moves of slots would overwrite parameters that share variables.
+  void keep_closures(PortalEmitter& e, unsigned kept) {
+    if (!spec_.shares || spec_.shares->empty()) return;
+    e.need(kept + slots_of_shares(spec_));
+    e.clear(framesize_, kept);
+    for (size_t i = 0; i < spec_.shares->size(); ++i) e.move(kept + unsigned(i), unsigned((*spec_.shares)[i].result));
+  }
+
+  void share_variables(PortalEmitter& e, unsigned kept) {
+    if (!spec_.shares || spec_.shares->empty()) return;
+    const unsigned scratch = e.scratch();
+    e.set_scratch(kept + unsigned(spec_.shares->size()));
+    for (size_t i = 0; i < spec_.shares->size(); ++i) {
+      e.share((*spec_.shares)[i], [&](unsigned dst) { e.move(dst, kept + unsigned(i)); });
+    }
+    e.set_scratch(scratch);
   }
 
   template <class F>
@@ -216,11 +253,12 @@ std::vector<unsigned> resume_slots(const bc::Proto& proto, Pc pc, ResumeMode mod
   return out;
 }
 
-std::string why_not_resumable(const bc::Proto& proto, Pc pc, ResumeMode mode) {
+std::string why_not_resumable(const bc::Proto& proto, Pc pc, ResumeMode mode, bool knows_shares) {
   const bc::Liveness live = bc::liveness(proto);
   if (pc < 1 || pc >= proto.size() || !live.reached[pc]) return str("pc ", pc, " is never reached");
   if (mode == ResumeMode::kAt && !bc::insertable(proto, pc)) return str("pc ", pc, " is inside a pair of instructions");
   if (proto.framesize + kHashSlots > kMaxSlots && makes_closures(proto)) return "the frame has no room";
+  if (knows_shares) return {};
   const bc::Slots bad = live.open[pc] & shared_slots(proto) & live_slots(proto, live, pc, mode);
   for (unsigned s = 0; s < 256; ++s) {
     if (!bad[s]) continue;
@@ -234,11 +272,9 @@ std::string why_not_resumable(const bc::Proto& proto, Pc pc, ResumeMode mode) {
 bool has_room(const bc::Proto& proto, const ResumeSpec& spec) {
   const unsigned m = spec.mode == ResumeMode::kAfterCall ? 1u + unsigned(spec.num_args) : 0;
   const unsigned n = unsigned(resume_slots(proto, spec.pc, spec.mode).size());
-  const unsigned own = std::max<unsigned>(proto.framesize, n + m);
-  const Ins i = proto.code[spec.pc];
-  const unsigned callee = bc::callee_slot(i) >= 0 ? bc::op_a(i) : own;
+  const unsigned own = std::max<unsigned>(proto.framesize, n + m + unsigned(spec.closures));
   const unsigned patched = makes_closures(proto) ? kHashSlots : 0;
-  return std::max(own, m ? callee + m + 2 : 0) + patched <= kMaxSlots;
+  return above_call(proto, spec, own) + slots_of_shares(spec) + patched <= kMaxSlots;
 }
 
 ResumeProto build_resume(const bc::Dump& dump, const ResumeSpec& spec) { return ResumeBuilder(dump, spec).build(); }

@@ -71,7 +71,11 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
                                             const ResumeRequest& request, const KeptLoops& kept) {
   const LuaCode& code = *request.code;
   const ResumeSpec& spec = request.spec;
-  const std::string key = str(request.prototype, " ", int(spec.mode), " ", spec.num_args, " ", request.last);
+  std::string key = str(request.prototype, " ", int(spec.mode), " ", spec.num_args, " ", request.last);
+  for (const Share& s : *spec.shares) {
+    key += str("; ", s.result, " ", s.child);
+    for (const auto& [own, childs] : s.upvalues) key += str(" ", own, "=", childs);
+  }
   CompiledProto& root = parent.root ? *parent.root : parent;
   const auto known = root.resumes.find({spec.pc, key});
   if (known != root.resumes.end()) return known->second;
@@ -87,7 +91,7 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
   compiled->log = parent.log;
   compiled->breaks = parent.breaks;
   check_room(L, *compiled);
-  LUTRA_CHECK(resume.patched.sites.empty(), "a resume prototype with too many parameters");
+  compiled->helpers = resume.patched.sites;
   const auto moved = [&](bc::Pc old) {
     const auto at = std::find(resume.old_pc.begin() + 1, resume.old_pc.end(), old);
     return at == resume.old_pc.end() ? bc::Pc(0) : bc::Pc(at - resume.old_pc.begin());
@@ -173,6 +177,7 @@ Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
               const std::vector<bc::Pc>& moved) {
   Patch patch;
   patch.born = compiled->born;
+  if (moved.empty()) patch.helpers = compiled->helpers;  // they are made on the way in
   std::optional<bc::Liveness> live;
   if (!moved.empty()) live = bc::liveness(dump.top());
   const auto at = [&](bc::Pc pc) { return moved.empty() ? pc : moved[pc]; };
@@ -224,7 +229,6 @@ std::shared_ptr<Patched> body_at(CaptureState& state, lua_State* L, const std::s
   auto& body = compiled->bodies[pc];
   if (body) return body;
   const ResumeProto resume = build_resume(*compiled->code->dump, {pc, ResumeMode::kAt, 0});
-  if (!resume.patched.sites.empty()) return nullptr;
   body = std::make_shared<Patched>(build(state, L, compiled, resume.patched.dump, resume.patched.moved));
   if (log_wanted("bytecode"))
     log_text("bytecode", str(compiled->name, " from ", pc, "\n", bc::print(body->dump.top())));

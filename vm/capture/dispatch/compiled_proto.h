@@ -121,6 +121,7 @@ struct CompiledProto : std::enable_shared_from_this<CompiledProto> {
   std::shared_ptr<std::vector<BreakReason>> breaks = std::make_shared<std::vector<BreakReason>>();
   // Of what it inlines, at any depth.
   std::map<std::pair<bc::Pc, std::string>, std::shared_ptr<CompiledProto>> resumes;
+  std::vector<Site> helpers;      // calls of its code that share variables, of a rebuilt frame's
   CompiledProto* root = nullptr;  // that has this one among its resumes
   // Of a root: frames of their own that its segments leave to Lua.
   std::vector<std::weak_ptr<CompiledProto>> callees;

@@ -42,9 +42,10 @@ struct Finisher {
   Exit& exit = made.exit;
   std::map<const Table*, int> fresh;
   std::map<const Closure*, int> closures;
-  std::vector<std::map<unsigned, Share>> made_shares;  // by that number: what they share with the first frame
-  std::map<const Cell*, FreshVariable> variables;      // of closures, by the first that has it
-  std::map<const LuaCode*, int> makers;                // constants
+  std::vector<FrameShares> made_shares;            // by that number: what they share with frames
+  size_t known_closures = 0;                       // when frames are made
+  std::map<const Cell*, FreshVariable> variables;  // of closures, by the first that has it
+  std::map<const LuaCode*, int> makers;            // constants
   std::map<const MadeText*, int> made_texts;
   std::map<const Var*, int> numbers;           // among the texts
   std::deque<std::function<void()>> unfilled;  // lists of tables have any length
@@ -123,16 +124,15 @@ struct Finisher {
   bool returns() const { return end.kind == SegmentEnd::kReturn; }
 
   void share(size_t index, int result) {
-    for (auto [child, s] : made_shares[index]) {
-      s.result = result;
-      exit.shares.push_back(s);
-    }
+    for (const Share& s : shares_with(made_shares[index], *t.frames[0], result)) exit.shares.push_back(s);
   }
 
   // Closures that share variables of the frame get them when the frame has them.
   void share_variables() {
     for (size_t i = 0; i < made_shares.size(); i++) {
-      if (!made_shares[i].empty()) share(i, result({Recipe::kClosure, int(i)}));
+      const size_t outside = made_shares[i].count(t.frames[0]);
+      LUTRA_CHECK(i < known_closures || made_shares[i].size() == outside, "a closure that a frame should have had");
+      if (outside) share(i, result({Recipe::kClosure, int(i)}));
     }
     for (int at : exit.resume.args) {
       const Recipe r = left.results[size_t(at)];
@@ -163,7 +163,7 @@ struct Finisher {
     auto [it, added] = closures.emplace(c, int(left.closures.size()));
     if (!added) return {Recipe::kClosure, it->second};
     if (v->builtin || !mirror::available(t.L)) stop_at(c->outer_step, reason(Break::kept_closure));
-    auto shares = variables_of_frame(t, returns(), *c);
+    auto shares = variables_of_frames(t, returns(), *c);
     if (!shares) stop_at(c->outer_step, reason(Break::kept_closure));
     const int made_by = maker(v);
     if (!made_by) stop_at(c->outer_step, reason(Break::kept_closure));
@@ -268,19 +268,6 @@ struct Finisher {
 
   // -- frames
 
-  // The function and arguments of the call instruction at the frame's pc.
-  Vars call_operands(Frame& f) {
-    const bc::Ins i = f.code->proto().code[f.pc];
-    const unsigned a = bc::op_a(i);
-    unsigned n = bc::op(i) == bc::Op::CALL ? bc::op_c(i) - 1 : bc::op_c(i);
-    if (bc::op(i) == bc::Op::CALLT) n = bc::op_d(i) - 1;
-    if (bc::op(i) == bc::Op::CALLMT) n = bc::op_d(i);
-    Vars v{t.slot(f, a)};
-    for (unsigned k = 0; k < n; k++) v.push_back(t.slot(f, a + 2 + k));
-    if (takes_multres(bc::op(i))) v.insert(v.end(), f.multres.begin(), f.multres.end());
-    return v;
-  }
-
   void write_slots(const bc::Slots& live) {
     Frame& f = *t.frames[0];
     for (unsigned s = 0; s < f.slots.size() && s < live.size(); s++) {
@@ -306,7 +293,7 @@ struct Finisher {
     const ResumeMode mode = last && !operands ? ResumeMode::kAt : ResumeMode::kAfterCall;
     std::vector<Recipe> rest;
     if (operands) {
-      for (Var* v : call_operands(f)) rest.push_back(value(v));
+      for (Var* v : call_operands(t, f)) rest.push_back(value(v));
     } else if (!last) {
       append_call(links, i + 1, rest);
     }
@@ -315,16 +302,45 @@ struct Finisher {
     const void* prototype = prototype_identity(t.L, lua_gettop(t.L));
     const LuaCode* code = code_of(t.state, t.L, lua_gettop(t.L));
     lua_pop(t.L, 1);
-    if (!has_room(f.code->proto(), {f.pc, mode, num_args})) stop_halfway(links);
-    made.resumes.push_back({code, {f.pc, mode, num_args}, prototype, last});
+    const std::vector<unsigned> slots = resume_slots(f.code->proto(), f.pc, mode);
+    std::vector<Recipe> closures;
+    ResumeSpec spec{f.pc, mode, num_args};
+    spec.shares = shares_inside(f, slots.size(), rest, entry.resumes, made_shares, closures);
+    spec.closures = int(closures.size());
+    if (!has_room(f.code->proto(), spec)) stop_halfway(links);
+    made.resumes.push_back({code, std::move(spec), prototype, last});
     append_function({Recipe::kResume, int(entry.resumes.size())}, handler, args);
     entry.resumes.push_back({nullptr, value(f.function)});
-    for (unsigned s : resume_slots(f.code->proto(), f.pc, mode)) {
+    for (unsigned s : slots) {
       Var* v = s < f.cells.size() && f.cells[s] ? f.cells[s]->value : s < f.slots.size() ? f.slots[s] : nullptr;
       args.push_back(v ? value(v) : Recipe{});
     }
     args.insert(args.end(), rest.begin(), rest.end());
+    args.insert(args.end(), closures.begin(), closures.end());
     for (Var* v : f.varargs) args.push_back(value(v));
+  }
+
+  // Frames that are rebuilt are given the closures that have their variables: all that outlive the trace are known
+  // before.
+  void find_closures(const std::vector<Link>& links) {
+    const auto shares = [](const Link& l) {
+      const auto assigned = [](const Cell* c) { return c && c->assigned; };
+      return std::any_of(l.frame->cells.begin(), l.frame->cells.end(), assigned);
+    };
+    if (std::none_of(links.begin() + 1, links.end(), shares)) return;
+    std::vector<Recipe> args;
+    append_call(links, 1, args);
+    made.resumes.clear(), entry.resumes.clear();
+    write_slots(live_behind(*t.frames[0]));
+    exit.outs.clear(), left.results.clear();
+    for (Table* table : t.written_tables) {
+      if (table->metatable_written) value(table->metatable);
+      writes(*table);
+    }
+    for (const Cell* cell : t.written_cells) value(cell->value);
+    for (const Trace::Hooked& h : t.hooked) {
+      if (!h.hook.expired()) value(h.function);
+    }
   }
 
   // Of a closure that the trace has made: another one of its prototype.
@@ -417,13 +433,13 @@ struct Finisher {
       exit.resume.pc = f.pc;
       std::vector<Recipe> args;
       if (links.size() > 1) {
+        find_closures(links);
         append_call(links, 1, args);
+        known_closures = made_shares.size();
       } else {
-        for (Var* v : call_operands(f)) args.push_back(value(v));
+        for (Var* v : call_operands(t, f)) args.push_back(value(v));
       }
-      bc::Slots live;
-      for (bc::Pc next : bc::successors(proto, f.pc)) live |= f.code->liveness().before[next];
-      live &= ~bc::effects(proto, f.pc).writes;
+      const bc::Slots live = live_behind(f);
       if (too_many(args.size() + live.count())) {
         if (links.size() > 1) stop_halfway(links);
         stop_before_producer(f, reason(Break::many_values));

@@ -34,14 +34,30 @@ std::string obstacle(Trace& t, const Link& l, bool last) {
   if (f.function->kind != VarKind::kFunction && (f.function->builtin || !mirror::available(t.L))) {
     return "a closure made in the frame";
   }
-  for (Cell* c : f.cells) {
-    if (c && c->assigned) return "variables shared with a closure";
-  }
   const bool takes = takes_multres(op) || keeps_multres(f.code->proto(), f.pc);
   if (last && takes && !is_call(op)) return "a list of results";
   if (!last && !calls(op)) return "a call that is not a call instruction";
   const bool after = !last || takes_multres(op);
-  return why_not_resumable(f.code->proto(), f.pc, after ? ResumeMode::kAfterCall : ResumeMode::kAt);
+  return why_not_resumable(f.code->proto(), f.pc, after ? ResumeMode::kAfterCall : ResumeMode::kAt, true);
+}
+
+Vars call_operands(Trace& t, Frame& f) {
+  const bc::Ins i = f.code->proto().code[f.pc];
+  const unsigned a = bc::op_a(i);
+  unsigned n = bc::op(i) == bc::Op::CALL ? bc::op_c(i) - 1 : bc::op_c(i);
+  if (bc::op(i) == bc::Op::CALLT) n = bc::op_d(i) - 1;
+  if (bc::op(i) == bc::Op::CALLMT) n = bc::op_d(i);
+  Vars v{t.slot(f, a)};
+  for (unsigned k = 0; k < n; k++) v.push_back(t.slot(f, a + 2 + k));
+  if (takes_multres(bc::op(i))) v.insert(v.end(), f.multres.begin(), f.multres.end());
+  return v;
+}
+
+bc::Slots live_behind(const Frame& f) {
+  const bc::Proto& proto = f.code->proto();
+  bc::Slots live;
+  for (bc::Pc next : bc::successors(proto, f.pc)) live |= f.code->liveness().before[next];
+  return live & ~bc::effects(proto, f.pc).writes;
 }
 
 }  // namespace lutra

@@ -17,4 +17,9 @@ std::vector<Link> chain(Trace& t);
 // Why the frame cannot be rebuilt; empty if it can. last: it is the innermost.
 std::string obstacle(Trace& t, const Link& link, bool last);
 
+// The function and arguments of the call instruction at the frame's pc.
+Vars call_operands(Trace& t, Frame& f);
+// Behind the call that the frame is in.
+bc::Slots live_behind(const Frame& f);
+
 }  // namespace lutra

@@ -31,9 +31,8 @@ bool is_shared(const Trace& t, bool returns, const Cell* cell) {
   return false;
 }
 
-std::optional<std::map<unsigned, Share>> variables_of_frame(const Trace& t, bool returns, const Closure& closure) {
-  std::map<unsigned, Share> shares;
-  const Frame& frame = *t.frames[0];
+std::optional<FrameShares> variables_of_frames(const Trace& t, bool returns, const Closure& closure) {
+  FrameShares shares;
   for (unsigned i = 0; i < closure.cells.size(); i++) {
     if (!is_shared(t, returns, closure.cells[i])) continue;
     const Closure* child = &closure;
@@ -43,14 +42,46 @@ std::optional<std::map<unsigned, Share>> variables_of_frame(const Trace& t, bool
       child = child->env->closure;
     }
     if (!upvalues(*child)[at].local()) continue;  // a variable of a real function
-    if (child->env != frame.function || !holds(frame, *child)) return std::nullopt;
-    Share& share = shares[child->constant];
+    const auto makes = [&](const Frame* f) { return child->env == f->function && holds(*f, *child); };
+    const auto frame = std::find_if(t.frames.begin(), t.frames.end(), makes);
+    if (frame == t.frames.end()) return std::nullopt;
+    Share& share = shares[*frame][child->constant];
     share.child = child->constant;
     share.upvalues.emplace_back(i, at);
   }
   constexpr size_t kSlots = 200;  // of the frame and the call that shares; results have room beside them
-  if (!shares.empty() && frame.code->proto().framesize + 2 * closure.cells.size() > kSlots) return std::nullopt;
+  for (const auto& [frame, by_child] : shares) {
+    if (frame->code->proto().framesize + 2 * closure.cells.size() > kSlots) return std::nullopt;
+  }
   return shares;
+}
+
+std::vector<Share> shares_with(const FrameShares& shares, const Frame& frame, int result) {
+  std::vector<Share> with;
+  const auto found = shares.find(&frame);
+  if (found == shares.end()) return with;
+  for (const auto& [child, share] : found->second) with.push_back(share), with.back().result = result;
+  return with;
+}
+
+std::vector<Share> shares_inside(const Frame& frame, size_t before, const std::vector<Recipe>& call,
+                                 const std::vector<ResumeFrame>& resumes, const std::vector<FrameShares>& made,
+                                 std::vector<Recipe>& closures) {
+  std::vector<Share> all;
+  const auto add = [&](size_t index, size_t parameter) {
+    const std::vector<Share> shares = shares_with(made[index], frame, int(parameter));
+    all.insert(all.end(), shares.begin(), shares.end());
+    return !shares.empty();
+  };
+  for (size_t i = 0; i < call.size(); i++) {
+    if (call[i].kind != Recipe::kResume) continue;
+    const Recipe& function = resumes[size_t(call[i].index)].function;
+    if (function.kind == Recipe::kClosure) add(size_t(function.index), before + i);
+  }
+  for (size_t i = 0; i < made.size(); i++) {
+    if (add(i, before + call.size() + closures.size())) closures.push_back({Recipe::kClosure, int(i)});
+  }
+  return all;
 }
 
 }  // namespace lutra

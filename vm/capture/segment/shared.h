@@ -3,7 +3,7 @@
 #include <map>
 #include <optional>
 
-#include "vm/capture/trace/trace.h"
+#include "vm/capture/segment/entry.h"
 #include "vm/portal/patch.h"
 
 namespace lutra {
@@ -11,8 +11,15 @@ namespace lutra {
 // Whether a frame goes on after the segment in which the variable may be assigned. returns: the first frame does not,
 // but functions from before the segment may have the variable.
 bool is_shared(const Trace& t, bool returns, const Cell* cell);
-// By children of the first frame: how a closure gets the variables that it shares with that frame. None where another
-// frame has one of them, or where there is no room.
-std::optional<std::map<unsigned, Share>> variables_of_frame(const Trace& t, bool returns, const Closure& closure);
+// By frame and by its children: how a closure gets the variables that it shares with frames. None where no closure that
+// the frame could make now has one of them, or where there is no room.
+using FrameShares = std::map<const Frame*, std::map<unsigned, Share>>;
+std::optional<FrameShares> variables_of_frames(const Trace& t, bool returns, const Closure& closure);
+std::vector<Share> shares_with(const FrameShares& shares, const Frame& frame, int result);
+// What shares variables of a frame that is rebuilt: functions of frames further in, which it calls, and closures, which
+// it is given. made: of the closures of the entry; before: parameters that precede those of the call.
+std::vector<Share> shares_inside(const Frame& frame, size_t before, const std::vector<Recipe>& call,
+                                 const std::vector<ResumeFrame>& resumes, const std::vector<FrameShares>& made,
+                                 std::vector<Recipe>& closures);
 
 }  // namespace lutra
