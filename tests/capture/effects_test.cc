@@ -31,6 +31,8 @@ const char kAll[] = R"(effects {
   set r 3[const 4] = table 0
   setmetatable r 3, nil
   upvalue r 2 5 = sym 1
+  slot -7 = out 1
+  slot 3 = nil
   grad in 0 = out 2
   grad in 1 = nil
   grad out 1 = in 0
@@ -120,6 +122,7 @@ TEST_CASE("effects that name no place are found", "[capture]") {
                            "history in 0 = out 9",
                            "refuse out 0 'w' in 7",
                            "upvalue r 9 0 = nil",
+                           "slot 0 = out 9",
                            "requires_grad in 3 = true",
                            "setmetatable r 0, table 2"}) {
     INFO(what);

@@ -294,12 +294,12 @@ return scaled(x)]], also = "user closed_variables"},
   closed_variables = {[[
 do
   local n = 1
-  local function count() n = n + 1 end
+  local function count() n = n + 1 return n end
   lt.graph_break()
-  count()
-  x = x * n
+  x = x * 2
+  kept = function() n = n - 1 return n + count() end
 end
-return x + 1]], also = "user"},
+return x + kept()]], also = "user"},
   resumed = {[[
 local rest, callee
 function callee(x)

@@ -193,7 +193,7 @@ test("a frame whose variables closures assign is rebuilt at a break", function()
     end
     return compare(make, {{x}, {x * 2}})
   end
-  local most = 5
+  local most = 6
   local function at_most(name, leaf)
     local n = graphs(leaf)
     truthy(n <= most, name .. ": " .. n)
@@ -337,6 +337,144 @@ test("variables of several frames at a break, under loops, branches and protecte
     end
   end
   compare(make, {{x}, {x + 2}})
+end)
+
+test("two graphs at any depth, with variables that closures assign in each frame", function()
+  for _, depth in ipairs {1, 2, 5, 16} do
+    local function make()
+      local f = function(y)
+        local n, a = 1, y:tanh()
+        local function bump() n, a = n + 1, a * 0.5 end
+        bump()
+        lt.graph_break()
+        bump()
+        return (a + n):exp()
+      end
+      for i = 1, depth do
+        local inner = f
+        f = function(y)
+          local b, k = y + i, 0
+          local function more(v) b, k = b + v, k + 1 end
+          more(1)
+          local r = inner(b)
+          more(r)
+          return (r * b):sin() * k
+        end
+      end
+      return f
+    end
+    equal(compare(make, {{x}, {x * 2}}), 2, "depth " .. depth)
+  end
+end)
+
+test("closures outlive frames that a graph has returned from", function()
+  local made
+  local function make()
+    made = {}
+    local function leaf(y)
+      local n = 0
+      local function up() n = n + 1 return n end
+      local function get() return n end
+      made[#made + 1] = {up, get}
+      up()
+      lt.graph_break()
+      n = n + 10
+      up()
+      return y * n
+    end
+    local function mid(y)
+      local total = y * 0
+      local function add(v) total = total + v return total end
+      made[#made + 1] = {add, function() return total end}
+      local r = leaf(y + 1)
+      add(r)
+      total = total * 2
+      made[#made - 1][1](r)
+      return r + made[#made][1]()
+    end
+    return function(y)
+      local r = mid(y)
+      local a, b = made[#made - 1], made[#made]
+      r = r + a[1](y) + b[1]()
+      note(a[2]())
+      note(b[2]())
+      b[1]()
+      note(b[2]())
+      return r + b[2]() + a[2]()
+    end
+  end
+  local function run(wrap)
+    local f, seen = wrap(make()), {}
+    noted = {}
+    for i = 1, 4 do
+      seen[#seen + 1] = text(f(x * i))
+      collectgarbage(i % 2 == 0 and "collect" or "step")
+      for _, two in ipairs(made) do seen[#seen + 1] = text(two[1](x)) .. text(two[2]()) end
+    end
+    return table.concat(seen, "\n") .. table.concat(noted, " ")
+  end
+  h.graphs_of(run)
+end)
+
+test("a closure that a graph makes of a variable which older ones have", function()
+  local function make()
+    local function leaf(y)
+      local n = 1
+      local function up() n = n + 1 return n end
+      up()
+      note(n)
+      up()
+      local function get(v) n = n + 1 return v * n end
+      return y * n, up, get
+    end
+    local function mid(y)
+      local r, up, get = leaf(y)
+      up()
+      return get(r), up, get
+    end
+    return function(y)
+      local r, up, get = mid(y)
+      note(up())
+      return get(r) + up(), get(y), up()
+    end
+  end
+  compare(make, {{x}, {x + 1}})
+end)
+
+test("variables of frames that are left are closed while the collector works", function()
+  local function leaf(y, list, i)
+    local seen, n = {i}, i
+    local function add(v) seen, n = {v, seen}, n + 1 return seen end
+    list[i] = function() return n, seen[1], add(i)[2] end
+    lt.graph_break()
+    add(y)
+    return y + n
+  end
+  local function mid(y, list, i)
+    local k = {}
+    list[-i] = function(v) k = {v, k} return k end
+    local r = leaf(y, list, i)
+    k = {r}
+    return r
+  end
+  local function f(y, list, n)
+    for i = 1, n do
+      y = mid(y, list, i) * 0.5
+      for j = math.max(1, i - 3), i do
+        local a, b, c = list[j]()
+        if i > n - 2 then note(a) note(b) note(c[1]) note(list[-j](i)[2][1]) end
+      end
+      collectgarbage("step", 1)
+    end
+    return y
+  end
+  local function run(g)
+    noted = {}
+    local r = text(g(x, {}, 60))
+    return r .. table.concat(noted, " ")
+  end
+  local c = lt.compile(f)
+  for _ = 1, 3 do equal(run(c), run(f)) end
 end)
 
 test("closures of constants do not part frames", function()

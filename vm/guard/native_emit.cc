@@ -295,7 +295,8 @@ class GuardEmitter {
         require_tag(s.a, mirror::kFunc);
         out_.asks_prototypes = true;
         return check_by_helper(s);
-      case GuardOp::kOwnVariableCheck: require_tag(s.a, mirror::kFunc); return check_by_helper(s);
+      case GuardOp::kOwnVariableCheck:
+      case GuardOp::kNotOwnVariableCheck: require_tag(s.a, mirror::kFunc); return check_by_helper(s);
       default: check_by_helper(s);
     }
   }

@@ -84,7 +84,13 @@ int64_t check_keys(const Tab* t, const TValue* keys, int64_t count) noexcept {
 
 bool is_own_variable(lua_State* L, const Func* f, int index) {
   const int upvalue = index & 255;
-  return f->is_lua() && upvalue < f->nupvalues && mirror::slot_of(L, f->upvalues[upvalue]) == index >> 8;
+  return f->is_lua() && upvalue < f->nupvalues && mirror::place_of(L, f->upvalues[upvalue]) == index >> 8;
+}
+
+bool is_not_own_variable(lua_State* L, const Func* f, int index) {
+  const int upvalue = index & 255, lowest = index >> 8;
+  return f->is_lua() && upvalue < f->nupvalues &&
+         mirror::place_of(L, f->upvalues[upvalue]).value_or(lowest - 1) < lowest;
 }
 
 namespace {
@@ -158,6 +164,11 @@ int64_t check_same_variable(GuardRun* run, int64_t, int64_t i) noexcept {
 int64_t check_own_variable(GuardRun* run, int64_t a, int64_t index) noexcept {
   const auto* f = static_cast<const Func*>(mirror::gc_pointer(run->regs[a]));
   return is_own_variable(run->L, f, int(index));
+}
+
+int64_t check_not_own_variable(GuardRun* run, int64_t a, int64_t index) noexcept {
+  const auto* f = static_cast<const Func*>(mirror::gc_pointer(run->regs[a]));
+  return is_not_own_variable(run->L, f, int(index));
 }
 
 int64_t check_memory(GuardRun* run, int64_t, int64_t index) noexcept {

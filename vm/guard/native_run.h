@@ -26,8 +26,10 @@ struct GuardRun {
 using GuardHelper = int64_t (*)(GuardRun* run, int64_t a, int64_t index) noexcept;
 GuardHelper helper_of(GuardOp op);  // null: the code does it by itself
 
-// The check kOwnVariable, of both executors; only where the mirror is available, as is capture's use of it.
+// The checks kOwnVariable and kNotOwnVariable, of both executors; only where the mirror is available, as is capture's
+// use of them.
 bool is_own_variable(lua_State* L, const mirror::Func* f, int index);
+bool is_not_own_variable(lua_State* L, const mirror::Func* f, int index);
 
 constexpr int kCdataType = 10;  // LUA_TCDATA, which LuaJIT does not publish
 

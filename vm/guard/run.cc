@@ -158,6 +158,9 @@ struct Runner {
       case GuardOp::kOwnVariableCheck:
         return lua_isfunction(L, reg(s.a)) &&
                is_own_variable(L, static_cast<const mirror::Func*>(mirror::object(L, reg(s.a))), s.index);
+      case GuardOp::kNotOwnVariableCheck:
+        return lua_isfunction(L, reg(s.a)) &&
+               is_not_own_variable(L, static_cast<const mirror::Func*>(mirror::object(L, reg(s.a))), s.index);
       case GuardOp::kListCheck:
         return lua_istable(L, reg(s.a)) &&
                is_list(L, reg(s.a), s.index < 0 ? int64_t(lua_objlen(L, reg(s.a))) : s.index);
@@ -380,7 +383,8 @@ std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int 
     case GuardOp::kDistinctVariablesCheck: text = "the same twice"; break;
     case GuardOp::kSameVariableCheck: text = "two variables"; break;
     case GuardOp::kMemoryCheck: text = "other memory"; break;
-    case GuardOp::kOwnVariableCheck: text = "another variable"; break;
+    case GuardOp::kOwnVariableCheck:
+    case GuardOp::kNotOwnVariableCheck: text = "another variable"; break;
     case GuardOp::kListCheck: text = "holes"; break;
     case GuardOp::kKeysCheck: text = "changed"; break;
     case GuardOp::kSameCheck:

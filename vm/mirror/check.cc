@@ -167,7 +167,10 @@ int check_frame(lua_State* L) {
     const uint8_t marked = static_cast<const Header*>(lua_topointer(L, -1))->marked;
     const Upval* open = open_variables(L);
     ok = ok && open && !open->closed && !open->immutable && slot_of(L, open) == 1;
-    for (const Upval* v = open; ok && v; v = next_open(v)) ok = v->gct == 5 && !v->closed && v->v <= open->v;
+    for (const Upval* v = open; ok && v; v = next_open(v)) {
+      const auto* next = static_cast<const Upval*>(gc_pointer({v->unused}));
+      ok = v->gct == 5 && !v->closed && v->v <= open->v && gc_pointer(next->tv) == v;
+    }
     ok = ok && reinterpret_cast<const void*>(root) == lua_topointer(L, -1) && (marked & 3) == (white & 3);
   } else {
     ok = false;

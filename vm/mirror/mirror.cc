@@ -14,7 +14,43 @@ namespace {
 
 // In global_State; checked by available().
 constexpr size_t kGlobalCurrentWhite = 32, kGlobalGcRoot = 40;
-constexpr uint8_t kWhites = 3;
+constexpr uint8_t kWhites = 3, kBlack = 4;
+constexpr size_t kGlobalState = 33;
+constexpr uint8_t kPropagate = 1, kAtomic = 2;
+
+// A Lua function with a variable: what lua_setupvalue writes through, with LuaJIT's barrier.
+void push_writer(lua_State* L) {
+  static char key;
+  lua_pushlightuserdata(L, &key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (!lua_isnil(L, -1)) return;
+  lua_pop(L, 1);
+  luaL_loadstring(L, "local v; return function() return v end");
+  lua_call(L, 0, 1);
+  lua_pushlightuserdata(L, &key);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+}
+
+// The variable's own value, as a collector that is in the middle of its work has to see it. Of lj_gc_closeuv.
+void settle(lua_State* L, Upval* v, Func* writer, int index) {
+  const char* global = reinterpret_cast<const char*>(thread(L)->glref);
+  const uint8_t white = *reinterpret_cast<const uint8_t*>(global + kGlobalCurrentWhite) & kWhites;
+  const uint8_t state = *reinterpret_cast<const uint8_t*>(global + kGlobalState);
+  const bool dead = (v->marked & kWhites) == (white ^ kWhites);
+  if (dead) v->tv.u64 = kNilValue;  // nobody has it; what it was may be gone
+  const bool gray = (v->marked & (kWhites | kBlack)) == 0;
+  if (dead || (gray && state != kPropagate && state != kAtomic)) {
+    v->marked = uint8_t((v->marked & ~(kWhites | kBlack)) | white);
+  } else if (gray) {
+    v->marked |= kBlack;
+    Upval* own = std::exchange(writer->upvalues[0], v);
+    lua_pushnil(L);
+    top(L)[-1] = v->tv;
+    lua_setupvalue(L, index, 1);
+    writer->upvalues[0] = own;
+  }
+}
 
 }  // namespace
 
@@ -118,6 +154,31 @@ void return_to(lua_State* L, ptrdiff_t frame, const Func* f, const uint32_t* pc,
   place[-1].u64 = std::bit_cast<uint64_t>(pc);
   t->base = place;
   t->top = place + n;
+}
+
+// Of lj_func_closeuv: out of the thread's list, out of the list of all that are open, among all objects.
+void close_variables(lua_State* L, ptrdiff_t place) {
+  Thread* t = thread(L);
+  const auto lies_behind = [&] { return t->openupval && t->openupval->v > t->stack + place; };
+  if (!lies_behind()) return;
+  lua_checkstack(L, 8);
+  push_writer(L);
+  const int index = lua_gettop(L);
+  Func* writer = static_cast<Func*>(object(L, -1));
+  uint64_t* root = reinterpret_cast<uint64_t*>(t->glref + kGlobalGcRoot);
+  while (lies_behind()) {
+    auto* v = const_cast<Upval*>(t->openupval);
+    t->openupval = next_open(v);
+    auto *previous = static_cast<Upval*>(gc_pointer(v->tv)), *next = static_cast<Upval*>(gc_pointer({v->unused}));
+    next->tv.u64 = v->tv.u64, previous->unused = v->unused;
+    v->tv = *v->v;
+    v->v = &v->tv;
+    v->closed = 1;
+    v->nextgc = *root;
+    *root = std::bit_cast<uint64_t>(v);
+    settle(L, v, writer, index);
+  }
+  lua_pop(L, 1);
 }
 
 bool caller_function(lua_State* L, Caller* out) {

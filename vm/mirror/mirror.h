@@ -7,9 +7,11 @@
 // 2. Raw pointers are valid while the Lua object is reachable; nothing here keeps it so.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "ops/core/cpu.h"
@@ -211,20 +213,28 @@ inline const uint32_t* return_pc(lua_State* L) {
   return (link & 7) == 2 ? code_at(frame[-2].u64) : nullptr;
 }
 
-// The slot of the frame that called the running C function that the variable is; -1 where it is none.
-inline int slot_of(lua_State* L, const Upval* variable) {
-  const TValue* first = previous_frame(base(L) - 1) + 1;
-  const bool own = !variable->closed && variable->v >= first && variable->v < base(L) - 2;
-  return own ? int(variable->v - first) : -1;
+// The first slot of the frame that called the running C function.
+inline TValue* first_slot(lua_State* L) { return previous_frame(base(L) - 1) + 1; }
+// The slot that an open variable is, counted from that one: those of frames above lie before it. None where it is
+// closed.
+inline std::optional<int> place_of(lua_State* L, const Upval* variable) {
+  if (variable->closed || variable->v >= base(L) - 2 || variable->v < thread(L)->stack) return std::nullopt;
+  return int(variable->v - first_slot(L));
 }
+// The slot of the frame that called the running C function that the variable is; -1 where it is none.
+inline int slot_of(lua_State* L, const Upval* variable) { return std::max(place_of(L, variable).value_or(-1), -1); }
 
 // The open variables of the frames, the innermost frame's first; null behind the last.
 inline const Upval* open_variables(lua_State* L) { return thread(L)->openupval; }
 inline const Upval* next_open(const Upval* v) { return static_cast<const Upval*>(gc_pointer({v->nextgc})); }
 
+// Closes the open variables behind that place, counted from the stack's bottom, as UCLO does.
+void close_variables(lua_State* L, ptrdiff_t place);
+
 // The running C function gives its top n values to the frame whose link is `frame` from the stack's bottom, as if that
 // one, a frame of f, had called it by the call before `pc`. The frames between are gone: none may be C's or have open
-// variables. Nothing may be done with the stack until the function returns n. There must be room for a frame of f.
+// variables (close_variables). Nothing may be done with the stack until the function returns n. There must be room for
+// a frame of f.
 void return_to(lua_State* L, ptrdiff_t frame, const Func* f, const uint32_t* pc, int n);
 
 // Makes the frame that called the running C function a frame of f that goes on at `pc`; the call before pc must be of

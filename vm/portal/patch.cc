@@ -19,6 +19,7 @@ namespace {
 std::pair<unsigned, unsigned> room_of(const Exit& exit) {
   unsigned results = 0, widest = static_cast<unsigned>(exit.resume.args.size());
   for (const Out& o : exit.outs) results = std::max(results, o.result + 1u);
+  for (const Out& o : exit.last) results = std::max(results, o.result + 1u);
   for (int result : exit.resume.args) results = std::max(results, result + 1u);
   for (const Share& s : exit.shares) {
     results = std::max(results, s.result + 1u);
@@ -146,6 +147,8 @@ class PointEmitter {
   }
 
   void emit_exit(const Exit& exit) {
+    emit_outs(exit.last);
+    if (exit.closes_from >= 0) e_.close_upvalues(unsigned(exit.closes_from));
     emit_outs(exit.outs);
     for (const Share& s : exit.shares) emit_share(s);
     emit_resume(exit.resume);

@@ -62,6 +62,10 @@ struct Exit {
   std::vector<Out> outs;      // done first,
   std::vector<Share> shares;  // then these, then resume
   Resume resume;
+  // Before all: variables that have gone out of scope get their last values. The open ones from that slot on are
+  // closed.
+  std::vector<Out> last{};
+  int closes_from = -1;  // none
   bool operator==(const Exit&) const = default;
 };
 

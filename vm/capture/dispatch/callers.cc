@@ -136,6 +136,16 @@ bool find_place(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame
   return !proto.vararg() || find_varargs(L, proto, c);
 }
 
+// Whether the open variables down to the frame are such slots of it. `open` passes them.
+bool pass_known(lua_State* L, const mirror::Upval*& open, ptrdiff_t frame, const bc::Slots& known) {
+  const mirror::TValue* first = mirror::thread(L)->stack + frame + 1;
+  for (; open && open->v >= first; open = mirror::next_open(open)) {
+    const auto slot = size_t(open->v - first);
+    if (slot >= known.size() || !known[slot]) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 bool may_cross(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, const PortalPlace& portal) {
@@ -143,26 +153,27 @@ bool may_cross(lua_State* L, const CompiledProto& compiled, const ProtoPoint& po
          mirror::available(L);
 }
 
-std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled, size_t most) {
+std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled,
+                                 const ProtoPoint& point) {
   mirror::LuaFrame frames[kMostFrames];
   std::vector<Passage> between;
   if (mirror::lua_frames(L, frames, 2) < 2 || !is_called_by(state, L, frames[0], frames[1], between)) return {};
   between.clear();
-  const size_t n = mirror::lua_frames(L, frames, 2 * std::min(most, kMostCallers) + 1);
-  const mirror::TValue* stack = mirror::thread(L)->stack;
-  const auto lies_above = [&](const mirror::Upval* v, ptrdiff_t frame) { return v && v->v > stack + frame; };
+  const size_t n = mirror::lua_frames(L, frames, 2 * std::min(point.most_callers, kMostCallers) + 1);
   const mirror::Upval* open = mirror::open_variables(L);
+  if (!pass_known(L, open, frames[0].frame, compiled.code->liveness().open[point.pc])) return {};
   std::vector<Caller> callers;
-  for (size_t i = 1; i < n && callers.size() < most; i++) {
-    if (!is_called_by(state, L, frames[i - 1], frames[i], between) || lies_above(open, frames[i - 1].frame)) break;
-    if (ends_mode(state, L, frames[i], between)) continue;
-    bool assigned = false;
-    for (const mirror::Upval* v = open; lies_above(v, frames[i].frame); v = mirror::next_open(v)) {
-      assigned = assigned || !v->immutable;
+  for (size_t i = 1; i < n && callers.size() < point.most_callers; i++) {
+    if (!is_called_by(state, L, frames[i - 1], frames[i], between)) break;
+    if (ends_mode(state, L, frames[i], between)) {
+      if (!pass_known(L, open, frames[i].frame, {})) break;
+      continue;
     }
     Caller c;
-    if (assigned || !find_place(state, L, frames[i], c)) break;
+    if (!find_place(state, L, frames[i], c)) break;
+    if (!pass_known(L, open, c.frame, c.compiled->code->liveness().open[c.site->call + 1])) break;
     if (c.compiled->options < compiled.options || compiled.options < c.compiled->options) break;
+    c.called = frames[i].link, c.base = int(c.frame - frames[0].frame);
     c.between = std::exchange(between, {});
     callers.push_back(std::move(c));
     if (callers.back().compiled->key.prototype) break;
@@ -189,14 +200,15 @@ bool push_callers(lua_State* L, std::vector<Caller>& callers) {
 std::vector<CallerPlace> places_of(const std::vector<Caller>& callers) {
   std::vector<CallerPlace> places;
   for (const Caller& c : callers)
-    places.push_back({*c.compiled->code, c.site->call, c.site->args, c.first, c.point != 0, c.varargs, c.between});
+    places.push_back(
+        {*c.compiled->code, c.site->call, c.site->args, c.first, c.point != 0, c.varargs, c.between, c.base});
   return places;
 }
 
 std::shared_ptr<ProtoPoint> point_under(ProtoPoint& point, const std::vector<Caller>& callers) {
   std::vector<uint64_t> key;
   for (const Caller& c : callers) {
-    key.insert(key.end(), {c.compiled->serial, c.site->call, uint64_t(c.varargs), c.between.size()});
+    key.insert(key.end(), {c.compiled->serial, c.site->call, uint64_t(c.varargs), uint64_t(-c.base), c.between.size()});
     for (const Passage& passage : c.between) key.push_back(passage.packed());
   }
   const auto known = point.with_callers.find(key);
@@ -236,6 +248,7 @@ bool find_landing(CaptureState& state, lua_State* L, const Caller& c, const Entr
 void land(lua_State* L, const Caller& c, const Landing& landing, int n) {
   const mirror::Func* f = lua_function(L, landing.function);
   lua_checkstack(L, mirror::proto_of(f)->framesize + 40);
+  mirror::close_variables(L, c.called);
   mirror::return_to(L, c.frame, f, landing.pc, n);
 }
 

@@ -3,7 +3,7 @@
 //
 // Invariants:
 // 1. Only frames of compiled code called by Lua code, the outermost that of the function whose callees were rebuilt.
-// 2. A frame that is left for one above has no open variables; those of the one above are never assigned again.
+// 2. Open variables of these frames are slots that segments know. Those of a frame that is left are closed.
 #pragma once
 #include "vm/capture/dispatch/compiled_proto.h"
 #include "vm/capture/segment/capture.h"
@@ -17,6 +17,8 @@ struct Caller {
   ptrdiff_t frame = 0;                   // its link, from the stack's bottom
   std::shared_ptr<const CallSite> site;  // of the frame below
   bc::Pc point = 0;                      // whose exits it can be left by; 0: by its own return only
+  ptrdiff_t called = 0;                  // where what it has called begins, likewise
+  int base = 0;                          // place of its first slot (OpenFrame)
   int first = 0;                         // the place of its function among the portal's arguments; the slots follow
   ptrdiff_t vararg = 0;                  // the first one, from the stack's bottom; they follow the slots
   int varargs = 0;
@@ -26,7 +28,8 @@ struct Caller {
 // Whether segments that begin at the point may go on in frames above.
 bool may_cross(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, const PortalPlace& portal);
 // Innermost first, at most so many.
-std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled, size_t most);
+std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled,
+                                 const ProtoPoint& point);
 // Pushes their functions and slots; false where there is no room.
 bool push_callers(lua_State* L, std::vector<Caller>& callers);
 std::vector<CallerPlace> places_of(const std::vector<Caller>& callers);

@@ -169,7 +169,7 @@ struct PortalCall {
   // Slots of frames above stand behind the frame's own.
   void take_values() {
     const int own = lua_gettop(L);
-    if (may_cross(L, compiled, home, portal)) callers = find_callers(state, L, compiled, home.most_callers);
+    if (may_cross(L, compiled, home, portal)) callers = find_callers(state, L, compiled, home);
     if (!callers.empty() && push_callers(L, callers)) under = point_under(home, callers);
     if (!under) callers.clear(), lua_settop(L, own);
     const int nargs = lua_gettop(L), nslots = under ? nargs : int(home.args.size());

@@ -33,6 +33,27 @@ void note_children(Trace& t, int function) {
   }
 }
 
+void open_frame(Trace& t, const bc::Slots& open, int base) {
+  OpenFrame& frame = t.open_frames.emplace_back();
+  frame.base = base;
+  for (unsigned s = 0; s < open.size(); s++) {
+    if (open[s]) frame.slots.push_back(s);
+  }
+}
+
+// The trace comes to the frame. Functions may have assigned its variables before.
+void begin_open(Trace& t, Frame& f, size_t level) {
+  OpenFrame& open = t.open_frames[level];
+  open.frame = &f;
+  for (const unsigned s : open.slots) open.before.push_back(f.slots[s]);
+  for (const auto& [slot, cell] : open.met) {
+    if (f.cells.size() <= slot) f.cells.resize(slot + 1, nullptr);
+    f.cells[slot] = cell;
+    cell->assigned = true;
+  }
+  t.open_slots = open.slots;
+}
+
 }  // namespace
 
 Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call) {
@@ -64,10 +85,9 @@ Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call)
     note_children(t, self);
     for (const CallerPlace& caller : place.callers) note_children(t, caller.first + 1);
   }
-  const bc::Slots open = place.code.liveness().open[place.pc];
-  for (unsigned s = 0; s < open.size(); s++) {
-    if (open[s]) t.open_slots.push_back(s);
-  }
+  open_frame(t, place.code.liveness().open[place.pc], 0);
+  for (const CallerPlace& c : place.callers) open_frame(t, c.code.liveness().open[c.call + 1], c.base);
+  begin_open(t, f, 0);
   return f;
 }
 
@@ -111,11 +131,7 @@ Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, Vars resu
     lua_pushvalue(t.L, at + 1);
     f.varargs.push_back(t.wrap(t.source(SourceKind::kArg, nullptr, nullptr, at, vararg_name(n) + calls)));
   }
-  t.open_slots.clear();
-  const bc::Slots open = caller.code.liveness().open[caller.call + 1];
-  for (unsigned s = 0; s < open.size(); s++) {
-    if (open[s]) t.open_slots.push_back(s);
-  }
+  begin_open(t, f, level);
   t.last_close = 0;
   for (const bc::Loop& l : caller.code.loops()) {  // an iterator's control value is another one the next time
     if (l.iter && caller.call >= l.first_body && caller.call <= l.end) t.decisions.kept_loops.insert({&proto, l.head});

@@ -51,6 +51,7 @@ void each_recipe(Entry& e, F f) {
   for (TableWrite& w : e.effects.table_writes) f(w.table), f(w.key), f(w.value);
   for (MetatableWrite& w : e.effects.metatable_writes) f(w.table), f(w.metatable);
   for (UpvalueWrite& w : e.effects.upvalue_writes) f(w.function), f(w.value);
+  for (SlotWrite& w : e.effects.slot_writes) f(w.value);
   for (GradWrite& w : e.effects.grad_writes) f(w.value);
   for (HookOutput& h : e.effects.hooks) f(h.function);
   f(e.effects.draws.function);

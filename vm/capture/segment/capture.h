@@ -37,6 +37,7 @@ struct CallerPlace {
   bool has_exits;                     // it can be left elsewhere than by its own return
   int varargs;                        // that come in behind the slots
   std::vector<Passage> between;       // it and the frame below, innermost first
+  int base;                           // place of its first slot (OpenFrame)
 };
 
 // Where the segment begins, and the slots that come in there.

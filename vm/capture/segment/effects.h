@@ -69,6 +69,11 @@ struct UpvalueWrite {
   int index = 0;
   Recipe value;
 };
+// A slot of a frame that the segment leaves, which a closure has as a variable (OpenFrame).
+struct SlotWrite {
+  int place = 0;
+  Recipe value;
+};
 struct GradWrite {
   int input = 0;
   Recipe value;
@@ -125,6 +130,7 @@ struct Effects {
   std::vector<TableWrite> table_writes;
   std::vector<MetatableWrite> metatable_writes;
   std::vector<UpvalueWrite> upvalue_writes;
+  std::vector<SlotWrite> slot_writes;
   std::vector<GradWrite> grad_writes;
   std::vector<RequiresGradWrite> requires_grad_writes;
   std::vector<int> written;       // inputs that the graph writes

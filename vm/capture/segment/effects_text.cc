@@ -5,7 +5,7 @@
 //            | "closure" int "by" recipe "in" recipe "{" {"=" recipe | "of" recipe int} "}"
 //            | "text" int "by" recipe "(" [recipes] ")"
 //            | "return" [recipes] | "set" recipe "[" recipe "]" "=" recipe | "setmetatable" recipe "," recipe
-//            | "upvalue" recipe int "=" recipe | "requires_grad" "in" int "=" bool
+//            | "upvalue" recipe int "=" recipe | "slot" int "=" recipe | "requires_grad" "in" int "=" bool
 //            | "grad" ("in" | "out") int "=" recipe | "writes" "in" int | "leaf" "out" int | "hidden" "out" int
 //            | "retain" "out" int | "draw" recipe int
 //            | "view" "out" int "of" recipe ["recorded"] ["symbolic"] ["complex"] {"by" op "(" values ")"}
@@ -220,6 +220,9 @@ struct Parser : TextReader {
       const Recipe function = recipe();
       const int i = place();
       e.upvalue_writes.push_back({function, i, after("=")});
+    } else if (accept("slot")) {
+      const int i = int(integer());
+      e.slot_writes.push_back({i, after("=")});
     } else if (accept("requires_grad")) {
       const int i = of("in");
       expect("=");
@@ -320,6 +323,7 @@ struct Verifier {
     for (const TableWrite& w : e.table_writes) value(w.table), value(w.key), value(w.value);
     for (const MetatableWrite& w : e.metatable_writes) value(w.table), value(w.metatable);
     for (const UpvalueWrite& w : e.upvalue_writes) value(w.function), value(w.value);
+    for (const SlotWrite& w : e.slot_writes) value(w.value);
     for (const GradWrite& w : e.grad_writes) in(w.input), value(w.value);
     for (const RequiresGradWrite& w : e.requires_grad_writes) in(w.input);
     for (int i : e.written) in(i);
@@ -362,6 +366,7 @@ std::string print(const Effects& e) {
   for (const UpvalueWrite& w : e.upvalue_writes) {
     line("upvalue ", text_of(w.function), " ", w.index, " = ", text_of(w.value));
   }
+  for (const SlotWrite& w : e.slot_writes) line("slot ", w.place, " = ", text_of(w.value));
   for (const GradWrite& w : e.grad_writes) line("grad in ", w.input, " = ", text_of(w.value));
   for (const OutputGrad& g : e.output_grads) line("grad out ", g.output, " = ", text_of(g.value));
   for (const RequiresGradWrite& w : e.requires_grad_writes) {

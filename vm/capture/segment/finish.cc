@@ -163,6 +163,12 @@ struct Finisher {
     auto [it, added] = closures.emplace(c, int(left.closures.size()));
     if (!added) return {Recipe::kClosure, it->second};
     if (v->builtin || !mirror::available(t.L)) stop_at(c->outer_step, reason(Break::kept_closure));
+    if (const auto level = left_frame_of(t, *c)) {  // its frame goes on to its own return
+      t.decisions.callers = *level;
+      t.decisions.stop_step = 0;
+      throw Restart();
+    }
+    if (has_closed_variable(t, *c)) stop_at(c->outer_step, reason(Break::closed_variables));
     auto shares = variables_of_frames(t, returns(), *c);
     if (!shares) stop_at(c->outer_step, reason(Break::kept_closure));
     const int made_by = maker(v);
@@ -323,16 +329,13 @@ struct Finisher {
   // Frames that are rebuilt are given the closures that have their variables: all that outlive the trace are known
   // before.
   void find_closures(const std::vector<Link>& links) {
-    const auto shares = [](const Link& l) {
-      const auto assigned = [](const Cell* c) { return c && c->assigned; };
-      return std::any_of(l.frame->cells.begin(), l.frame->cells.end(), assigned);
-    };
-    if (std::none_of(links.begin() + 1, links.end(), shares)) return;
+    if (std::none_of(links.begin() + 1, links.end(), [](const Link& l) { return may_share(*l.frame); })) return;
     std::vector<Recipe> args;
     append_call(links, 1, args);
     made.resumes.clear(), entry.resumes.clear();
+    const size_t results = left.results.size();
     write_slots(live_behind(*t.frames[0]));
-    exit.outs.clear(), left.results.clear();
+    exit.outs.clear(), left.results.resize(results);
     for (Table* table : t.written_tables) {
       if (table->metatable_written) value(table->metatable);
       writes(*table);
@@ -409,7 +412,18 @@ struct Finisher {
     }
   }
 
+  // What has gone out of scope is closed before its slots are written again.
+  void close_variables() {
+    const std::map<unsigned, Cell*> closed = closed_variables(t);
+    if (closed.empty()) return;
+    exit.closes_from = int(closed.begin()->first);
+    for (const auto& [slot, cell] : closed) {
+      if (!unchanged(cell->value, slot)) exit.last.push_back({slot, result(value(cell->value))});
+    }
+  }
+
   void frames() {
+    close_variables();
     if (end.kind == SegmentEnd::kReturn) {
       if (too_many(end.results.size())) stop_before_producer(*t.frames[0], reason(Break::many_values));
       exit.resume.kind = Resume::Kind::kReturn;
@@ -495,6 +509,7 @@ struct Finisher {
     for (Cell* cell : t.written_cells) {
       left.upvalue_writes.push_back({{Recipe::kRegister, t.reg(cell->function)}, cell->index, value(cell->value)});
     }
+    for (const auto& [place, now] : left_variables(t)) left.slot_writes.push_back({place, value(now)});
     for (size_t i = 0; i < t.inputs.size(); i++) {
       const auto& in = t.inputs[i];
       if (in.fake->requires_grad != in.requires_grad && is_leaf(in.fake)) {

@@ -15,6 +15,7 @@
 #include "vm/capture/trace/border.h"
 #include "vm/capture/trace/state.h"
 #include "vm/guard/random.h"
+#include "vm/mirror/mirror.h"
 
 namespace lutra {
 namespace {
@@ -172,7 +173,7 @@ struct EntryRunner {
   size_t fresh() const { return left.tables.size() + left.closures.size(); }
   size_t operands() const {
     return left.texts.size() + 3 * left.table_writes.size() +
-           2 * (left.metatable_writes.size() + left.upvalue_writes.size());
+           2 * (left.metatable_writes.size() + left.upvalue_writes.size()) + left.slot_writes.size();
   }
   bool keeps_in_table() const { return fresh() + operands() > kOnStack; }
 
@@ -256,6 +257,7 @@ struct EntryRunner {
     for (const TableWrite& w : left.table_writes) push(w.table), keep(), push(w.key), keep(), push(w.value), keep();
     for (const MetatableWrite& w : left.metatable_writes) push(w.table), keep(), push(w.metatable), keep();
     for (const UpvalueWrite& w : left.upvalue_writes) push(w.function), keep(), push(w.value), keep();
+    for (const SlotWrite& w : left.slot_writes) push(w.value), keep();
   }
 
   // Gradients that are kept, now and by backwards outside, and what these call.
@@ -302,6 +304,11 @@ struct EntryRunner {
       if (!lua_setupvalue(L, function, w.index + 1)) lua_pop(L, 1);
       lua_settop(L, top);
       at += 2;
+    }
+    for (const SlotWrite& w : left.slot_writes) {
+      push_kept(at++);
+      mirror::first_slot(L)[w.place] = mirror::top(L)[-1];
+      lua_pop(L, 1);
     }
     gradients();
     if (left.draws.count) {
@@ -393,8 +400,9 @@ bool leaves_results_only(const Entry& e) {
   return e.segment && !e.callable && !e.takes_constants && !left.draws.count && left.seed.kind == Recipe::kNil &&
          !left.sets_grad_mode && left.autocast == Effects::kNoAutocast &&
          empty(left.tables, left.closures, left.texts, left.table_writes, left.metatable_writes, left.upvalue_writes,
-               left.grad_writes, left.requires_grad_writes, left.leaf_outputs, left.view_outputs, left.hidden_bases,
-               left.output_grads, left.retained, left.hooks, left.history_writes, left.refused_outputs) &&
+               left.slot_writes, left.grad_writes, left.requires_grad_writes, left.leaf_outputs, left.view_outputs,
+               left.hidden_bases, left.output_grads, left.retained, left.hooks, left.history_writes,
+               left.refused_outputs) &&
          std::none_of(left.results.begin(), left.results.end(), is_constant);
 }
 

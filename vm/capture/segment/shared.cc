@@ -20,6 +20,10 @@ bool holds(const Frame& frame, const Closure& child) {
 
 }  // namespace
 
+bool may_share(const Frame& frame) {
+  return std::any_of(frame.cells.begin(), frame.cells.end(), [](const Cell* c) { return c && c->assigned; });
+}
+
 bool is_shared(const Trace& t, bool returns, const Cell* cell) {
   if (!cell->assigned) return false;
   for (const Frame* f : t.frames) {
@@ -54,6 +58,62 @@ std::optional<FrameShares> variables_of_frames(const Trace& t, bool returns, con
     if (frame->code->proto().framesize + 2 * closure.cells.size() > kSlots) return std::nullopt;
   }
   return shares;
+}
+
+namespace {
+
+Cell* cell_at(const Frame& frame, unsigned slot) { return slot < frame.cells.size() ? frame.cells[slot] : nullptr; }
+
+Cell* open_cell(const OpenFrame& open, unsigned slot) {
+  const auto met = open.met.find(slot);
+  return met != open.met.end() ? met->second : cell_at(*open.frame, slot);
+}
+
+bool has(const Closure& closure, const Cell* cell) {
+  return cell && std::find(closure.cells.begin(), closure.cells.end(), cell) != closure.cells.end();
+}
+
+}  // namespace
+
+std::optional<size_t> left_frame_of(const Trace& t, const Closure& closure) {
+  for (size_t level = 0; level < t.open_frames.size(); level++) {
+    const OpenFrame& open = t.open_frames[level];
+    if (open.frame == t.frames[0]) break;
+    for (const unsigned s : open.slots) {
+      if (has(closure, open_cell(open, s))) return level;
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<std::pair<int, Var*>> left_variables(const Trace& t) {
+  std::vector<std::pair<int, Var*>> assigned;
+  for (const OpenFrame& open : t.open_frames) {
+    if (open.frame == t.frames[0]) break;
+    for (size_t i = 0; i < open.slots.size(); i++) {
+      const unsigned s = open.slots[i];
+      const Cell* cell = open_cell(open, s);
+      Var* now = cell ? cell->value : open.frame->slots[s];
+      if (now && now != open.before[i]) assigned.emplace_back(open.base + int(s), now);
+    }
+  }
+  return assigned;
+}
+
+std::map<unsigned, Cell*> closed_variables(const Trace& t) {
+  std::map<unsigned, Cell*> closed;
+  for (const OpenFrame& open : t.open_frames) {
+    if (open.frame != t.frames[0]) continue;
+    for (const auto& [slot, cell] : open.met) {
+      if (cell_at(*open.frame, slot) != cell) closed.emplace(slot, cell);
+    }
+  }
+  return closed;
+}
+
+bool has_closed_variable(const Trace& t, const Closure& closure) {
+  const std::map<unsigned, Cell*> closed = closed_variables(t);
+  return std::any_of(closed.begin(), closed.end(), [&](const auto& c) { return has(closure, c.second); });
 }
 
 std::vector<Share> shares_with(const FrameShares& shares, const Frame& frame, int result) {

@@ -337,22 +337,41 @@ Cell* Trace::new_cell() {
   return &cells.back();
 }
 
-namespace {
+std::pair<OpenFrame*, unsigned> Trace::open_slot(const void* variable) {
+  if (!regions.empty() || !mirror::available(L)) return {};
+  const std::optional<int> place = mirror::place_of(L, static_cast<const mirror::Upval*>(variable));
+  if (!place) return {};
+  for (OpenFrame& o : open_frames) {
+    const int slot = *place - o.base;
+    if (slot < 0 || std::find(o.slots.begin(), o.slots.end(), unsigned(slot)) == o.slots.end()) continue;
+    return {&o, unsigned(slot)};
+  }
+  return {};
+}
 
-// Whether an upvalue of a function may be read as no variable of the first frame: it is never assigned, or no frame's
-// any more, which it stays in that function, or guarded to be none.
-bool is_apart(Trace& t, const Frame& f, unsigned i, const void* id) {
+bool Trace::has_open_slots() const {
+  return std::any_of(open_frames.begin(), open_frames.end(), [](const OpenFrame& o) { return !o.slots.empty(); });
+}
+
+// Whether an upvalue of a function may be read as no variable of those frames: it is never assigned, or no frame's any
+// more, which it stays in that function, or guarded to be none.
+bool Trace::is_apart(const Frame& f, unsigned i, const void* id) {
   if (f.code->proto().upvalues[i].immutable()) return true;
-  if (!mirror::available(t.L)) return false;
+  if (!mirror::available(L)) return false;
   const auto* variable = static_cast<const mirror::Upval*>(id);
   const Source* function = f.function->source;
-  if (variable->immutable || (!t.is_loose(function) && variable->closed)) return true;
-  if (mirror::slot_of(t.L, variable) >= 0) return false;
-  t.check(GuardOp::kOwnVariableCheck, function, int(i) - 256, "no variable of the frame");
+  if (variable->immutable || (!is_loose(function) && variable->closed)) return true;
+  const int lowest = open_frames.back().base;
+  if (mirror::place_of(L, variable).value_or(lowest - 1) >= lowest) return false;
+  check(GuardOp::kNotOwnVariableCheck, function, int(i) | int(unsigned(lowest) << 8), "no variable of the frame");
   return true;
 }
 
-}  // namespace
+void Trace::check_place(const Source* function, unsigned i, const OpenFrame& frame, unsigned slot, const Cell* cell) {
+  if (!own_variables.emplace(cell, function).second) return;
+  const int place = frame.base + int(slot);
+  check(GuardOp::kOwnVariableCheck, function, int(i) | int(unsigned(place) << 8), "a variable of the frame");
+}
 
 Cell* Trace::slot_cell(Frame& f, unsigned slot) {
   if (f.cells.size() <= slot) f.cells.resize(slot + 1, nullptr);
@@ -363,30 +382,22 @@ Cell* Trace::slot_cell(Frame& f, unsigned slot) {
   return f.cells[slot];
 }
 
-// The variable of the first frame that an upvalue of a function is; null where it is none.
-Cell* Trace::own_cell(const Source* function, unsigned i, const void* id) {
-  if (open_slots.empty() || !regions.empty() || !mirror::available(L)) return nullptr;
-  const int slot = mirror::slot_of(L, static_cast<const mirror::Upval*>(id));
-  if (std::find(open_slots.begin(), open_slots.end(), unsigned(slot)) == open_slots.end()) return nullptr;
-  Cell* cell = slot_cell(*frames[0], unsigned(slot));
-  cell->assigned = true;
-  if (same_variables.emplace(cell, function).second) {
-    check(GuardOp::kOwnVariableCheck, function, int(i) | slot << 8, "a variable of the frame");
-  }
-  return cell;
-}
-
-// Where the first frame returns, what is open is closed behind the segment.
+// Where the first frame returns, what is open is closed behind the segment. So is what goes out of scope: functions
+// from before the segment have the variables all the same.
 void Trace::close_slots(Frame& f, unsigned from) {
   const bc::Proto& proto = f.code->proto();
   const bc::Op next = bc::op(proto.code[bc::jump_target(f.pc, proto.code[f.pc])]);
-  const bool returns = next == bc::Op::RET || next == bc::Op::RET0 || next == bc::Op::RET1;
+  const bool returns = next == bc::Op::RET || next == bc::Op::RET0 || next == bc::Op::RET1 || next == bc::Op::RETM;
   if (&f == frames[0] && returns) {
     last_close = f.pc;
     return;
   }
-  for (unsigned s : open_slots) {
-    if (&f == frames[0] && s >= from) stop(Break::closed_variables);
+  if (&f == frames[0]) {
+    const auto open = std::find_if(open_frames.begin(), open_frames.end(), [&](auto& o) { return o.frame == &f; });
+    for (const unsigned s : open_slots) {
+      if (s >= from) open->met[s] = slot_cell(f, s);
+    }
+    std::erase_if(open_slots, [&](unsigned s) { return s >= from; });
   }
   for (unsigned i = from; i < f.cells.size(); i++) {
     if (f.cells[i]) f.slots[i] = f.cells[i]->value;
@@ -411,8 +422,14 @@ Cell* Trace::upvalue(Frame& f, unsigned i) {
   const void* id = lua_upvalueid(L, -1, int(i) + 1);
   const Source* here = f.function->source;
   const bool assigned = !f.code->proto().upvalues[i].immutable();
-  if (Cell* own = frames.size() > 1 && assigned ? own_cell(here, i, id) : nullptr) {
+  const bool may_be_own = frames.size() > 1 || open_frames.size() > 1;
+  const auto [open, open_at] = may_be_own && assigned ? open_slot(id) : std::pair<OpenFrame*, unsigned>();
+  if (open && open->frame) {
     lua_pop(L, 1);
+    const auto met = open->met.find(open_at);  // out of scope, maybe
+    Cell* own = met != open->met.end() ? met->second : slot_cell(*open->frame, open_at);
+    own->assigned = true;
+    check_place(here, i, *open, open_at, own);
     return own;
   }
   Cell*& cell = cell_of_real[id];
@@ -422,7 +439,7 @@ Cell* Trace::upvalue(Frame& f, unsigned i) {
                 "a variable of both");
   }
   if (!cell) {
-    if (frames.size() > 1 && !open_slots.empty() && !is_apart(*this, f, i, id)) {
+    if (may_be_own && !open && has_open_slots() && !is_apart(f, i, id)) {
       lua_pop(L, 1);
       stop(Break::kept_closure);
     }
@@ -439,6 +456,7 @@ Cell* Trace::upvalue(Frame& f, unsigned i) {
     cell->index = int(i);
   }
   lua_pop(L, 1);
+  if (open) check_place(here, i, *open, open_at, cell), open->met[open_at] = cell;
   return cell;
 }
 

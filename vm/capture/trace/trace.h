@@ -137,6 +137,16 @@ struct Frame {
 
 class Region;
 
+// A frame that the segment begins in, or one above that the trace may return to: closures made before the segment may
+// have its variables.
+struct OpenFrame {
+  int base = 0;                     // place of its first slot (mirror::place_of)
+  std::vector<unsigned> slots{};    // that may be open
+  Frame* frame = nullptr;           // null: the trace has not come to it
+  Vars before{};                    // beside slots: as the segment found them
+  std::map<unsigned, Cell*> met{};  // by slot: variables that functions had before it came, or that went out of scope
+};
+
 class Trace {
  public:
   Trace(lua_State* L, TraceState& state, TraceDecisions& decisions, const TraceOptions& options);
@@ -220,8 +230,11 @@ class Trace {
   void finish_backward();
 
   Cell* new_cell();
-  Cell* slot_cell(Frame& f, unsigned slot);  // that closures share
-  Cell* own_cell(const Source* function, unsigned i, const void* id);
+  Cell* slot_cell(Frame& f, unsigned slot);                         // that closures share
+  std::pair<OpenFrame*, unsigned> open_slot(const void* variable);  // null: none
+  bool has_open_slots() const;
+  bool is_apart(const Frame& f, unsigned i, const void* variable);
+  void check_place(const Source* function, unsigned i, const OpenFrame& frame, unsigned slot, const Cell* cell);
   Cell* upvalue(Frame& f, unsigned i);
   void close_slots(Frame& f, unsigned from);  // UCLO
   void push_prototype(Var* function);         // real or made in the trace; only with the mirror
@@ -311,10 +324,11 @@ class Trace {
   void writes_outside(const Table& table);
   void writes_outside(const Cell& cell);
   void writes_outside();
-  std::set<const Source*> remade;    // functions of frames above, and closures that frames make: others in each call
-  std::set<const void*> children;    // of the functions whose frames the segment begins in: prototypes
-  std::vector<unsigned> open_slots;  // of the first frame: closures made before the segment may share them
-  bc::Pc last_close = 0;             // the first frame's UCLO before its return, which does nothing in a trace
+  std::set<const Source*> remade;      // functions of frames above, and closures that frames make: others in each call
+  std::set<const void*> children;      // of the functions whose frames the segment begins in: prototypes
+  std::vector<unsigned> open_slots;    // of the first frame: closures made before the segment may share them
+  std::vector<OpenFrame> open_frames;  // innermost first; those before the first frame have returned to it
+  bc::Pc last_close = 0;               // the first frame's UCLO before its return, which does nothing in a trace
   bool backward_called = false;
   Var* random = nullptr;  // math.random, which has drawn so often
   int draws = 0;
@@ -333,11 +347,11 @@ class Trace {
   std::unique_ptr<Coroutines> coroutines;  // that the trace has made; null: none yet
   bool ended = false;                      // no instruction is interpreted any more
   AutocastTrace autocast;
-  bool effect = false;                                             // the current instruction has changed something
-  Var *string_meta = nullptr, *tensor_meta = nullptr;              // the metatables of all strings, of all tensors
-  std::set<std::pair<const Cell*, const Source*>> same_variables;  // guarded already
-  std::unordered_map<const Source*, Var*> environments;            // by function
-  int arguments = 0;                                               // of the portal
+  bool effect = false;                                 // the current instruction has changed something
+  Var *string_meta = nullptr, *tensor_meta = nullptr;  // the metatables of all strings, of all tensors
+  std::set<std::pair<const Cell*, const Source*>> same_variables, own_variables;  // guarded already
+  std::unordered_map<const Source*, Var*> environments;                           // by function
+  int arguments = 0;                                                              // of the portal
 
  private:
   void stop_at_budget(bool dirty);
