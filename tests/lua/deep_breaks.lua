@@ -364,6 +364,9 @@ test("two graphs at any depth, with variables that closures assign in each frame
       return f
     end
     equal(compare(make, {{x}, {x * 2}}), 2, "depth " .. depth)
+    local report = lt.explain(make())(x)
+    equal(report.graph_break_count, 1)
+    truthy(report.op_count >= 5 * depth + 5, "nothing runs as it is: " .. report.op_count)
   end
 end)
 
