@@ -295,7 +295,7 @@ test("a closure that was born patched is unpatched", function()
   end
 end)
 
-test("a callback that sets environments runs as it is", function()
+test("a callback that sets environments", function()
   local function run(wrap)
     local seen = {}
     local f = wrap(function(y)

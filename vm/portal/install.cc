@@ -20,7 +20,7 @@ namespace lutra {
 namespace {
 
 char table_keys[static_cast<int>(PortalTable::kCount)];
-const char* const kModes[] = {"v", "k", "k", "k"};
+const char* const kModes[] = {"v", "k", "k", "k", "kv"};
 static_assert(std::size(kModes) == static_cast<size_t>(PortalTable::kCount));
 
 // The new prototype's constants that have more than a dump tells become the original's own: children, of which it makes
@@ -236,6 +236,22 @@ void push_patched(lua_State* L, int index, const Patched& patched) {
   lua_setfenv(L, clone);
 }
 
+// What the function at the top was made of: a frame's own, of its rest, or another whole one.
+void remember_source(lua_State* L, int index, bool rest) {
+  const int made = lua_gettop(L);
+  if (rest) {
+    push_table(L, PrototypeTable::kResumed);
+    push_proto(L, made);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, -3);
+  }
+  push_table(L, rest ? PortalTable::kRests : PortalTable::kClones);
+  lua_pushvalue(L, made);
+  push_function_of(L, index);
+  lua_rawset(L, -3);
+  lua_settop(L, made);
+}
+
 // Without LuaJIT's structs: tables remember what the clone at the top was made of.
 void remember_original(lua_State* L, int index) {
   const int clone = lua_gettop(L);
@@ -269,17 +285,7 @@ void make_clone(lua_State* L, int index, const Patched& patched) {
   index = absolute(L, index);
   check_lua_function(L, index);
   push_patched(L, index, patched);
-  if (patched.resumed) {
-    push_table(L, PrototypeTable::kResumed);
-    push_proto(L, -2);
-    lua_pushboolean(L, 1);
-    lua_rawset(L, -3);
-    push_table(L, PortalTable::kRests);
-    lua_pushvalue(L, -3);
-    push_function_of(L, index);
-    lua_rawset(L, -3);
-    lua_pop(L, 2);
-  }
+  remember_source(L, index, patched.resumed);
   if (!portal_state(L).mirror) return remember_original(L, index);
   const int clone = lua_gettop(L);
   const mirror::Proto* original = original_proto(L, index);

@@ -337,6 +337,7 @@ void install_portals(lua_State* L, PortalFn run) {
   install_number_call(L, s);
   wrap_string_dump(L);
   wrap_getinfo(L);
+  wrap_setfenv(L);
 }
 
 int alloc_portal_id(lua_State* L) {

@@ -50,6 +50,8 @@ enum class PortalTable {
   kCopies,   // [copy that frames were given] = the function they are frames of; weak keys
   kThreads,  // [coroutine] = true, see threads.cc; weak keys
   kRests,    // [function that runs the rest of a frame] = the frame's own; weak keys
+  // [function of a patched prototype] = what it was made of; weak, as that one may reach it by its variables.
+  kClones,
   kCount
 };
 
@@ -59,6 +61,7 @@ void push_table(lua_State* L, PortalTable table);
 void open_tables(lua_State* L);
 void wrap_string_dump(lua_State* L);
 void wrap_getinfo(lua_State* L);
+void wrap_setfenv(lua_State* L);
 // Pushes the user's function that the one at `index` runs frames for; else that one.
 void push_function_of(lua_State* L, int index);
 void install_number_call(lua_State* L, PortalState* state);

@@ -5,7 +5,8 @@ local ops = {"(y * 2):tanh()", "y + w", "y:exp() * 0.5", "y - x", "y * y:sum()",
 local breaks = {"lt.graph_break()", "log[#log + 1] = n; io.write('')", "log[#log + 1] = tostring(y:sum():item())",
   "if y:sum():item() > 0 then n = n + 1 end", "if n %% 2 == 0 then lt.graph_break() end"}
 local writes = {"hits = hits + n", "state.n = state.n + 1", "state.last = z", "list[#list + 1] = n", "n = n + 1",
-  "z = y * 1", "bump(y)", "own(y)", "y = y + read()", "c = c * 0.5"}
+  "z = y * 1", "bump(y)", "own(y)", "y = y + read()", "c = c * 0.5",
+  "setfenv(1, within(getfenv(1), y))", "setfenv(2, within(getfenv(2), z))", "y = y + w * 0.5"}
 
 local function call(p, g)
   local forms = {
@@ -54,6 +55,8 @@ local function generate(p)
   p.keep(p:line("x, w = data(1, 2, 3), data(2, 2, 3, {requires_grad = %s})", tostring(p:chance(30))))
   p.keep(p:line("state, list, log, hits, shared = {n = 0}, {}, {}, 0, data(3, 2, 3)"))
   p.keep(p:line("bump = function(v) shared = shared + v end"))
+  p.keep(p:line("local all = getfenv(1)"))
+  p.keep(p:line("within = function(e, v) return setmetatable({w = v:detach()}, {__index = all, __newindex = all}) end"))
   p.keep(p:line("pick = function(a, ...) return a, select('#', ...) end"))
   local callees = {}
   for i = 1, 2 + p:random(3) do

@@ -41,17 +41,6 @@ bool is_idle(const CompiledProto& compiled) {
   return std::all_of(compiled.points.begin(), compiled.points.end(), [](const auto& p) { return p.second.dead; });
 }
 
-// Patched code runs in copies of its function, each with an environment of its own.
-bool sets_environments(const LuaCode& code) {
-  const auto names_it = [](const bc::Proto& p) {
-    return std::any_of(p.kgc.begin(), p.kgc.end(), [](const auto& k) {
-      const auto* text = std::get_if<std::string>(&k);
-      return text && *text == "setfenv";
-    });
-  };
-  return std::any_of(code.dump->protos.begin(), code.dump->protos.end(), names_it);
-}
-
 // False where the function runs what it ran.
 bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
   if (redirected(L, index)) {
@@ -62,8 +51,7 @@ bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
   CaptureOptions options = root.options;
   options.dynamic_dims.clear();  // of the arguments of the function that the user compiled
   const std::shared_ptr<CompiledProto> callee = find_proto(state, L, index, options, root.key.serial);
-  if (!callee || callee->failed || sets_environments(*callee->code) || is_idle(*callee) ||
-      count_functions(L, *callee) >= kMostFunctions)
+  if (!callee || callee->failed || is_idle(*callee) || count_functions(L, *callee) >= kMostFunctions)
     return false;
   if (!callee->patched && callee->log->empty()) callee->callee = true;
   push_clone(state, L, callee, index, false);
