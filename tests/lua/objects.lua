@@ -314,6 +314,28 @@ check("lengths of lists with holes", function()
     return n, m, k, #a, y
   end, function(i) return one(), i % 2 == 0 and {1, 2, 3, 4} or {1, nil, 3, 4} end
 end)
+-- A constructor makes room for all that its last call gives, when that has come: what stood there before, and a break
+-- inside, show in the length of lists with holes and in the order of pairs.
+for _, text in ipairs {"{k = 1, y, y, nil, unpack({nil, nil, y, y}, 1, 6)}",
+  "{[6] = y, [4] = y, cut(y), unpack({y, y, 3}, 1, 5)}",
+  "{1, cut(nil), y, y, unpack({y, y, nil, y}, 1, 5)}", "{cut(nil), k = nil, unpack({y, y, nil, y}, 1, 5)}"} do
+  test("the room in " .. text, function()
+    cut = function(...) lt.graph_break() return ... end
+    local f = loadstring("local x = ... local y = x * 2 local t = " .. text .. " if #t > 9 then cut() end return t")
+    local function seen(f)
+      local t, lengths = f(one()), {}
+      local function see() lengths[#lengths + 1] = #t end
+      see()
+      for _, k in ipairs {7, 1, 4, "d", 9, 3} do t[k] = 1 see() end
+      for _ = 1, 3 do t[#t + 1] = 1 see() end
+      for k in next, t do lengths[#lengths + 1] = tostring(k) end
+      return concat(lengths, " ")
+    end
+    local want, g = seen(f), lt.compile(f)
+    for _ = 1, 3 do equal(seen(g), want) end
+    cut = nil
+  end)
+end
 check("pairs of a new table that keys were removed from", function()
   return function(x)
     local t = {}

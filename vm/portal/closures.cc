@@ -46,6 +46,23 @@ int make_closure(lua_State* L) {
   return 1;
 }
 
+// Pushes function(t, ...) that sets position n - 1 and those behind it as the end of a constructor does.
+void push_room_maker(lua_State* L, int n) {
+  constexpr double kBiased = 4503599627370496;  // 2^52: LuaJIT reads a double's low 32 bits
+  bc::Dump dump;
+  dump.flags = 8 | 2;  // FR2, stripped
+  bc::Proto& p = dump.protos.emplace_back();
+  p.flags = bc::kVararg;
+  p.num_params = 1;
+  p.framesize = 4;
+  p.knum = {kBiased + (n - 1)};
+  p.code = {bc::ins_ad(bc::Op::FUNCV, 4, 0), bc::ins_abc(bc::Op::VARG, 1, 0, 1), bc::ins_ad(bc::Op::TSETM, 1, 0),
+            bc::ins_ad(bc::Op::RET0, 0, 1)};
+  const std::string bytes = bc::emit(dump);
+  if (luaL_loadbuffer(L, bytes.data(), bytes.size(), "=room")) fail_internal("patch: ", lua_tostring(L, -1));
+  luaJIT_setmode(L, lua_gettop(L), LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);
+}
+
 }  // namespace
 
 void hash_variables(mirror::Func* closure, const mirror::Proto* parent) {
@@ -112,6 +129,23 @@ bool push_maker(lua_State* L, int index, int parent) {
   lua_pushvalue(L, parent);
   lua_pushcclosure(L, make_closure, 2);
   return true;
+}
+
+void make_room(lua_State* L, int index, int n) {
+  index = absolute(L, index);
+  push_table(L, PortalTable::kRooms);
+  const int rooms = lua_gettop(L);
+  lua_rawgeti(L, rooms, n);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    push_room_maker(L, n);
+    lua_pushvalue(L, -1);
+    lua_rawseti(L, rooms, n);
+  }
+  lua_pushvalue(L, index);
+  lua_rawgeti(L, index, n - 1);
+  lua_call(L, 2, 0);
+  lua_settop(L, rooms - 1);
 }
 
 void push_table_maker(lua_State* L, int index, unsigned constant) {

@@ -66,6 +66,10 @@ bool push_example(lua_State* L, int index);
 // keys lie in memory as those that TDUP makes. Only with the mirror.
 void push_table_maker(lua_State* L, int index, unsigned constant);
 
+// Makes room in the array of the table at `index` as a constructor does whose list of results ends at position n - 1:
+// which border LuaJIT finds beside a hole, and the order of keys, depend on that.
+void make_room(lua_State* L, int index, int n);
+
 // Lets the function at `index` run the prototype of the function at `donor` (made by make_clone of it) from its next
 // call on, in place. Empty, or why not ("cannot patch in place: ..."): then only clones are possible.
 std::string redirect(lua_State* L, int index, int donor);

@@ -17,6 +17,8 @@ local function generate(p)
       "{a = n, b = nil, c = 3}", "{[1] = n, [2] = 2, [4] = x}", "{[n] = 1, [n + 1] = 2}",
       "{1, n, a = x, b = 2, [7] = n}", "{many(n)}", "{1, many(n)}", "{a = 1, b = 2, c = 3, d = 4, e = 5}",
       "{a = n, b = n, c = n, d = n, e = n, 1, 2}", "{[0] = 1, 2, 3}", "{h = 1, 1, g = nil, n}",
+      "{a = 1, n, nil, many(n)}", "{[6] = n, 1, many(n)}", "{n, cut(nil), cut(n), many(n)}", "{a = cut(n), many(n)}",
+      "{1, nil, cut(many(n))}", "{nil, n, cut(unpack({nil, n, nil}, 1, n))}",
     }
   end
   local block
@@ -62,6 +64,7 @@ local function generate(p)
     .. "(v == false and '-' or '') end; return s end"))
   p.keep(p:line("function show(name, t) see(name, order(t)) end"))
   p.keep(p:line("function many(n) return unpack({1, 2, 3, 4, 5}, 1, n) end"))
+  p.keep(p:line("function cut(...) lt.graph_break() return ... end"))
   p.keep(p:line("function fill(t) for i, k in ipairs {'e', 'h', 2, 'a', 6, 'c', 3, 'g', 5, 'd'} do "
     .. "if t[k] == nil then t[k] = i; show(k, t) end end end"))
   p.keep(p:line("kept = {1, 2, a = 3, b = 4}"))

@@ -35,8 +35,8 @@ struct Recipe {
 
 struct FreshTable {
   int array_size = 0, hash_size = 0;
-  Recipe maker;  // a function that makes it from its template; kNil: of these sizes
-  std::vector<std::pair<Recipe, Recipe>> items;
+  Recipe maker;                                  // a function that makes it from its template; kNil: of these sizes
+  std::vector<std::pair<Recipe, Recipe>> items;  // key, value; of the key nil: see make_room
   Recipe metatable;
 };
 
@@ -59,7 +59,7 @@ struct FreshText {
 };
 
 struct TableWrite {
-  Recipe table, key, value;
+  Recipe table, key, value;  // of the key nil: see make_room
 };
 struct MetatableWrite {
   Recipe table, metatable;

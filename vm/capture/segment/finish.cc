@@ -101,6 +101,10 @@ struct Finisher {
     std::vector<std::pair<Recipe, Recipe>> out;
     for (size_t i = 0; i < table.writes.size(); i++) {
       const auto& [id, written] = table.writes[i];
+      if (id.is_room()) {
+        out.emplace_back(Recipe{}, value(t.number(id.n)));
+        continue;
+      }
       TableEntry& e = table.entries.at(id);
       if (table.maker && i < table.template_keys && e.value == written) continue;  // as the template has it
       const Recipe k = value(e.key);

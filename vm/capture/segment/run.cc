@@ -16,6 +16,7 @@
 #include "vm/capture/trace/state.h"
 #include "vm/guard/random.h"
 #include "vm/mirror/mirror.h"
+#include "vm/portal/portal.h"
 
 namespace lutra {
 namespace {
@@ -218,13 +219,20 @@ struct EntryRunner {
     for (size_t i = 0; i < left.closures.size(); i++) fill_closure(left.closures[i], int(left.tables.size() + i));
   }
 
+  // Sets t[key] = value, which are at the top of the stack, and drops them.
+  void set_item(int table) {
+    if (!lua_isnil(L, -2)) return lua_rawset(L, table);
+    make_room(L, table, int(lua_tointeger(L, -1)));
+    lua_pop(L, 2);
+  }
+
   void fill_tables() {
     for (size_t i = 0; i < left.tables.size(); i++) {
       const int top = lua_gettop(L), table = place_of(int(i));
       for (const auto& [k, v] : left.tables[i].items) {
         push(k);
         push(v);
-        lua_rawset(L, table);
+        set_item(table);
       }
       if (left.tables[i].metatable.kind != Recipe::kNil) {
         push(left.tables[i].metatable);
@@ -289,7 +297,7 @@ struct EntryRunner {
       const int top = lua_gettop(L), table = place_of(at);
       push_kept(at + 1);
       push_kept(at + 2);
-      lua_rawset(L, table);
+      set_item(table);
       lua_settop(L, top);
     }
     for (size_t i = 0; i < left.metatable_writes.size(); i++, at += 2) {

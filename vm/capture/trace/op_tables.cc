@@ -1,4 +1,5 @@
 // Instructions on tables and globals.
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <lua.hpp>
@@ -79,6 +80,13 @@ void op_put(Trace& t, Frame& f, bc::Ins i) {
   t.set_index(t.slot(f, op_b(i)), key_operand(t, f, i), t.slot(f, op_a(i)));
 }
 
+// Whether what the fresh table has lies in its array: then a larger array from the beginning is the same.
+bool is_in_array(const Table& t) {
+  return t.pin == 0 && !t.maker && t.hash_size == 0 &&
+         std::all_of(t.writes.begin(), t.writes.end(),
+                     [&](const auto& w) { return w.first.is_position() && w.first.n <= t.array_size; });
+}
+
 // A[D's low 32 bits ...] = MULTRES values: a constructor's tail.
 void op_tsetm(Trace& t, Frame& f, bc::Ins i) {
   Table* table = t.table_of(t.slot(f, op_a(i) - 1));
@@ -88,9 +96,14 @@ void op_tsetm(Trace& t, Frame& f, bc::Ins i) {
   uint64_t bits;
   memcpy(&bits, &d, sizeof bits);
   double at = std::holds_alternative<double>(k) ? double(uint32_t(bits)) : d;
+  if (f.multres.empty()) return;
+  const double end = at + double(f.multres.size());
+  if (!is_in_array(*table)) {
+    table->writes.emplace_back(Key::of_room(end), t.nil());
+  } else if (int(end) > (table->array_size ? table->array_size + 1 : 0)) {
+    table->array_size = int(end);  // to one slot more than is set
+  }
   for (Var* v : f.multres) t.raw_set(table, t.number(at++), v);
-  // The array grows to one slot more than is set, where it was smaller.
-  if (int(at) > (table->array_size ? table->array_size + 1 : 0)) table->array_size = int(at);
 }
 
 }  // namespace

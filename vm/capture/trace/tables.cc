@@ -7,6 +7,7 @@
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
+#include "vm/portal/portal.h"
 
 namespace lutra {
 namespace {
@@ -364,6 +365,10 @@ void push_replica(Trace& t, const Table* table) {
     lua_createtable(t.L, table->array_size, table->hash_size);
   }
   for (const auto& [id, v] : table->writes) {
+    if (id.is_room()) {
+      make_room(t.L, lua_gettop(t.L), int(id.n));
+      continue;
+    }
     if (id.kind == Key::kObject) t.stop(Break::object_keys);
     t.push_real(table->entries.at(id).key);
     t.force(v)->kind == VarKind::kNil ? lua_pushnil(t.L) : lua_pushboolean(t.L, 1);

@@ -47,6 +47,9 @@ struct Key {
   const void* p = nullptr;
   // Equal to no key, itself included: nothing is found by it.
   bool is_nan() const { return kind == kNumber && n != n; }
+  // Among the writes of a table: a constructor's tail made room for positions below n (TSETM).
+  static Key of_room(double n) { return {kObject, n, {}, nullptr}; }
+  bool is_room() const { return kind == kObject && !p; }
   bool is_position() const { return kind == kNumber && n >= 1 && n == double(int64_t(n)); }
   bool operator<(const Key& o) const {
     if (kind != o.kind) return kind < o.kind;
@@ -69,7 +72,7 @@ struct Table {
   std::map<Key, TableEntry> entries;      // all of a fresh table; what was read or written of a real one
   std::map<const Source*, Var*> read_by;  // of a real one: by the source of a key that changes
   std::vector<Key> log;                   // keys in the order of their first write
-  // Of a fresh table: the writes that decide how it lies in memory.
+  // The writes that decide how the table lies in memory, in order.
   std::vector<std::pair<Key, Var*>> writes;
   int array_size = 0, hash_size = 0;  // as TNEW and templates ask for
   int maker = 0;                      // pin of the function that makes it from its template (push_table_maker); or 0
