@@ -51,6 +51,7 @@ const char kAll[] = R"(effects {
   view out 7 of in 0 recorded symbolic
   history in 2 = out 8
   refuse out 3 'it\'s gone' in 0 in 2
+  refuse out 4 'it was written' in 1 modified out 8 by 'mul' writes 2
   grad_mode false
   autocast 40
 }
@@ -121,6 +122,7 @@ TEST_CASE("effects that name no place are found", "[capture]") {
                            "view out 0 of in 4",
                            "history in 0 = out 9",
                            "refuse out 0 'w' in 7",
+                           "refuse out 0 'w' modified out 9 by 'mul' writes 1",
                            "upvalue r 9 0 = nil",
                            "slot 0 = out 9",
                            "requires_grad in 3 = true",

@@ -72,6 +72,52 @@ test("a gradient that a hook replaces", function()
   end
 end)
 
+-- "modified by an inplace operation", of a loss whose backward the function itself has run in part.
+test("what was written since it was saved has the sizes and versions of the run", function()
+  local forms = {
+    function(x, w)
+      local y = (x * w):exp()
+      local loss = (y * y):sum()
+      local other = (x * w):sum()
+      other:backward()
+      y:add_(1)
+      return loss, y
+    end,
+    function(x, w)
+      local y = x * w
+      local loss = (y * y):sum()
+      local other = (x * w):sum()
+      other:backward()
+      y:narrow(0, 0, 1):add_(1)
+      return loss, w
+    end,
+    function(x, w)
+      local loss = (x * w):sum()
+      local other = (w * 2):sum()
+      other:backward()
+      x:mul_(2)
+      return loss, x
+    end,
+  }
+  for i, f in ipairs(forms) do
+    for _, dynamic in ipairs {false, true} do
+      local c = lt.compile(f, {dynamic = dynamic or nil})
+      local function message(f, n, writes)
+        local x, w = lt.ones(n), lt.ones(n, {requires_grad = true})
+        for _ = 1, writes do x:add_(1) end
+        local loss, seen = f(x, w)
+        lt.no_grad(function() for _ = 1, writes do seen:add_(1) end end)
+        return select(2, pcall(loss.backward, loss))
+      end
+      for call, n in ipairs {2, 3, 4, 5} do
+        local want = message(f, n, call - 1)
+        truthy(want:find("inplace operation: f32[" .. n .. "]", 1, true), want)
+        equal(message(c, n, call - 1), want, "form " .. i)
+      end
+    end
+  end
+end)
+
 test("backwards do not add up with sizes", function()
   local c = lt.compile(function(x) return (x * 1.5):sin() end)
   for m = 3, 8 do gradient(c, {4, m}, weighted) end

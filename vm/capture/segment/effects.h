@@ -111,6 +111,9 @@ struct RefusedOutput {
   int output = 0;
   std::string why;
   std::vector<int> inputs;  // that its history leads to
+  Recipe read{};            // else nil: what the op reads, and the graph has written since; in `why` it is a capture's
+  std::string op{};
+  int writes = 0;
 };
 // What the segment has drawn of math.random.
 struct Draws {

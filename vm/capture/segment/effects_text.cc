@@ -9,8 +9,8 @@
 //            | "grad" ("in" | "out") int "=" recipe | "writes" "in" int | "leaf" "out" int | "hidden" "out" int
 //            | "retain" "out" int | "draw" recipe int
 //            | "view" "out" int "of" recipe ["recorded"] ["symbolic"] ["complex"] {"by" op "(" values ")"}
-//            | "history" "in" int "=" "out" int | "refuse" "out" int string {"in" int} | "grad_mode" bool
-//            | "autocast" int
+//            | "history" "in" int "=" "out" int | "refuse" "out" int string {"in" int} ["modified" recipe "by"
+//            string "writes" int] | "grad_mode" bool | "autocast" int
 //   recipe  := "nil" | "false" | "true" | ("const" | "out" | "item" | "in" | "r" | "sym" | "table" | "closure" | "text"
 //   | "resume") int
 #include "jit/graph/text.h"
@@ -181,6 +181,11 @@ struct Parser : TextReader {
     RefusedOutput r;
     r.output = of("out"), r.why = quoted();
     while (accept("in")) r.inputs.push_back(place());
+    if (accept("modified")) {
+      r.read = recipe();
+      expect("by");
+      r.op = quoted(), r.writes = of("writes");
+    }
     e.refused_outputs.push_back(std::move(r));
   }
 
@@ -339,6 +344,7 @@ struct Verifier {
     for (const RefusedOutput& r : e.refused_outputs) {
       out(r.output);
       for (int i : r.inputs) in(i);
+      value(r.read);
     }
     return wrong;
   }
@@ -384,7 +390,10 @@ std::string print(const Effects& e) {
   for (const RefusedOutput& r : e.refused_outputs) {
     std::string inputs;
     for (int i : r.inputs) inputs += str(" in ", i);
-    line("refuse out ", r.output, " ", quote(r.why), inputs);
+    std::string read;
+    if (r.read.kind != Recipe::kNil)
+      read = str(" modified ", text_of(r.read), " by ", quote(r.op), " writes ", r.writes);
+    line("refuse out ", r.output, " ", quote(r.why), inputs, read);
   }
   if (e.sets_grad_mode) line("grad_mode ", e.grad_mode ? "true" : "false");
   if (e.autocast != Effects::kNoAutocast) line("autocast ", e.autocast);

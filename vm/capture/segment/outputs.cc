@@ -85,8 +85,15 @@ std::vector<int> inputs_behind(const Tensor& y, const std::vector<Edge>& sources
   return inputs;
 }
 
+struct Refusal {
+  std::string why;  // empty: none
+  Tensor read{};    // null, or what has been written since it was saved
+  std::string op{};
+  int writes = 0;
+};
+
 // Why y cannot be differentiated: empty if it can, or where the try would release something on its way.
-std::string refusal(Trace& t, const Tensor& y, std::vector<Edge> sources) {
+Refusal refusal(Trace& t, const Tensor& y, std::vector<Edge> sources) {
   for (const auto& n : t.graph->nodes) {
     for (const Tensor& r : n->results) {
       if (r && t.is_new_leaf(r)) sources.push_back(gradient_edge(r));
@@ -97,9 +104,36 @@ std::string refusal(Trace& t, const Tensor& y, std::vector<Edge> sources) {
     grad_at({y}, sources, {y}, std::vector<Tensor>(sources.size()), false);
   } catch (const Error& e) {
     if (!is_users(e)) throw;
-    return trial.spends ? "" : e.what();
+    if (trial.spends) return {};
+    const auto* modified = dynamic_cast<const ModifiedError*>(&e);
+    if (!modified || !modified->value->is_fake()) return {e.what()};
+    return {e.what(), modified->value, modified->op, int(modified->writes)};
   }
-  return "";
+  return {};
+}
+
+// Where those who run the segment see a tensor: as an input, whose last value may be an output, too, or as an output.
+Recipe seen(const Trace& t, const Tensor& fake) {
+  const auto in = t.input_of_fake.find(fake.get());
+  if (in != t.input_of_fake.end()) return {Recipe::kTensorIn, in->second};
+  const std::vector<Value>& outputs = t.graph->outputs;
+  for (size_t k = 0; k < outputs.size(); k++) {
+    if (outputs[k].tensor().same(fake)) return {Recipe::kTensorOut, int(k)};
+  }
+  return {};
+}
+
+// What was written becomes an output, as its memory and sizes are those of a run.
+RefusedOutput refused(Trace& t, size_t output, const std::vector<Edge>& sources) {
+  const Tensor y = t.graph->outputs[output].tensor();
+  const Refusal r = refusal(t, y, sources);
+  RefusedOutput made{int(output), r.why, inputs_behind(y, sources)};
+  if (!r.read) return made;
+  made.read = seen(t, r.read), made.op = r.op, made.writes = r.writes;
+  if (made.read.kind != Recipe::kNil) return made;
+  made.read = {Recipe::kTensorOut, int(t.graph->outputs.size())};
+  t.graph->outputs.emplace_back(r.read);
+  return made;
 }
 
 }  // namespace
@@ -124,20 +158,20 @@ bool is_differentiable(Trace& t, const std::vector<Edge>& sources) {
     }
   }
   for (const Tensor& y : outputs) {
-    if (refusal(t, y, sources).empty() || leads_to_output(*t.graph, y)) return true;
+    if (refusal(t, y, sources).why.empty() || leads_to_output(*t.graph, y)) return true;
   }
   return false;
 }
 
 bool sort_outputs(Trace& t, Entry& e, const std::vector<Edge>& sources) {
   const bool differentiable = is_differentiable(t, sources);
-  for (size_t i = 0; i < t.graph->outputs.size(); i++) {
+  for (size_t i = 0, n = t.graph->outputs.size(); i < n; i++) {
     const Tensor y = t.graph->outputs[i].tensor();
     if (!y->requires_grad) continue;
     if (is_leaf(y)) {
       e.effects.leaf_outputs.push_back(int(i));
     } else if (!differentiable) {
-      e.effects.refused_outputs.push_back({int(i), refusal(t, y, sources), inputs_behind(y, sources)});
+      e.effects.refused_outputs.push_back(refused(t, i, sources));
     }
   }
   // A run makes their nodes in this order: backward comes to the newest first, and runs its hooks before it is refused.
@@ -166,21 +200,6 @@ std::vector<Edge> keep_leaves(Trace& t, Entry& e) {
   }
   return edges;
 }
-
-namespace {
-
-// Where those who run the segment see a tensor: as an input, whose last value may be an output, too, or as an output.
-Recipe seen(const Trace& t, const Tensor& fake) {
-  const auto in = t.input_of_fake.find(fake.get());
-  if (in != t.input_of_fake.end()) return {Recipe::kTensorIn, in->second};
-  const std::vector<Value>& outputs = t.graph->outputs;
-  for (size_t k = 0; k < outputs.size(); k++) {
-    if (outputs[k].tensor().same(fake)) return {Recipe::kTensorOut, int(k)};
-  }
-  return {};
-}
-
-}  // namespace
 
 // Bases come before their views: a complex view is the base of its own.
 void find_view_outputs(Trace& t, Entry& e) {

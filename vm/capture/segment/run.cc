@@ -23,10 +23,20 @@ namespace {
 
 // The history of a result that backward refuses.
 struct RefusedNode : GradNode {
-  std::string why;
-  RefusedNode(const std::string& why, const std::vector<Tensor>& reached) : why(why) { link(*this, reached); }
+  std::string why, op;
+  Tensor read;  // or null: what was saved at that version and written since
+  uint32_t expected = 0;
+  RefusedNode(const RefusedOutput& r, const std::vector<Tensor>& reached, const Tensor& t) : why(r.why), op(r.op) {
+    link(*this, reached);
+    if (!t) return;
+    read = alias(t, t->sizes, t->strides, t->offset);  // the history of t may lead here
+    expected = t->storage->version - uint32_t(r.writes);
+  }
   const char* name() const override { return "CompiledBackward"; }
-  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override { fail(why); }
+  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
+    if (read) fail_modified(read, op.c_str(), read->storage->version, expected);
+    fail(why);
+  }
   void release() override {}
 };
 
@@ -59,7 +69,10 @@ struct EntryRunner {
     for (const RefusedOutput& r : left.refused_outputs) {
       std::vector<Tensor> reached;
       for (int i : r.inputs) reached.push_back(values.tensors[size_t(i)]);
-      set_history(outputs[size_t(r.output)].tensor(), Ref<GradNode>(new RefusedNode(r.why, reached)), 0);
+      Tensor read;
+      if (r.read.kind == Recipe::kTensorIn) read = values.tensors[size_t(r.read.index)];
+      if (r.read.kind == Recipe::kTensorOut) read = outputs[size_t(r.read.index)].tensor();
+      set_history(outputs[size_t(r.output)].tensor(), Ref<GradNode>(new RefusedNode(r, reached, read)), 0);
     }
     for (const HistoryWrite& w : left.history_writes) {
       if (!e.callable) take_history(values.tensors[size_t(w.input)], outputs[size_t(w.output)].tensor());
