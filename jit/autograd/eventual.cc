@@ -1,6 +1,7 @@
 // Two graphs of one text: what is interpreted here shares nothing with what is compiled elsewhere.
 #include "jit/autograd/eventual.h"
 
+#include "jit/autograd/resized.h"
 #include "jit/graph/env_copy.h"
 #include "jit/passes/passes.h"
 
@@ -42,43 +43,93 @@ bool SizeAnswers::hold(const std::vector<Tensor>& inputs, const std::vector<doub
   return program_.guards_hold(values.data());
 }
 
+namespace {
+
+GraphPtr copy_of_graph(const Graph& graph) {
+  return rebuild(graph, [](Rebuilder&, const Node&, Args&, Results&) { return false; });
+}
+
+}  // namespace
+
 EventuallyCompiled::EventuallyCompiled(std::unique_ptr<Graph> graph, const CompileOptions& options, size_t guarded)
-    : guarded_(guarded) {
+    : guarded_(guarded), options_(options) {
   views_ = plain_views(*graph);
   const bool symbolic = graph->env->size() > SymEnv().size();
   if (!options.background && !symbolic) {
-    compiled_ = compile_graph(std::move(graph), options);
+    auto version = std::make_unique<Version>(nullptr);
+    version->compiled = compile_graph(std::move(graph), options);
+    add(std::move(version));
     return;
   }
-  uncompiled_ = rebuild(*graph, [](Rebuilder&, const Node&, Args&, Results&) { return false; });
-  uncompiled_->env = copy_of(*graph->env);
+  auto version = std::make_unique<Version>(copy_of_graph(*graph));
+  version->graph->env = copy_of(*graph->env);
+  if (symbolic) pattern_ = copy_of_graph(*graph);
   interpreted_ = std::move(graph);
-  if (options.background) {
-    later_ = std::make_unique<CompileLater>([this, options] { compile(options); });
-  } else {
-    compile(options);
+  interpreted_->env = copy_of(*interpreted_->env);  // that of the trace grows with other backwards
+  add(std::move(version));
+  if (!options.background && !versions_[0]->answers) interpreted_.reset(), pattern_.reset();
+}
+
+// Compiles it, too, or begins to.
+void EventuallyCompiled::add(std::unique_ptr<Version> version) {
+  Version& v = *version;
+  if (v.graph && options_.background) {
+    v.later = std::make_unique<CompileLater>([this, &v] { compile(v); });
+  } else if (v.graph) {
+    compile(v);
   }
+  versions_[made_] = std::move(version);
+  made_++;
 }
 
-void EventuallyCompiled::compile(const CompileOptions& options) {
-  std::shared_ptr<SymEnv> env = uncompiled_->env;
-  compiled_ = compile_graph(std::move(uncompiled_), options);
+void EventuallyCompiled::compile(Version& version) {
+  std::shared_ptr<SymEnv> env = version.graph->env;
+  version.compiled = compile_graph(std::move(version.graph), options_);
   auto answers = std::make_unique<SizeAnswers>(*interpreted_, std::move(env), guarded_);
-  if (!answers->empty()) answers_ = std::move(answers);
-  if (!answers_ && !options.background) interpreted_.reset();
+  if (!answers->empty()) version.answers = std::move(answers);
 }
 
-std::vector<Value> EventuallyCompiled::run_compiled(const std::vector<Tensor>& inputs,
-                                                    const std::vector<double>& scalars) {
-  std::vector<Value> out = compiled_.run(inputs, scalars);
+void EventuallyCompiled::compile_for(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!pattern_) return;
+  for (size_t i = 0; i < made_; i++) {
+    if (versions_[i]->later && !versions_[i]->later->done()) return;  // it may be for these sizes
+    if (serves(*versions_[i], inputs, scalars)) return;
+  }
+  if (misses_++ < kMissesBefore) return;
+  std::unique_ptr<Graph> graph = resized(*pattern_, *interpreted_->env, inputs, scalars);
+  if (graph) add(std::make_unique<Version>(std::move(graph)));
+  if (made_ == kMostVersions) pattern_.reset();
+}
+
+bool EventuallyCompiled::wait(std::chrono::milliseconds most) {
+  for (size_t i = 0; i < made_; i++) {
+    if (versions_[i]->later && !versions_[i]->later->wait(most)) return false;
+  }
+  return true;
+}
+
+bool EventuallyCompiled::serves(Version& version, const std::vector<Tensor>& inputs,
+                                const std::vector<double>& scalars) {
+  if (version.later && !version.later->done()) return false;
+  if (version.later) version.later->check();
+  return !version.answers || version.answers->hold(inputs, scalars);
+}
+
+std::vector<Value> EventuallyCompiled::run_version(const Version& version, const std::vector<Tensor>& inputs,
+                                                   const std::vector<double>& scalars) {
+  std::vector<Value> out = version.compiled.run(inputs, scalars);
   link_plain_views(views_, out);
   return out;
 }
 
 std::vector<Value> EventuallyCompiled::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars) {
-  const bool made = !later_ || later_->done();
-  if (made && later_) later_->check();
-  if (made && (!answers_ || answers_->hold(inputs, scalars))) return run_compiled(inputs, scalars);
+  for (const bool again : {false, true}) {
+    for (size_t i = 0; i < made_; i++) {
+      if (serves(*versions_[i], inputs, scalars)) return run_version(*versions_[i], inputs, scalars);
+    }
+    if (!again) compile_for(inputs, scalars);
+  }
   GradModeScope no_grad(false);
   return interpret_apart(*interpreted_, inputs, scalars);
 }

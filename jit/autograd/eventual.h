@@ -1,8 +1,12 @@
 // A graph that can run at once: where its code is made in the background, it is interpreted until the code is there.
-// Compiled late, it has no guards: it is interpreted, too, for sizes that the compiler's answers do not hold for.
+// Compiled late, it has no guards. For sizes that the compiler's answers do not hold for it is compiled again, a few
+// times, and interpreted otherwise.
 // What the graph makes as a view without history stays one, whoever runs it: eager refuses to write it under the tape.
 #pragma once
+#include <array>
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "jit/compile.h"
@@ -37,18 +41,37 @@ class EventuallyCompiled {
   EventuallyCompiled(std::unique_ptr<Graph> graph, const CompileOptions& options, size_t guarded = 0);
   // Throws what the compiler threw in the background. The graph draws no gradients.
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars);
-  bool wait(std::chrono::milliseconds most) { return !later_ || later_->wait(most); }
+  bool wait(std::chrono::milliseconds most);
+  size_t versions() const { return made_.load(); }
 
  private:
-  void compile(const CompileOptions& options);
-  std::vector<Value> run_compiled(const std::vector<Tensor>& inputs, const std::vector<double>& scalars);
+  // Code, and what it relies on.
+  struct Version {
+    Compiled compiled{};
+    std::unique_ptr<SizeAnswers> answers{};  // of the compiler; null: none
+    std::unique_ptr<Graph> graph;            // until it is compiled
+    std::unique_ptr<CompileLater> later{};   // the last member: it goes first
+    explicit Version(std::unique_ptr<Graph> g) : graph(std::move(g)) {}
+  };
+  static constexpr size_t kMostVersions = 4;
+  // Sizes that come once are interpreted.
+  static constexpr int kMissesBefore = 1;
+
+  void add(std::unique_ptr<Version> version);
+  void compile(Version& version);
+  void compile_for(const std::vector<Tensor>& inputs, const std::vector<double>& scalars);
+  bool serves(Version& version, const std::vector<Tensor>& inputs, const std::vector<double>& scalars);
+  std::vector<Value> run_version(const Version& version, const std::vector<Tensor>& inputs,
+                                 const std::vector<double>& scalars);
   std::vector<size_t> views_;
   size_t guarded_;
-  std::unique_ptr<Graph> interpreted_;    // null where the code serves all runs from the beginning
-  std::unique_ptr<SizeAnswers> answers_;  // of the compiler; null: none
-  std::unique_ptr<Graph> uncompiled_;
-  Compiled compiled_;
-  std::unique_ptr<CompileLater> later_;  // the last member: it goes first
+  CompileOptions options_;
+  std::unique_ptr<Graph> interpreted_;  // null where the code serves all runs from the beginning
+  std::unique_ptr<Graph> pattern_;      // of versions; under mutex_
+  std::mutex mutex_;
+  int misses_ = 0;
+  std::atomic<size_t> made_{0};
+  std::array<std::unique_ptr<Version>, kMostVersions> versions_;  // those that are made do not change
 };
 
 }  // namespace lutra

@@ -16,17 +16,40 @@ int32_t make_again(SymEnv& env, const SymExpr& e, int32_t a, int32_t b) {
   }
 }
 
-std::shared_ptr<SymEnv> copy_of(const SymEnv& env) {
+namespace {
+
+template <class Leaf>
+std::shared_ptr<SymEnv> with_expressions(const SymEnv& env, const Leaf& leaf) {
   auto copy = std::make_shared<SymEnv>();
   const int32_t n = int32_t(env.size());
   for (int32_t id = 1; id < n; id++) {
     if (env[id].op == SymOp::kSize) copy->assume_sizes(env.made_range(id));
   }
   for (int32_t id = 1; id < n; id++) {
-    const int32_t made = make_again(*copy, env[id], env[id].a, env[id].b);
+    const int32_t made = make_again(*copy, leaf(env[id]), env[id].a, env[id].b);
     LUTRA_CHECK(made == id, "expression ", id, " of an env is ", made, " in its copy");
   }
+  return copy;
+}
+
+}  // namespace
+
+std::shared_ptr<SymEnv> copy_of(const SymEnv& env) {
+  auto copy = with_expressions(env, [](const SymExpr& e) { return e; });
   for (const SymGuard& g : env.guards()) copy->ask(g.cmp, g.a, g.b);
+  return copy;
+}
+
+std::shared_ptr<SymEnv> copy_for(const SymEnv& env, const std::function<SymExpr(SymExpr)>& leaf) {
+  std::shared_ptr<SymEnv> copy;
+  try {
+    copy = with_expressions(env, [&](const SymExpr& e) { return arity(e.op) == 0 ? leaf(e) : e; });
+  } catch (const Error&) {
+    return nullptr;  // a division by 0, a size that is too large
+  }
+  for (const SymGuard& g : env.guards()) {
+    if (copy->ask(g.cmp, g.a, g.b) != g.outcome) return nullptr;
+  }
   return copy;
 }
 

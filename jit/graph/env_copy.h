@@ -1,5 +1,6 @@
 // Expressions of one env made again in another.
 #pragma once
+#include <functional>
 #include <memory>
 
 #include "ops/core/sym.h"
@@ -10,5 +11,8 @@ namespace lutra {
 int32_t make_again(SymEnv& env, const SymExpr& e, int32_t a, int32_t b);
 // Another env with the same expressions, ids and guards: who asks it does not touch the first.
 std::shared_ptr<SymEnv> copy_of(const SymEnv& env);
+// Likewise with other hints: `leaf` gives a leaf with its own. Null where a guard has another answer then, or an
+// expression no value.
+std::shared_ptr<SymEnv> copy_for(const SymEnv& env, const std::function<SymExpr(SymExpr)>& leaf);
 
 }  // namespace lutra
