@@ -452,4 +452,44 @@ test("many steps of a coroutine", function()
   end
 end)
 
+test("a function of coroutine.wrap that is alive over a break", function()
+  local function f(x)
+    local y = x * 2
+    local each = coroutine.wrap(function() for i = 1, 5 do coroutine.yield(i) end end)
+    y = y * each()
+    lt.graph_break()
+    y = y * each() + 1
+    y = (y + 1):sin()
+    return y * each()
+  end
+  lt.reset()
+  local g = lt.compile(f)
+  for i = 1, 4 do equal(h.text(g(lt.ones(3) * i)), h.text(f(lt.ones(3) * i))) end
+  local before = lt.counters()
+  for i = 1, 20 do equal(h.text(g(lt.ones(3) * i)), h.text(f(lt.ones(3) * i))) end
+  local after = lt.counters()
+  equal(after.cache.misses, before.cache.misses)
+  equal(after.stats.unique_graphs, before.stats.unique_graphs)
+end)
+
+test("another function where one of coroutine.wrap was", function()
+  local function f(x, each)
+    local y = x * 2
+    y = (y * each(3)):sin() + 1
+    return y + 1
+  end
+  local function wrapped() return coroutine.wrap(function(a) while true do a = coroutine.yield(a * 2) end end) end
+  local function twice(a) return a * 2 end
+  local g = lt.compile(f)
+  for _, each in ipairs {wrapped(), wrapped(), wrapped(), math.sqrt, tostring, wrapped(), twice, tonumber, wrapped(),
+    string.byte, rawlen or type} do
+    for _ = 1, 2 do
+      local ok, want = pcall(f, lt.ones(3), each)
+      local done, got = pcall(g, lt.ones(3), each)
+      equal(done, ok)
+      equal(ok and h.text(got) or got, ok and h.text(want) or want)
+    end
+  end
+end)
+
 h.finish()

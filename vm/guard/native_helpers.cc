@@ -101,7 +101,9 @@ const Tab* table_at(const GuardRun* run, int64_t a) {
 
 int64_t check_prototype(GuardRun* run, int64_t a, int64_t wanted) noexcept {
   const auto* f = static_cast<const Func*>(mirror::gc_pointer(run->regs[a]));
-  return f->is_lua() && known_identity(run->prototypes, f) == double(wanted);
+  if (f->is_lua()) return known_identity(run->prototypes, f) == double(wanted);
+  const bc::Op op = bc::op(*f->pc);
+  return wanted == kLibraryFunction && op != bc::Op::FUNCC && op != bc::Op::FUNCCW;
 }
 
 int64_t check_length(GuardRun* run, int64_t a, int64_t wanted) noexcept {

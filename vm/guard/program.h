@@ -102,7 +102,9 @@ struct GuardValues {
   std::vector<SymbolValue> symbols;
 };
 
-// The identity of the prototype of the Lua function at `index`, 0 for a C function.
+// The identity of the prototype of the Lua function at `index`; kLibraryFunction for one that LuaJIT has in assembly,
+// as those that coroutine.wrap gives; 0 for another C function.
+constexpr int kLibraryFunction = -1;
 int prototype_number(lua_State* L, int index);
 
 // The witness: runs `program` over the public Lua API on the arguments at stack 1 .. nargs (with `nslots` of them

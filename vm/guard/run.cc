@@ -13,7 +13,8 @@
 namespace lutra {
 
 int prototype_number(lua_State* L, int index) {
-  return lua_iscfunction(L, index) ? 0 : int(reinterpret_cast<uintptr_t>(prototype_identity(L, index)));
+  if (lua_iscfunction(L, index)) return lua_tocfunction(L, index) ? 0 : kLibraryFunction;
+  return int(reinterpret_cast<uintptr_t>(prototype_identity(L, index)));
 }
 
 namespace {

@@ -477,8 +477,9 @@ void Trace::guard_identity(Var* v) {
 void Trace::guard_callee(Var* f) {
   if (f->identity_guarded || f->callee_guarded || !f->source) return;
   push_pin(f->pin);
-  const int prototype = prototype_number(L, -1);
-  const bool is_child = !children.empty() && prototype && children.count(original_proto(L, lua_gettop(L)));
+  const bool modelled = f->builtin || f->binding;  // the trace goes on as this one does
+  const int prototype = modelled ? 0 : prototype_number(L, -1);
+  const bool is_child = !children.empty() && prototype > 0 && children.count(original_proto(L, lua_gettop(L)));
   lua_pop(L, 1);
   f->callee_guarded = true;
   if (is_child) remade.insert(f->source);
