@@ -36,6 +36,14 @@ struct Loop {
 };
 std::vector<Loop> loops(const Proto& proto);  // outer before inner
 
+// The innermost loop around `at`, whatever it is made of, and the slots that nothing in it writes but to add a whole
+// number. last is 0 where there is no loop.
+struct Counters {
+  Pc first = 0, last = 0;
+  Slots slots;
+};
+Counters counters(const Proto& proto, Pc at);
+
 struct Liveness {
   std::vector<Slots> before;  // before[pc]: slots whose values may still be read (hidden ones included)
   std::vector<Slots> hidden;  // hidden[pc]: FOR limit and step, ITERN control: never pass them to a portal
