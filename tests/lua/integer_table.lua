@@ -140,6 +140,197 @@ row("a loop with a break", WHOLE, of(function(n)
   return y + 1
 end), 3, "each way of a branch has a graph")
 
+-- Other loops than `for`: how they count and end; each body is a segment.
+local function counts(name, values, make, most, why)
+  row(name, values, of(make), most, why)
+end
+counts("while i <= n", WHOLE, function(n)
+  local y, i = flat * 2, 1
+  while i <= n do
+    y = y * 1.5 + i
+    i = i + 1
+  end
+  return y + 1
+end)
+counts("while n > 0", WHOLE, function(n)
+  local y = flat * 2
+  while n > 0 do
+    y = y * 1.5 + n
+    n = n - 1
+  end
+  return y + 1
+end)
+counts("while i ~= n", POSITIVE, function(n)
+  local y, i = flat * 2, 0
+  while i ~= n and i < 200 do
+    y = y * 1.5 + i
+    i = i + 1
+  end
+  return y + 1
+end)
+counts("while true with a break", WHOLE, function(n)
+  local y, i = flat * 2, 1
+  while true do
+    y = y * 1.5 + i
+    i = i + 1
+    if i > n then break end
+  end
+  return y + 1
+end)
+counts("while more", WHOLE, function(n)
+  local y, i, more = flat * 2, 1, n >= 1
+  while more do
+    y = y * 1.5 + i
+    i = i + 1
+    more = i <= n
+  end
+  return y + 1
+end)
+counts("while i <= n or i < 3", WHOLE, function(n)
+  local y, i = flat * 2, 1
+  while i <= n or i < 3 do
+    y = y * 1.5 + i
+    i = i + 1
+  end
+  return y + 1
+end)
+counts("repeat until i > n", WHOLE, function(n)
+  local y, i = flat * 2, 1
+  repeat
+    y = y * 1.5 + i
+    i = i + 1
+  until i > n
+  return y + 1
+end)
+counts("goto back", WHOLE, function(n)
+  local y, i = flat * 2, 1
+  ::top::
+  y = y * 1.5 + i
+  i = i + 1
+  if i <= n then goto top end
+  return y + 1
+end)
+counts("while j <= i within while i <= n", WHOLE, function(n)
+  local y, i = flat * 2, 1
+  while i <= n do
+    local j = 1
+    while j <= i do
+      y = y + i * j
+      j = j + 1
+    end
+    i = i + 1
+  end
+  return y + 1
+end)
+counts("while x[i]", WHOLE, function(n)
+  local y, i = x[0] * 2, 0
+  while i < n do
+    y = y + x[i]
+    i = i + 1
+  end
+  return y + 1
+end)
+counts("while list[#list + 1] = y", WHOLE, function(n)
+  local list, i = {}, 1
+  while i <= n do
+    list[#list + 1] = flat * i
+    i = i + 1
+  end
+  return #list, list
+end)
+counts("while nets[i]", WHOLE, function(n)
+  local y, i = flat * 2, 1
+  while i <= n do
+    y = y + nets[i](flat):sum()
+    i = i + 1
+  end
+  return y + 1
+end, 3, "what takes no gradients has an entry of its own")
+local tolerances = {}
+for i, n in ipairs(WHOLE) do tolerances[i] = 0.7 ^ n * 1.01 end
+counts("while err > tol", tolerances, function(tol)
+  local y, err = flat * 2, 1
+  while err > tol and err > 1e-4 do
+    y = y * 1.5 + err
+    err = err * 0.7
+  end
+  return y + 1
+end)
+test("a size and the bound of a loop change in one call", function()
+  for _, make in ipairs {function(t, n)
+    local y = t
+    for i = 1, n do y = y * 0.5 + i end
+    return y
+  end, function(t, n)
+    local y, i = t, 1
+    while i <= n do
+      y = y * 0.5 + i
+      i = i + 1
+    end
+    return y
+  end} do
+    lt.reset()
+    local g = lt.compile(make)
+    for i = 2, 30 do
+      local t, n = lt.ones(i, 4), 33 - i
+      equal(h.text(g(t, n)), h.text(make(t, n)), "call " .. i)
+    end
+    local graphs = lt.counters().stats.unique_graphs
+    truthy(graphs <= 3, graphs .. " graphs")
+    equal(#lt._report(g).break_reasons, 0)
+  end
+end)
+
+-- Bounds and keys that a graph cannot hold: it breaks there, and what is behind is one graph for all values.
+local keys, ways = {}, {}
+for i = 1, 80 do
+  keys[i] = i * 1.5
+  ways[i] = function(y) return y * i end
+end
+local breaking = {
+  ["for i = 1, t:sum():item()"] = function(t)
+    local y = flat
+    for i = 1, t:sum():item() do y = y * 0.5 + i end
+    return y
+  end,
+  ["while i <= t:sum():item()"] = function(t)
+    local y, i, n = flat, 1, t:sum():item()
+    while i <= n do
+      y = y * 0.5 + i
+      i = i + 1
+    end
+    return y
+  end,
+  ["for i = 1, #t:nonzero()"] = function(t)
+    local y = flat
+    for i = 1, #t:nonzero() do y = y * 0.5 + i end
+    return y
+  end,
+  ["for i = 1, t:tolist()[1]"] = function(t)
+    local y = flat
+    for i = 1, t:sum():view(1):tolist()[1] do y = y * 0.5 + i end
+    return y
+  end,
+  ["keys[t:sum():item()]"] = function(t) return flat * keys[t:sum():item()] end,
+  ["keys[#t:nonzero()]"] = function(t) return flat * keys[#t:nonzero()] end,
+  ["keys[#t]"] = function(t) return t:float() * keys[#t] end,
+  ["keys[t.shape[1] + 1]"] = function(t) return t:float() * keys[t.shape[1] + 1] end,
+  ["ways[#t]"] = function(t) return ways[#t](flat) + t:sum() end,
+}
+for name, f in pairs(breaking) do
+  test(name, function()
+    lt.reset()
+    local g = lt.compile(f)
+    for i = 2, 40 do
+      local t = lt.ones(i, {dtype = "int64"})
+      equal(h.text(g(t)), h.text(f(t)), "call " .. i)
+    end
+    local graphs, breaks = lt.counters().stats.unique_graphs, #lt._report(g).break_reasons
+    rows[#rows + 1] = ("%-44s %2d graphs, %d recompiles, %d breaks"):format(name, graphs, #lt.recompiles(g), breaks)
+    truthy(graphs <= 5, graphs .. " graphs")
+  end)
+end
+
 -- Sizes of tensors as bounds: streams begin with a size, with 0, with 1.
 local function of_sizes(first)
   local list = {}
@@ -158,6 +349,22 @@ for _, first in ipairs {{5, 3, 0, 1}, {0, 1, 2, 3}, {1, 0, 5, 3}, {2, 0, 1, 3}, 
   row("for i = 0, #x - 1 over x[i]" .. name, tensors_first, of(function(t)
     local y = one * 2
     for i = 0, #t - 1 do y = y + t[i] end
+    return y + 1
+  end))
+  row("while i <= x.shape[1]" .. name, tensors_first, of(function(t)
+    local y, i = t * 2, 1
+    while i <= t.shape[1] do
+      y = y * 1.5 + i
+      i = i + 1
+    end
+    return y + 1
+  end))
+  row("repeat until i >= #x" .. name, tensors_first, of(function(t)
+    local y, i = one * 2, 0
+    repeat
+      y = y + i
+      i = i + 1
+    until i >= #t
     return y + 1
   end))
 end

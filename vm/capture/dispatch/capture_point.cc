@@ -42,6 +42,7 @@ CaptureOptions options_of(lua_State* L, const CompiledProto& compiled) {
 void teach_symbols(const bc::Proto& proto, ProtoPoint& point, const SegmentLessons& lessons) {
   const std::vector<std::string> names = argument_names(proto, point.pc, point.args);
   for (size_t i = 0; i < names.size(); i++) {
+    if (lessons.numbers.count(point.args[i])) point.changing_values[names[i]].insert("another number");
     const auto sizes = lessons.sizes.find(point.args[i]);
     if (sizes == lessons.sizes.end()) continue;
     point.dynamic_dims[names[i]].insert(sizes->second.begin(), sizes->second.end());

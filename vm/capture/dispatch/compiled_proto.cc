@@ -106,6 +106,22 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
   return compiled;
 }
 
+namespace {
+
+// Of the loop that the comparison at pc decides about, if the point is in it.
+void note_counters(ProtoPoint& point, const bc::Proto& proto, bc::Pc pc) {
+  const bc::Counters counters = bc::counters(proto, pc);
+  if (point.pc < counters.first || point.pc > counters.last) return;
+  for (const unsigned slot : point.args) {
+    const std::string name = counters.slots[slot] ? bc::expression_text(proto, point.pc, slot) : "";
+    if (name.empty()) continue;
+    point.changing_values[name].insert("another number");
+    point.loop_variables[name] = true;
+  }
+}
+
+}  // namespace
+
 void note_variables(ProtoPoint& point, const LuaCode& code, const KeptLoops* kept) {
   for (const bc::Loop& l : code.loops()) {
     if (l.kind != bc::Loop::Kind::kFor || !contains(l, point.pc)) continue;
@@ -113,6 +129,10 @@ void note_variables(ProtoPoint& point, const LuaCode& code, const KeptLoops* kep
     const std::string variable = bc::expression_text(code.proto(), point.pc, l.base + 3);
     point.changing_values[variable].insert("another number");
     point.loop_variables[variable] = true;
+  }
+  if (!kept) return;
+  for (const auto& [proto, pc] : *kept) {
+    if (proto == &code.proto() && bc::has(proto->code[pc], bc::kCompare)) note_counters(point, *proto, pc);
   }
 }
 

@@ -80,8 +80,9 @@ bool loosen(lua_State* L, GuardStep& s, int constants) {
   return true;
 }
 
-// Whether a call would run the entry but for sizes, numbers and their like.
-bool is_near(lua_State* L, const GuardProgram& p, int nslots, int nargs, int self, int constants, int weak) {
+// Whether a call would run the entry but for sizes, numbers and their like: f sees the values that it brings.
+template <class F>
+bool is_near(lua_State* L, const GuardProgram& p, int nslots, int nargs, int self, int constants, int weak, F f) {
   const std::vector<Tensor> tensors = tensors_of(L, p, nslots, nargs, self, constants, weak);
   GuardProgram loose = p;
   for (size_t i = 0; i < tensors.size(); i++) {
@@ -99,6 +100,7 @@ bool is_near(lua_State* L, const GuardProgram& p, int nslots, int nargs, int sel
   GuardValues values;
   const int top = lua_gettop(L);
   const bool runs = run_guards(L, loose, nslots, nargs, self, constants, weak, &values) < 0;
+  if (runs) f(values, tensors);
   lua_settop(L, top);
   return runs;
 }
@@ -172,28 +174,48 @@ void learn_value(lua_State* L, ProtoPoint& point, const GuardStep& s, const Guar
   lua_pop(L, 1);
 }
 
-// Likewise of all the numbers and sizes that were pinned by a relation and differ.
-void learn_pinned(ProtoPoint& point, const GuardProgram& p, GuardValues& values) {
+// Likewise of all the numbers and sizes that were pinned by a relation and differ, where relations are what failed. Of
+// those that a comparison came out otherwise for: that it did, which loops have to know.
+void learn_related(ProtoPoint& point, const GuardProgram& p, GuardValues& values, bool failed) {
   int first = 0;
   p.symbols.run(values.tensors, values.scalars, values.symbols, &first);
   for (const SymGuard& g : p.symbols.guards()) {
+    if (arity(g.cmp) < 2 || p.symbols.holds(g, values.symbols)) continue;
     const bool pins = g.outcome && (g.cmp == SymCmp::kEq || g.cmp == SymCmp::kSame);
-    if (!pins || p.symbols.holds(g, values.symbols)) continue;
+    if (pins && !failed) continue;
+    const auto name = [&](const std::string& number) { return pins ? number : compared_name(number); };
     std::vector<int> stack{g.a, g.b};
     while (!stack.empty()) {
       const SymExpr& e = p.symbols[stack.back()];
       stack.pop_back();
       if (e.op == SymOp::kScalarInput) {
-        note_value(point, p.scalar_sources[size_t(e.a)]->text, str(values.scalars[size_t(e.a)]));
+        note_value(point, name(p.scalar_sources[size_t(e.a)]->text), str(values.scalars[size_t(e.a)]));
       } else if (e.op == SymOp::kSize) {
         const std::string& tensor = p.tensor_sources[size_t(e.a)]->text;
-        point.dynamic_dims[tensor].insert(e.b);
-        note_value(point, size_name(tensor, e.b), str(values.tensors[size_t(e.a)]->sizes[size_t(e.b)].hint));
+        if (pins) point.dynamic_dims[tensor].insert(e.b);
+        const int64_t size = values.tensors[size_t(e.a)]->sizes[size_t(e.b)].hint;
+        note_value(point, name(size_name(tensor, e.b)), str(size));
       }
       if (arity(e.op) > 0) stack.push_back(e.a);
       if (arity(e.op) > 1) stack.push_back(e.b);
     }
   }
+}
+
+// The other numbers and sizes that the call brings as others: one miss teaches all of them.
+void learn_others(lua_State* L, ProtoPoint& point, const GuardProgram& p, int nslots, int nargs, int self,
+                  int constants, int weak) {
+  is_near(L, p, nslots, nargs, self, constants, weak, [&](GuardValues& values, const auto& tensors) {
+    learn_sizes(point, p, tensors);
+    if (!p.symbols.empty()) learn_related(point, p, values, false);
+    for (const GuardStep& s : p.steps) {
+      if (!compares_constant(s.op)) continue;
+      lua_rawgeti(L, constants, s.index);
+      const bool is = lua_rawequal(L, -1, values.base + s.a);
+      lua_pop(L, 1);
+      if (!is) learn_value(L, point, s, values, constants);
+    }
+  });
 }
 
 int level_of(const ProtoPoint& point, const Source* s) {
@@ -303,11 +325,13 @@ bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
     }
   }
   learn_functions(L, point, p, failed, nslots, nargs, self, constants, weak);
+  if (r.kind == name(TensorFact::kSize) || compares_constant(s.op))
+    learn_others(L, point, p, nslots, nargs, self, constants, weak);
   with_values(L, p, failed, nslots, nargs, self, constants, weak, [&](GuardValues& values) {
     if (compares_constant(s.op)) learn_value(L, point, s, values, constants);
     if (s.op == GuardOp::kCdataCheck) note_value(point, s.source->text, r.new_text);
     if (s.op == GuardOp::kLengthCheck) note_value(point, "#" + s.source->text, r.new_text);
-    if (s.op == GuardOp::kSymbolsCheck) learn_pinned(point, p, values);
+    if (s.op == GuardOp::kSymbolsCheck) learn_related(point, p, values, true);
     if (point.firsts.empty() || lessons(point) > known) return;
     point.missed_level =
         s.op == GuardOp::kSymbolsCheck ? level_of_relations(point, p, values) : level_of(point, s.source);
@@ -400,7 +424,7 @@ bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
     if (e->decline) continue;
     lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
     lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
-    if (is_near(L, e->guards, nslots, nargs, self, top + 1, top + 2)) {
+    if (is_near(L, e->guards, nslots, nargs, self, top + 1, top + 2, [](auto&, auto&) {})) {
       GuardValues values;
       const int step = run_guards(L, e->guards, nslots, nargs, self, top + 1, top + 2, &values);
       lua_settop(L, top + 2);

@@ -62,7 +62,7 @@ Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call)
   t.frame_store.emplace_back();
   Frame& f = t.frame_store.back();
   f.code = &place.code;
-  f.pc = place.pc;
+  f.pc = f.began = place.pc;
   f.slots.assign(proto.framesize + 1, nullptr);
   t.frames.push_back(&f);
   t.program.start = {f.code->file, f.line()};
@@ -110,7 +110,7 @@ Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, Vars resu
   t.frame_store.emplace_back();
   Frame& f = t.frame_store.back();
   f.code = &caller.code;
-  f.pc = caller.call;
+  f.pc = f.began = caller.call;
   f.step = t.steps;
   f.slots.assign(proto.framesize + 1, nullptr);
   const std::string calls = str(" (", level, level == 1 ? " call up)" : " calls up)");

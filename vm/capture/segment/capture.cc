@@ -369,7 +369,7 @@ struct SegmentCapture {
       } else {
         made.next.push_back({loop->end, true});
       }
-    } else if (end.kind == SegmentEnd::kBreak || t.frames.size() > 1) {
+    } else if (end.kind == SegmentEnd::kBreak || t.frames.size() > 1 || ends_at_comparison(f, end)) {
       made.next.push_back({f.pc, true});
     }
     // The loop around a break: its body is a segment of its own.

@@ -17,6 +17,7 @@
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/segment/apart.h"
 #include "vm/capture/segment/call_ops.h"
+#include "vm/capture/segment/lessons.h"
 #include "vm/capture/segment/links.h"
 #include "vm/capture/segment/modes.h"
 #include "vm/capture/segment/outputs.h"
@@ -468,7 +469,7 @@ struct Finisher {
     }
     exit.resume.kind = Resume::Kind::kPc;
     exit.resume.pc = t.last_close ? t.last_close : f.pc;  // a return that the original code makes closes first
-    exit.resume.past_portal = end.kind == SegmentEnd::kBreak;
+    exit.resume.past_portal = end.kind == SegmentEnd::kBreak || ends_at_comparison(f, end);
     write_slots(f.code->liveness().before[f.pc]);
   }
 

@@ -41,14 +41,26 @@ bool lies_plainly(const Graph& graph, int32_t size) {
 
 bool is_open(const SymEnv& env, int32_t size) { return size && env.range(size).low < kSymbolicSizes.low; }
 
-// The inputs whose first sizes bound the loop.
-bool open_bounds(Trace& t, Frame& f, const bc::Loop& loop) {
+// The numbers that say how often a loop comes round which ends the trace: of the frame's slots.
+std::vector<unsigned> bounds_of(const Frame& f, const SegmentEnd& end) {
+  const bc::Ins i = f.code->proto().code[f.pc];
+  if (ends_at_comparison(f, end)) {
+    const bool slots = bc::info(i).c == bc::Mode::Var;
+    return slots ? std::vector<unsigned>{bc::op_a(i), bc::op_d(i)} : std::vector<unsigned>{bc::op_a(i)};
+  }
+  const bc::Loop* const loop = ending_loop(f, end);
+  if (!loop || loop->kind != bc::Loop::Kind::kFor) return {};
+  return {loop->base, loop->base + 1, loop->base + 2};
+}
+
+// The inputs whose first sizes are among the bounds.
+bool open_bounds(Trace& t, Frame& f, const std::vector<unsigned>& bounds) {
   bool news = false;
   for (size_t i = 0; i < t.inputs.size(); i++) {
     if (!t.inputs[i].source || t.options.dynamic == 0) continue;
     const auto has =
         made_of(*t.graph->env, [&](const SymExpr& e) { return e.op == SymOp::kSize && e.a == int32_t(i) && e.b == 0; });
-    for (unsigned slot = loop.base; slot < loop.base + 3; slot++) {
+    for (const unsigned slot : bounds) {
       const Var* v = t.slot(f, slot);
       const bool is = v->kind == VarKind::kNumber && !v->tensor && v->num.expr && has[size_t(v->num.expr)];
       if (is) news |= t.decisions.open_sizes.emplace(t.inputs[i].source->text, true).second;
@@ -70,12 +82,20 @@ bool may_be_fraction(Trace& t, Var* v) {
   return v->num.expr ? v->num.kind != Scalar::kInt : is_fraction(v->num.to_double());
 }
 
+bool is_changing_integer(Trace& t, Var& v) {
+  return !v.tensor && v.num.expr && v.num.kind == Scalar::kInt && t.has_varied(&v);
+}
+
 }  // namespace
 
 const bc::Loop* ending_loop(const Frame& f, const SegmentEnd& end) {
   const std::vector<bc::Loop>& loops = f.code->loops();
   const auto loop = std::find_if(loops.begin(), loops.end(), [&](const bc::Loop& l) { return l.head == f.pc; });
   return end.kind == SegmentEnd::kLoop && loop != loops.end() ? &*loop : nullptr;
+}
+
+bool ends_at_comparison(const Frame& f, const SegmentEnd& end) {
+  return end.kind == SegmentEnd::kLoop && bc::has(f.code->proto().code[f.pc], bc::kCompare);
 }
 
 SegmentLessons lessons_of(Trace& t, const SegmentEnd& end) {
@@ -86,7 +106,13 @@ SegmentLessons lessons_of(Trace& t, const SegmentEnd& end) {
       lessons.fractions.insert(loop->head);
   }
   for (unsigned s = 0; s < f.slots.size(); s++) {
-    const Var* v = s < f.cells.size() && f.cells[s] ? f.cells[s]->value : f.slots[s];
+    Var* v = s < f.cells.size() && f.cells[s] ? f.cells[s]->value : f.slots[s];
+    if (v && v->kind == VarKind::kLazy) {
+      const auto known = t.options.dynamic_dims.find(v->source->text);  // by this name, maybe not by the slot's
+      if (known != t.options.dynamic_dims.end()) lessons.sizes[s] = known->second;
+    }
+    const bool is_local = !bc::local_name(f.code->proto(), f.pc, s).empty();
+    if (v && v->kind == VarKind::kNumber && is_local && is_changing_integer(t, *v)) lessons.numbers.insert(s);
     if (!v || v->kind != VarKind::kTensor) continue;
     const Sizes& sizes = v->tensor->sizes;
     for (size_t d = 0; d < sizes.size(); d++) {
@@ -100,8 +126,7 @@ SegmentLessons lessons_of(Trace& t, const SegmentEnd& end) {
 void decide_open_sizes(Trace& t, const SegmentEnd& end) {
   SymEnv& env = *t.graph->env;
   Frame& last = *t.frames.back();
-  const bc::Loop* const loop = ending_loop(last, end);
-  bool news = loop && loop->kind == bc::Loop::Kind::kFor && open_bounds(t, last, *loop);
+  bool news = open_bounds(t, last, bounds_of(last, end));
   for (const Trace::TensorInput& in : t.inputs) {
     const int32_t size = in.source && in.fake->dim() > 0 ? in.fake->sizes[0].expr : 0;
     if (!size || env.made_range(size).low >= kSymbolicSizes.low) continue;

@@ -26,6 +26,29 @@ bool less_by_metamethod(Trace& t, Var* a, Var* b, bool or_equal) {
   return !r.empty() && t.truthy(r[0]);
 }
 
+// Whether a number that counts the loop's rounds is compared, and the loop ends by that. What begins in the loop comes
+// by once, and goes on one of two ways.
+bool ends_count(const Frame& f) {
+  const bc::Proto& proto = f.code->proto();
+  const bc::Ins i = proto.code[f.pc];
+  const bc::Counters loop = bc::counters(proto, f.pc);
+  const bool counts = loop.slots[op_a(i)] || (bc::info(i).c == bc::Mode::Var && loop.slots[op_d(i)]);
+  const auto leaves = [&](bc::Pc to) { return to < loop.first || to > loop.last; };
+  return counts && leaves(f.began) && (leaves(bc::jump_target(f.pc + 1, proto.code[f.pc + 1])) || leaves(f.pc + 2));
+}
+
+bool is_symbolic(const Var* v) { return v->kind == VarKind::kNumber && !v->tensor && v->num.expr; }
+
+// A comparison that each round of a loop asks of what changes decides how often the loop comes round. It is left to
+// Lua: what is between two such comparisons is a segment. asked: how many questions there were before it.
+void leave_where_varied(Trace& t, Frame& f, const Var* a, const Var* b, size_t asked) {
+  if ((!is_symbolic(a) && !is_symbolic(b)) || f.is_builtin() || t.options.fullgraph || !t.regions.empty()) return;
+  const bool again = !f.asked.insert(f.pc).second;
+  if (t.graph->env->guards().size() == asked || (!again && !ends_count(f))) return;
+  if (!t.has_come_out_otherwise(a) && !t.has_come_out_otherwise(b)) return;
+  if (t.decisions.kept_loops.insert({&f.code->proto(), f.pc}).second) throw Restart{};
+}
+
 bool less(Trace& t, Var* a, Var* b, bool or_equal) {
   if (a->kind == VarKind::kNumber && b->kind == VarKind::kNumber) {
     if (a->guarded && b->guarded && !a->num.expr && !b->num.expr) {
@@ -88,12 +111,12 @@ bool equal(Trace& t, Var* a, Var* b) {
 
 void op_order(Trace& t, Frame& f, bc::Ins i) {
   Var *a = t.force(t.slot(f, op_a(i))), *b = t.force(t.slot(f, op_d(i)));
-  switch (bc::op(i)) {
-    case Op::ISLT: return branch(f, less(t, a, b, false));
-    case Op::ISGE: return branch(f, !less(t, a, b, false));
-    case Op::ISLE: return branch(f, less(t, a, b, true));
-    default: return branch(f, !less(t, a, b, true));
-  }
+  const bool or_equal = bc::op(i) == Op::ISLE || bc::op(i) == Op::ISGT;
+  const bool negated = bc::op(i) == Op::ISGE || bc::op(i) == Op::ISGT;
+  const size_t asked = t.graph->env->guards().size();
+  const bool is = less(t, a, b, or_equal);
+  leave_where_varied(t, f, a, b, asked);
+  branch(f, is != negated);
 }
 
 void op_equal(Trace& t, Frame& f, bc::Ins i) {
@@ -109,7 +132,10 @@ void op_equal(Trace& t, Frame& f, bc::Ins i) {
     case Op::ISNEP: want = false; [[fallthrough]];
     default: b = op_d(i) == 0 ? t.nil() : t.boolean(op_d(i) == 2);
   }
-  branch(f, equal(t, a, b) == want);
+  const size_t asked = t.graph->env->guards().size();
+  const bool is = equal(t, a, b);
+  leave_where_varied(t, f, a, b, asked);
+  branch(f, is == want);
 }
 
 void op_test(Trace& t, Frame& f, bc::Ins i) {

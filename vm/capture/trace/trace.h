@@ -92,6 +92,8 @@ struct TraceOptions {
 
 inline std::string vararg_name(int n) { return str("select(", n + 1, ", ...)"); }
 inline std::string size_name(const std::string& tensor, int dim) { return str(tensor, ".shape[", dim + 1, "]"); }
+// Among changing_values: a number or size, by its name, that comparisons came out otherwise for.
+inline std::string compared_name(const std::string& number) { return number + ", compared"; }
 
 // How a frame of the trace was called.
 enum class Via : uint8_t { kCall, kNoGrad, kEnableGrad, kAutocast, kProtected, kCoroutine };
@@ -120,11 +122,12 @@ struct Frame {
   std::vector<Cell*> cells;  // of slots that closures share
   Vars varargs;
   Vars multres;  // values above a MULTRES producer's base
-  bc::Pc pc = 1, next = 1;
+  bc::Pc pc = 1, next = 1, began = 1;
   uint64_t step = 0;                    // of the instruction at pc
   uint64_t multres_step = 0;            // of the producer of multres
   std::vector<const bc::Loop*> active;  // loops being unrolled, outermost first
   size_t rounds = 0, nodes_before = 0;  // of the outermost: how often a numeric loop has come round; ops before it
+  std::set<bc::Pc> asked;               // comparisons of symbols that it has come by
   std::vector<ModeCall> modes;          // what stands between its caller and it, outermost first
   bool tail = false;                    // has made a tail call: not part of the chain any more
   bool expression = false;  // runs for a metamethod, an iterator or a builtin: its caller cannot be resumed after it
@@ -176,6 +179,8 @@ class Trace {
   Scalar symbolic(Var* number);  // keeps it symbolic where it can be
   // A number or string that earlier misses were about, with so many values.
   bool has_varied(Var* v, int values = 1);
+  // Whether it is made of what is known to change and may make a comparison come out otherwise.
+  bool has_come_out_otherwise(const Var* v) const;
   // Whether all that an expression is made of may be a constant: numbers that no miss was about, no sizes.
   bool may_be_pinned(int32_t expr) const;
   // The element of an input that has one, a number that no miss was about: a constant from here on. None of others, and

@@ -349,24 +349,6 @@ bool Trace::truthy(Var* v) {
   return v->kind != VarKind::kNil && (v->kind != VarKind::kBool || v->b);
 }
 
-double Trace::constant(Var* v) {
-  if (v->tensor) stop(Break::needs_number, {.dirty = true});
-  if (v->source && (!v->guarded || v->num.expr)) stop_if_unsteady(*v->source);
-  if (v->num.expr != 0) {
-    if (v->source) {
-      check(GuardOp::kValueCheck, v->source, constant_slot(number(v->num.to_double())), str(v->num.to_double()));
-    } else {
-      graph->env->pin(v->num.expr);
-    }
-    v->num = Scalar(v->num.to_double());
-    v->guarded = true;
-  } else if (!v->guarded) {
-    v->guarded = true;
-    check(GuardOp::kValueCheck, v->source, constant_slot(v), str(v->num.d));
-  }
-  return v->num.to_double();
-}
-
 Scalar Trace::symbolic(Var* v) {
   if (v->tensor) return told_number(*this, v);
   if (v->guarded || v->num.expr != 0) return v->num;
@@ -383,11 +365,6 @@ Scalar Trace::symbolic(Var* v) {
   return v->num;
 }
 
-bool Trace::is_dynamic_number(const Source& s) const {
-  const bool argument = s.kind == SourceKind::kArg || s.kind == SourceKind::kVararg;
-  return (options.dynamic == 1 && argument) || values_of(s.text) > 0;
-}
-
 std::optional<double> Trace::steady_element(const Tensor& input, bool (*is_wanted)(double)) {
   const auto at = input_of_fake.find(input.get());
   if (at == input_of_fake.end()) return {};
@@ -399,59 +376,6 @@ std::optional<double> Trace::steady_element(const Tensor& input, bool (*is_wante
   if (is_dynamic_number(*s)) return {};
   lua_pushnumber(L, *element);
   return constant(force(wrap(s)));
-}
-
-template <class F>
-void Trace::each_leaf(int32_t expr, F f) const {
-  std::vector<int32_t> stack{expr};
-  std::set<int32_t> seen;
-  while (!stack.empty()) {
-    const SymExpr& e = (*graph->env)[stack.back()];
-    stack.pop_back();
-    if (e.op == SymOp::kScalarInput) f(program.scalar_sources[size_t(e.a)], -1);
-    if (e.op == SymOp::kSize) f(inputs[size_t(e.a)].source, int(e.b));
-    if (arity(e.op) > 0 && seen.insert(e.a).second) stack.push_back(e.a);
-    if (arity(e.op) > 1 && seen.insert(e.b).second) stack.push_back(e.b);
-  }
-}
-
-int Trace::values_of(const std::string& source) const {
-  const auto found = options.changing_values.find(source);
-  return found == options.changing_values.end() || options.dynamic == 0 ? 0 : found->second;
-}
-
-bool Trace::has_varied(Var* v, int values) {
-  if (v->tensor || (v->guarded && !v->num.expr)) return false;
-  // A variable of a loop around the segment is another one the next time.
-  const auto have = [&](const std::string& s) { return values_of(s) + int(options.loop_variables.count(s)); };
-  if (v->source) return have(v->source->text) >= values;
-  if (v->kind != VarKind::kNumber) return false;
-  bool found = false;
-  // A size is a symbol after its first miss, which was no reason to count.
-  each_leaf(v->num.expr, [&](const Source* s, int dim) {
-    if (s) found = found || (dim < 0 ? have(s->text) >= values : values_of(size_name(s->text, dim)) >= values - 1);
-  });
-  return found;
-}
-
-bool Trace::may_be_pinned(int32_t expr) const {
-  bool may = true;
-  each_leaf(expr, [&](const Source* s, int dim) { may = may && s && dim < 0 && !is_dynamic_number(*s); });
-  return may;
-}
-
-void Trace::stop_if_unsteady(const Source& s) {
-  constexpr int kUnsteady = 3;
-  if (ended || options.fullgraph || values_of(s.text) < kUnsteady) return;
-  stop(Break::changing_value, {.dirty = true});
-}
-
-void Trace::stop_at_pin(int32_t expr) {
-  if (!ended && is_unbacked(*this, expr)) stop_at_size(*this, expr);
-  if (options.changing_values.empty()) return;
-  each_leaf(expr, [&](const Source* s, int dim) {
-    if (s && dim < 0) stop_if_unsteady(*s);
-  });
 }
 
 const std::string& Trace::text(Var* v) {
