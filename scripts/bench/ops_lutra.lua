@@ -2,7 +2,8 @@
 --   set NAME EXPRESSION             an input
 --   case INPUTS EXPRESSION          takes both forms of a case; gives its bytes: inputs and results, each once
 --   time eager|compiled SECONDS     the median of samples that take so long together, in ms a call
---   lutra scripts/bench/ops_lutra.lua THREADS cpu|wall
+--   lutra scripts/bench/ops_lutra.lua THREADS cpu|wall [free]
+-- With `free` a case frees its results at once, as PyTorch does: what kernels take, without the collector.
 local lt = require "lutra"
 
 lt.config.num_threads = tonumber(arg[1])
@@ -11,6 +12,8 @@ lt.manual_seed(0)
 -- The clock of the process stands still while others have its cores.
 local clock = arg[2] == "cpu" and os.clock or lt.perf_counter
 local inputs, forms = {}, {}
+
+local frees = arg[3] == "free"
 
 local function expression(parameters, text)
   local chunk = ("local lt, F = ... return function(%s) return %s end"):format(parameters, text)
@@ -35,6 +38,16 @@ local function of_names(names)
   return list, count
 end
 
+-- Whether a result may be freed: a view has its input's memory.
+local function is_own(t, ...)
+  if not lt.is_tensor(t) then return false end
+  for i = 1, select("#", ...) do
+    local input = select(i, ...)
+    if lt.is_tensor(input) and input:data_ptr() == t:data_ptr() then return false end
+  end
+  return true
+end
+
 local serve = {}
 function serve.set(name, text)
   inputs[name] = expression("", text)()
@@ -45,7 +58,13 @@ function serve.case(names, text)
   local eager = expression(names, text)
   local compiled = lt.compile(expression(names, text))
   local a, b, c, d = unpack(list, 1, count)
-  forms = {eager = function() return eager(a, b, c, d) end, compiled = function() return compiled(a, b, c, d) end}
+  local function run(f)
+    if not frees then return f(a, b, c, d) end
+    local r, s = f(a, b, c, d)
+    if is_own(r, a, b, c, d) then r:free() end
+    if is_own(s, a, b, c, d) then s:free() end
+  end
+  forms = {eager = function() return run(eager) end, compiled = function() return run(compiled) end}
   return {bytes = bytes_of(a, b, c, d) + bytes_of(eager(a, b, c, d))}
 end
 function serve.time(form, seconds)
