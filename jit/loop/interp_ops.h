@@ -216,7 +216,8 @@ Cell random(Op op, DType t, int64_t index, uint64_t call, uint64_t seed) {
   else if (op == Op::kNormal)
     r.f = round_to<kWide>(t, normal_double<double>(w));
   else
-    r.f = t == DType::kFloat64 ? unit_double<double>(w.w[0], w.w[1]) : round_to<kWide>(t, unit_single<double>(w.w[0]));
+    r.f =
+        t == DType::kFloat64 ? unit_double<double>(w.w[0], w.w[1]) : round_to<kWide>(t, unit_single<double>(w.word(0)));
   return r;
 }
 

@@ -67,16 +67,11 @@ F times_power(const F& p, const IntOf<F>& m) {
   return p * floating(shl(half, kMantissa)) * floating(shl(m - half, kMantissa));
 }
 
-// e^(x + tail), |tail| tiny.
+// e^(x + tail) / 2^n, |tail| tiny, where n is what x / log(2) rounds to.
 template <class F>
-F exp_sum(const F& x, const F* tail) {
+F exp_fraction(const F& x, const F& n, const F* tail) {
   constexpr bool kSingle = FloatTraits<F>::kBits == 32;
-  // 1.5 * 2^mantissa rounds to whole numbers; twice the exponent's bias on top makes n nonnegative.
-  const double magic = kSingle ? 12582912.0 + 254 : 6755399441055744.0 + 2046;
-  F c = raise(F(kSingle ? -104.0 : -746.0), lower(F(kSingle ? 89.0 : 710.0), x));
-  F t = mul_add(c, F(1.4426950408889634), F(magic));
-  F n = t - F(magic);
-  F r = mul_add(n, F(kSingle ? -0.693115234 : -0.69314718060195446), c);
+  F r = mul_add(n, F(kSingle ? -0.693115234 : -0.69314718060195446), x);
   r = mul_add(n, F(kSingle ? -3.19461849e-05 : 4.2009150726810846e-11), r);
   if (tail) r = r + *tail;
   F p = kSingle
@@ -84,12 +79,32 @@ F exp_sum(const F& x, const F* tail) {
             : horner(r, {2.0926488717857311e-09, 2.5113130573964014e-08, 2.7557235298893101e-07, 2.7557231830236806e-06,
                          2.4801587370689493e-05, 0.00019841269899272587, 0.0013888888888860587, 0.0083333333333159513,
                          0.04166666666666672, 0.16666666666666685, 0.5});
-  return times_power(mul_add(p, r * r, r) + F(1.0), bits(t));
+  return mul_add(p, r * r, r) + F(1.0);
+}
+
+// e^(x + tail).
+template <class F>
+F exp_sum(const F& x, const F* tail) {
+  constexpr bool kSingle = FloatTraits<F>::kBits == 32;
+  // 1.5 * 2^mantissa rounds to whole numbers; twice the exponent's bias on top makes n nonnegative.
+  const double magic = kSingle ? 12582912.0 + 254 : 6755399441055744.0 + 2046;
+  F c = raise(F(kSingle ? -104.0 : -746.0), lower(F(kSingle ? 89.0 : 710.0), x));
+  F t = mul_add(c, F(1.4426950408889634), F(magic));
+  return times_power(exp_fraction(c, t - F(magic), tail), bits(t));
 }
 
 template <class F>
 F exp_of(const F& x) {
   return exp_sum(x, static_cast<const F*>(nullptr));
+}
+
+// exp_of's bits for x in [-80, 80], where one power of two is exact; NaN of NaN.
+template <class F>
+F exp_within(const F& x) {
+  constexpr bool kSingle = FloatTraits<F>::kBits == 32;
+  const double magic = kSingle ? 12582912.0 + 127 : 6755399441055744.0 + 1023;
+  F t = mul_add(x, F(1.4426950408889634), F(magic));
+  return exp_fraction(x, t - F(magic), static_cast<const F*>(nullptr)) * floating(shl(bits(t), kSingle ? 23 : 52));
 }
 
 // x > 0 as 2^e * m with m in [sqrt(1/2), sqrt(2)) (about [2/3, 4/3) for 32 bits). Denormals are scaled first.
@@ -98,19 +113,23 @@ struct Parts {
   F m, e;
 };
 template <class F>
-Parts<F> split_exponent(const F& x) {
+Parts<F> split_normal(const F& x) {
   using I = IntOf<F>;
   constexpr bool kSingle = FloatTraits<F>::kBits == 32;
   constexpr int kMantissa = kSingle ? 23 : 52;
   const double magic = kSingle ? 12582912.0 : 6755399441055744.0;
   const int64_t one = kSingle ? 0x3f800000ll : 0x3ff0000000000000ll;
   const int64_t lowest = kSingle ? 0x3f2aaaabll : 0x3fe6a09e667f3bcdll;
+  I k = shr(bits(x) + I(one - lowest), kMantissa);
+  F m = floating(bits(x) - shl(k, kMantissa) + I(one));
+  return {m, floating(k + bits(F(magic))) - F(magic + (kSingle ? 127 : 1023))};
+}
+template <class F>
+Parts<F> split_exponent(const F& x) {
+  constexpr bool kSingle = FloatTraits<F>::kBits == 32;
   auto tiny = x < F(kSingle ? 1.17549435e-38 : 2.2250738585072014e-308);
-  F y = select(tiny, x * F(kSingle ? 33554432.0 : 18014398509481984.0), x);
-  I k = shr(bits(y) + I(one - lowest), kMantissa);
-  F m = floating(bits(y) - shl(k, kMantissa) + I(one));
-  F e = floating(k + bits(F(magic))) - F(magic + (kSingle ? 127 : 1023));
-  return {m, e - select(tiny, F(kSingle ? 25.0 : 54.0), F(0.0))};
+  Parts<F> p = split_normal(select(tiny, x * F(kSingle ? 33554432.0 : 18014398509481984.0), x));
+  return {p.m, p.e - select(tiny, F(kSingle ? 25.0 : 54.0), F(0.0))};
 }
 
 // The result r for x > 0, and what log gives elsewhere.
@@ -127,13 +146,13 @@ F log_tail(const F& f) {
                     -0.249996483, 0.333333373});
 }
 
+// The logarithm of 2^e * m.
 template <class F>
-F log_of(const F& x) {
-  Parts<F> p = split_exponent(x);
+F log_of_parts(const Parts<F>& p) {
   F f = p.m - F(1.0);
   if (FloatTraits<F>::kBits == 32) {
     F r = mul_add(mul_add(log_tail(f), f, F(-0.5)), f * f, f);
-    return log_edges(x, mul_add(p.e, F(0.69314718), r));
+    return mul_add(p.e, F(0.69314718), r);
   }
   F s = f / (f + F(2.0));
   F z = s * s;
@@ -141,7 +160,11 @@ F log_of(const F& x) {
                        0.22222222667871722, 0.28571428568945201, 0.40000000000006697, 0.66666666666666663});
   F h = f * f * F(0.5);
   F low = mul_add(s, h + q, p.e * F(-4.2009150726810846e-11));
-  return log_edges(x, mul_add(p.e, F(0.69314718060195446), f - (h - low)));
+  return mul_add(p.e, F(0.69314718060195446), f - (h - low));
+}
+template <class F>
+F log_of(const F& x) {
+  return log_edges(x, log_of_parts(split_exponent(x)));
 }
 
 template <class D>
@@ -156,7 +179,7 @@ D tanh_double(const D& x) {
   return with_sign_of(select(a < D(0.625), small, large), x);
 }
 
-// g = -log(erfc(x)) for large x: erf = 1 - e^-g.
+// g = log(erfc(x)) for large x: erf = 1 - e^g.
 template <class F>
 F erf_of(const F& x) {
   F a = magnitude(x), z = x * x;
@@ -165,21 +188,21 @@ F erf_of(const F& x) {
     small = horner(z, {-2.95130394e-05, 0.000109362736, -8.25915049e-05, -0.000681405305, 0.00514177512, -0.0268449709,
                        0.112835228, -0.37612626, 0.128379166});
     g = horner(lower(F(4.0), a),
-               {-0.000186505844, 0.00294893514, -0.0218433272, 0.103118107, 0.63813132, 1.12709761, 0.000339379156});
+               {0.000186505844, -0.00294893514, 0.0218433272, -0.103118107, -0.63813132, -1.12709761, -0.000339379156});
   } else {
     small = horner(z, {-1.7473530518007336e-14, 4.1178637501137584e-13, -6.6394806670643255e-12, 9.4125955749056221e-11,
                        -1.228953428477318e-09, 1.4807118164924966e-08, -1.6365840677276008e-07, 1.6462114207161635e-06,
                        -1.4925650353833704e-05, 0.00012055332981695581, -0.00085483270234495143, 0.0052239776254421749,
                        -0.026866170645131252, 0.11283791670955126, -0.37612638903183754, 0.12837916709551256});
     g = horner(lower(F(6.0), a) - F(3.0),
-               {5.2476189426359314e-16,  7.4761462047478064e-15,  1.8350075508785308e-14,  -1.8320659080603576e-14,
-                -2.2051514111376426e-13, -5.0365255743822106e-13, 1.8411834216623452e-12,  -6.6155840752490855e-12,
-                4.5259243416483012e-11,  -1.9178093893339212e-10, 6.0541456481259411e-10,  -6.3467864255806997e-10,
-                -1.1455632695146391e-08, 1.3618086283794049e-07,  -1.0693893293225218e-06, 7.1154631176189742e-06,
-                -4.3081791995507977e-05, 0.00024569213403519488,  -0.0013533104378104022,  0.0074118917955935983,
-                0.95739421880123177,     6.3037536890032326,      10.720363041981113});
+               {-5.2476189426359314e-16, -7.4761462047478064e-15, -1.8350075508785308e-14, 1.8320659080603576e-14,
+                2.2051514111376426e-13,  5.0365255743822106e-13,  -1.8411834216623452e-12, 6.6155840752490855e-12,
+                -4.5259243416483012e-11, 1.9178093893339212e-10,  -6.0541456481259411e-10, 6.3467864255806997e-10,
+                1.1455632695146391e-08,  -1.3618086283794049e-07, 1.0693893293225218e-06,  -7.1154631176189742e-06,
+                4.3081791995507977e-05,  -0.00024569213403519488, 0.0013533104378104022,   -0.0074118917955935983,
+                -0.95739421880123177,    -6.3037536890032326,     -10.720363041981113});
   }
-  F large = F(1.0) - exp_of(F(0.0) - g);
+  F large = F(1.0) - exp_within(g);
   return with_sign_of(select(a < F(1.0), mul_add(small, x, x), large), x);
 }
 
@@ -470,37 +493,42 @@ F floor_divide_of(const F& a, const F& b) {
   return select(b == F(0.0), q, select(d == F(0.0), zero, f));
 }
 
-// Philox4x32-10: counter (index, call), key seed. Words in the low halves of 64-bit integers.
+template <class I>
+I xor_of(const I& a, const I& b, const I& c) {
+  return a ^ b ^ c;
+}
+// Philox4x32-10: counter (index, call), key seed. Words in the low halves of 64-bit integers; what stands in the upper
+// halves is nobody's, as products take the low ones.
 template <class I>
 struct Words {
   I w[4];
+  I word(int i) const { return w[i] & I(0xffffffffll); }
 };
 template <class I>
 Words<I> philox(const I& index, const I& call, const I& seed) {
-  const I low(0xffffffffll);
-  I c0 = index & low, c1 = shr(index, 32), c2 = call & low, c3 = shr(call, 32);
-  I k0 = seed & low, k1 = shr(seed, 32);
+  I c0 = index, c1 = shr(index, 32), c2 = call, c3 = shr(call, 32);
+  I k0 = seed, k1 = shr(seed, 32);
 #ifdef __CUDACC_RTC__
 #pragma unroll
 #endif
   for (int round = 0; round < 10; round++) {
     if (round) {
-      k0 = (k0 + I(0x9E3779B9ll)) & low;
-      k1 = (k1 + I(0xBB67AE85ll)) & low;
+      k0 = k0 + I(0x9E3779B9ll);
+      k1 = k1 + I(0xBB67AE85ll);
     }
     I p = mul32(c0, I(0xD2511F53ll)), q = mul32(c2, I(0xCD9E8D57ll));
-    c0 = shr(q, 32) ^ c1 ^ k0;
-    c1 = q & low;
-    c2 = shr(p, 32) ^ c3 ^ k1;
-    c3 = p & low;
+    c0 = xor_of(shr(q, 32), c1, k0);
+    c1 = q;
+    c2 = xor_of(shr(p, 32), c3, k1);
+    c3 = p;
   }
   return {{c0, c1, c2, c3}};
 }
 
-// [0, 1) with 52 random bits.
+// [0, 1) with 52 random bits, of words whose upper halves are nobody's.
 template <class D, class I>
 D unit_double(const I& high, const I& low) {
-  return floating((shl(high, 20) | shr(low, 12)) | I(0x3ff0000000000000ll)) - D(1.0);
+  return floating(shr(shl(high, 32) | (low & I(0xffffffffll)), 12) | I(0x3ff0000000000000ll)) - D(1.0);
 }
 // [0, 1) with 24 random bits.
 template <class D, class I>
@@ -512,11 +540,12 @@ D normal_double(const Words<I>& w) {
   D u = D(1.0) - unit_double<D>(w.w[0], w.w[1]);
   D v = unit_double<D>(w.w[2], w.w[3]);
   const Turns<D> t = near_turns(v * D(6.2831853071795862));
-  return root(log_of(u) * D(-2.0)) * turned_sine(t.r, t.k + I(1));
+  // u is from 2^-52 to 1, so that its logarithm has no edges.
+  return root(log_of_parts(split_normal(u)) * D(-2.0)) * turned_sine(t.r, t.k + I(1));
 }
 template <class I>
 I random_bits(const Words<I>& w) {
-  return shr(shl(w.w[0], 32) | w.w[1], 1);
+  return shr(shl(w.w[0], 32) | w.word(1), 1);
 }
 
 }  // namespace lutra::loop

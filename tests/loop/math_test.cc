@@ -249,4 +249,49 @@ TEST_CASE("a square by pow is exact", "[loop]") {
   }
 }
 
+// Where one power of two is enough, it gives what two give.
+template <class F>
+void within() {
+  std::mt19937_64 rng(9);
+  for (int i = 0; i < 100000; i++) {
+    const F x = F(double(rng() >> 11) / 9007199254740992.0 * 160 - 80);
+    if (!same(exp_within(x), exp_of(x))) FAIL("exp_within(" << x << ")");
+  }
+  for (F x : {F(0), F(-0.0), F(80), F(-80), F(1e-30), F(-1e-30)}) CHECK(same(exp_within(x), exp_of(x)));
+  CHECK(std::isnan(exp_within(F(NAN))));
+  // A NaN of any payload stays one.
+  for (int i = 0; i < 1000; i++) CHECK(std::isnan(erf_of(floating(IntOf<F>(rng() | bits(F(INFINITY)) | 1)))));
+}
+
+TEST_CASE("e^x where one power of two is exact", "[loop]") {
+  within<float>();
+  within<double>();
+}
+
+// The words as they are published: 32 bits after each step.
+TEST_CASE("words of Philox", "[loop]") {
+  std::mt19937_64 rng(4);
+  for (int i = 0; i < 2000; i++) {
+    const uint64_t index = rng() >> (i % 64), call = rng() >> (i % 50), seed = rng();
+    uint32_t c[4] = {uint32_t(index), uint32_t(index >> 32), uint32_t(call), uint32_t(call >> 32)};
+    uint32_t k[2] = {uint32_t(seed), uint32_t(seed >> 32)};
+    for (int round = 0; round < 10; round++, k[0] += 0x9E3779B9u, k[1] += 0xBB67AE85u) {
+      const uint64_t p = uint64_t(c[0]) * 0xD2511F53u, q = uint64_t(c[2]) * 0xCD9E8D57u;
+      const uint32_t next[4] = {uint32_t(q >> 32) ^ c[1] ^ k[0], uint32_t(q), uint32_t(p >> 32) ^ c[3] ^ k[1],
+                                uint32_t(p)};
+      std::copy_n(next, 4, c);
+    }
+    const Words<uint64_t> w = philox<uint64_t>(index, call, seed);
+    for (int n = 0; n < 4; n++) REQUIRE(w.word(n) == c[n]);
+    REQUIRE(random_bits(w) == (uint64_t(c[0]) << 32 | c[1]) >> 1);
+    const uint64_t fraction = (uint64_t(c[0]) << 32 | c[1]) >> 12;
+    REQUIRE(unit_double<double>(w.w[0], w.w[1]) == double(fraction) / 4503599627370496.0);
+    REQUIRE(unit_single<double>(w.word(0)) == double(c[0] >> 8) / 16777216.0);
+    const double u = 1 - double(fraction) / 4503599627370496.0;
+    REQUIRE(same(log_of_parts(split_normal(u)), log_of(u)));
+  }
+  CHECK(same(log_of_parts(split_normal(1.0)), 0.0));
+  CHECK(same(log_of_parts(split_normal(0x1p-52)), log_of(0x1p-52)));
+}
+
 }  // namespace lutra

@@ -258,7 +258,7 @@ Value KernelEmitter::random(const Inst& in, Form f, const a64::Gp& index) {
   const bool wide = f == Form::kF64;
   const F64 d = in.op == Op::kNormal ? loop::normal_double<F64>(w)
                 : wide               ? loop::unit_double<F64>(w.w[0], w.w[1])
-                                     : loop::unit_single<F64>(w.w[0]);
+                                     : loop::unit_single<F64>(w.word(0));
   return {{}, wide ? d.reg : rounded(f, narrow(d).reg)};
 }
 

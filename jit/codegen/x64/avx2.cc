@@ -80,6 +80,9 @@ class Avx2 final : public Vectors {
     else
       cc.emit(Ids::kIdVmovaps, dst, r);
   }
+  x86::Vec exclusive_or(bool wide, const x86::Vec& a, const x86::Vec& b, const x86::Vec& c) override {
+    return binary(Vop::kXor, wide, binary(Vop::kXor, wide, a, b), c);
+  }
   x86::Vec abs_int(bool wide, const Operand_& a) override {
     if (!wide) return unary(Ids::kIdVpabsd, false, a);
     x86::Vec v = in_register(a, true), sign = Vectors::binary(Ids::kIdVpcmpgtq, true, zero(true), v);

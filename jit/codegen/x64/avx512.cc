@@ -56,6 +56,11 @@ class Avx512 final : public Vectors {
     if (mask) cc.k(k(*mask));
     cc.emit(id_of(op, wide), dst, a, b);
   }
+  x86::Vec exclusive_or(bool wide, const x86::Vec& a, const x86::Vec& b, const x86::Vec& c) override {
+    x86::Vec r = copy(a, wide);
+    cc.emit(wide ? Ids::kIdVpternlogq : Ids::kIdVpternlogd, r, b, c, asmjit::Imm(0x96));
+    return r;
+  }
   x86::Vec abs_int(bool wide, const asmjit::Operand_& a) override {
     return unary(wide ? Ids::kIdVpabsq : Ids::kIdVpabsd, wide, a);
   }

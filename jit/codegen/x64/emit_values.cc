@@ -300,7 +300,7 @@ Value KernelEmitter::random(const Inst& in, const Value& index) {
   else if (in.op == Op::kNormal)
     put(loop::normal_double<F64>(w));
   else
-    put(is_wide(in.type) ? loop::unit_double<F64>(w.w[0], w.w[1]) : loop::unit_single<F64>(w.w[0]));
+    put(is_wide(in.type) ? loop::unit_double<F64>(w.w[0], w.w[1]) : loop::unit_single<F64>(w.word(0)));
   return v;
 }
 

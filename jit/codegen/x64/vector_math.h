@@ -181,6 +181,11 @@ template <int kB>
 VecInt<kB> shr(const VecInt<kB>& i, int n) {
   return VecInt<kB>(t_vectors->shift_right(kB == 64, i.in_register(), n));
 }
+template <int kB>
+VecInt<kB> xor_of(const VecInt<kB>& a, const VecInt<kB>& b, const VecInt<kB>& c) {
+  const bool wide = kB == 64;
+  return VecInt<kB>(t_vectors->exclusive_or(wide, a.in_register(), b.in_register(), c.in_register()));
+}
 inline I64 mul32(const I64& a, const I64& b) { return emit_binary(Vop::kMul32, a, b, true); }
 inline F64 widen(const F32& x) { return F64(t_vectors->convert(Conv::kF32ToF64, x.in_register())); }
 inline F32 narrow(const F64& x) { return F32(t_vectors->convert(Conv::kF64ToF32, x.in_register())); }

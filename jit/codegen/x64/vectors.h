@@ -167,6 +167,7 @@ class Vectors {
   // dst = a op b where the mask (if any) is set; else dst stays.
   virtual void binary_into(Vop op, bool wide, const x86::Vec& dst, const x86::Vec& a, const asmjit::Operand_& b,
                            const Mask* mask) = 0;
+  virtual x86::Vec exclusive_or(bool wide, const x86::Vec& a, const x86::Vec& b, const x86::Vec& c) = 0;
   virtual x86::Vec abs_int(bool wide, const asmjit::Operand_& a) = 0;
   virtual x86::Vec round(bool wide, const asmjit::Operand_& a, Rounding how) = 0;
   virtual x86::Vec convert(Conv how, const x86::Vec& v) = 0;
