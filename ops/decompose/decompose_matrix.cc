@@ -115,9 +115,7 @@ namespace {
 
 Tensor dot(OpId op, const Args& args) {
   Tensor a = args[0].tensor(), b = args[1].tensor();
-  check_rank(op, "input", a, 1), check_rank(op, "other", b, 1);
-  check_same(op, a, b);
-  if (a->sizes[0] != b->sizes[0]) unequal(op, a, b, a->sizes[0], b->sizes[0]);
+  check_dot(op, a, b);
   return op1(OpId::sum, {mul(a, b), Value(), false, a->dtype});
 }
 

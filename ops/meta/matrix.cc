@@ -58,6 +58,23 @@ ResultSpecs meta_bmm(OpId op, const Args& args) {
   return {contiguous_spec({a->sizes[0], a->sizes[1], b->sizes[2]}, a->dtype)};
 }
 
+void check_dot(OpId op, const Tensor& a, const Tensor& b) {
+  const OpInfo& row = info(op);
+  for (size_t i : {0, 1}) {
+    const Tensor& t = i ? b : a;
+    if (t->sizes.size() == 1) continue;
+    fail(row.name, ": '", row.args[i].name, "' must have 1 dimension, got shape ", to_string(t->sizes));
+  }
+  check_types(op, a, b);
+  check_inner(op, a, b, a->sizes[0], b->sizes[0]);
+}
+
+ResultSpecs meta_dot(OpId op, const Args& args) {
+  const Tensor &a = args[0].as<Tensor>(), &b = args[1].as<Tensor>();
+  check_dot(op, a, b);
+  return {contiguous_spec({}, a->dtype)};
+}
+
 ResultSpecs meta_matmul(OpId op, const Args& args) {
   const Tensor &a = args[0].as<Tensor>(), &b = args[1].as<Tensor>();
   size_t n = a->sizes.size(), m = b->sizes.size();

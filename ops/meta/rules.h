@@ -43,6 +43,9 @@ Sizes pointwise_strides(const std::vector<Tensor>& operands, const Sizes& sizes)
 // For rows whose decomposition is all that is known of them: it is run on FakeTensors.
 ResultSpecs meta_decomposed(OpId op, const Args& args);
 
+// Raises where dot does not take a and b.
+void check_dot(OpId op, const Tensor& a, const Tensor& b);
+
 // Raises where scaled_dot_product_attention does not take the arguments.
 void check_attention(OpId op, const Args& args);
 

@@ -144,6 +144,26 @@ test("eager resampling runs as one graph", function()
   end
 end)
 
+local function launches(f)
+  local calls = 0
+  for _, row in ipairs(lt.profile(f, {warmup = 1})().kernels) do calls = calls + row.calls end
+  return calls
+end
+
+test("an eager dot product makes no vector of products", function()
+  for _, dtype in ipairs {"float32", "float64", "bfloat16", "float16", "int32", "int8"} do
+    for _, size in ipairs {0, 1, 1000, n} do
+      local a, b = (lt.randn(size) * 3):to(lt[dtype]), (lt.randn(size) * 3):to(lt[dtype])
+      local got = lt.dot(a, b)
+      truthy(got:equal((a * b):sum(nil, false, {dtype = lt[dtype]})), dtype .. " of " .. size)
+      truthy(got:equal(lt.vdot(a, b)), dtype .. " of " .. size)
+      if size == n then truthy(got:equal(lt.compile(function(x, y) return x:dot(y) end)(a, b)), dtype) end
+    end
+  end
+  local a = lt.randn(1000)
+  h.equal(launches(function() return a:dot(a) end), 1)
+end)
+
 -- Pairs of rows by two loops; float64 holds the quadratic whose root is a pair's row.
 h.test("pdist takes each pair of rows once", function()
   local compiled = lt.compile(function(x) return lt.pdist(x) end)
