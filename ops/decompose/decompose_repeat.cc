@@ -26,7 +26,7 @@ Results repeat_with(OpId op, const Args& a, bool pad) {
     folded.push_back(times[d] * sizes[d]);
   }
   const Tensor wide = expand(op1(OpId::reshape, {t, spaced}), expanded);
-  return {op1(OpId::clone, {op1(OpId::reshape, {wide, folded})})};
+  return {op1(OpId::reshape, {op1(OpId::clone, {wide, std::string("contiguous_format")}), folded})};
 }
 
 // The input of repeat_interleave, flat where no dim is given, and the dim.

@@ -164,6 +164,20 @@ test("an eager dot product makes no vector of products", function()
   h.equal(launches(function() return a:dot(a) end), 1)
 end)
 
+test("an eager repeat copies once", function()
+  local x = lt.randn(5, 7)
+  for _, f in ipairs {
+    function() return x["repeat"](x, 2, 1) end, function() return x:tile({2, 3}) end,
+    function() return x:t():tile({2, 3}) end, function() return x["repeat"](x, 3, 1, 2) end,
+  } do
+    h.equal(launches(f), 1)
+    truthy(f():is_contiguous() and lt.compile(f)():equal(f()))
+  end
+  -- Fresh memory, and laid out as its sizes say, even where nothing is repeated.
+  local same = x:t():tile({1, 1})
+  truthy(same:is_contiguous() and same:equal(x:t()) and same:data_ptr() ~= x:data_ptr())
+end)
+
 -- Pairs of rows by two loops; float64 holds the quadratic whose root is a pair's row.
 h.test("pdist takes each pair of rows once", function()
   local compiled = lt.compile(function(x) return lt.pdist(x) end)
