@@ -178,6 +178,28 @@ test("an eager repeat copies once", function()
   truthy(same:is_contiguous() and same:equal(x:t()) and same:data_ptr() ~= x:data_ptr())
 end)
 
+-- A sorter that changes nothing takes the search one by one.
+test("searches side by side find what single ones find", function()
+  for _, dtype in ipairs {"float32", "float64", "int64", "int32", "uint8", "float16", "bfloat16"} do
+    for _, size in ipairs {0, 1, 2, 3, 7, 8, 9, 255, 256, 1000} do
+      local sorted = (lt.randn(size) * 40 + 100):to(lt[dtype]):sort()
+      local x = (lt.randn(3, 29) * 50 + 100):to(lt[dtype])
+      if dtype:find "float" then x[1][3] = 0 / 0 end
+      for _, right in ipairs {false, true} do
+        for _, out_int32 in ipairs {false, true} do
+          local options = {right = right, out_int32 = out_int32}
+          local sorter = lt.arange(size)
+          local want = lt.searchsorted(sorted, x, {right = right, out_int32 = out_int32, sorter = sorter})
+          truthy(lt.searchsorted(sorted, x, options):equal(want), dtype .. " " .. size)
+          truthy(lt.searchsorted(sorted, x:t():contiguous():t(), options):equal(want), dtype .. " " .. size)
+          local rows = sorted:expand(3, size):contiguous()
+          truthy(lt.searchsorted(rows, x, options):equal(want), dtype .. " rows of " .. size)
+        end
+      end
+    end
+  end
+end)
+
 -- Pairs of rows by two loops; float64 holds the quadratic whose root is a pair's row.
 h.test("pdist takes each pair of rows once", function()
   local compiled = lt.compile(function(x) return lt.pdist(x) end)
