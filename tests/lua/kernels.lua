@@ -200,6 +200,17 @@ test("searches side by side find what single ones find", function()
   end
 end)
 
+test("bincount counts what is there, and names the first that cannot be", function()
+  for _, dtype in ipairs {"uint8", "int8", "int16", "int32", "int64"} do
+    local x = lt.randint(0, 100, {3001}):to(lt[dtype])
+    local want = x:view(-1, 1):eq(lt.arange(120):to(lt[dtype])):sum(0)
+    truthy(lt.bincount(x, {minlength = 120}):equal(want), dtype)
+    truthy(lt.bincount(x:flip({0}):narrow(0, 0, 3000), x:narrow(0, 0, 3000):double()):sum():item() ==
+      x:narrow(0, 0, 3000):double():sum():item(), dtype .. " with weights")
+  end
+  h.raises("must not be negative, got -7", function() lt.bincount(lt.tensor({3, -7, -9}):long()) end)
+end)
+
 -- Pairs of rows by two loops; float64 holds the quadratic whose root is a pair's row.
 h.test("pdist takes each pair of rows once", function()
   local compiled = lt.compile(function(x) return lt.pdist(x) end)
