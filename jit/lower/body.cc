@@ -94,6 +94,11 @@ void Body::count(const loop::Inst& in, size_t depth) {
   const int cost = loop::cost(in.op, in.type);
   instructions_ += std::max(1, cost / 4);
   additions_ += trips(depth) * cost;
+  if (size_of(in.type) < 8) return;
+  for (size_t d = 1; d <= depth; d++) {
+    if (scopes_[d].loop->mode != loop::LoopMode::kSerial) return;
+  }
+  index_additions_ += trips(depth) * cost;
 }
 
 size_t Body::depth_of_terms(const Affine& at) const {

@@ -91,6 +91,8 @@ class Body {
   int instructions() const { return instructions_; }
   // Of all instructions, by hints, in additions of float32.
   double additions() const { return additions_; }
+  // Of those of 64 bits that no vector loop holds: places in memory come from such.
+  double index_additions() const { return index_additions_; }
   // Hashes of the instructions before all loops, sorted: kernels that are put together have one of each.
   std::vector<uint64_t> hoisted() const;
 
@@ -152,7 +154,7 @@ class Body {
   std::vector<Use> uses_;
   int32_t loops_ = 0;
   int instructions_ = 0;
-  double additions_ = 0;
+  double additions_ = 0, index_additions_ = 0;
 };
 
 }  // namespace lutra

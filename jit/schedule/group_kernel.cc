@@ -9,6 +9,10 @@
 namespace lutra {
 namespace {
 
+// Where one thread has a processor to itself: how many times as long as in a vector a step to a place in memory takes
+// outside of vectors. It fills an instruction all the same, and the row that lies there waits for it.
+constexpr double kIndexCost = 8;
+
 using loop::LoopMode;
 
 std::string value_key(char kind, int32_t unit) {
@@ -471,6 +475,7 @@ Work GroupKernel::work() const {
   double reduced = 1;
   for (const GroupShape::Axis& a : shape_.axes) (a.reduced ? reduced : w.parallel) *= double(a.size.hint);
   w.additions = body.additions();
+  if (units_.machine.threads == 1) w.additions += (kIndexCost - 1) * body.index_additions();
   const bool columns = shape_.kind == GroupShape::kColumns;
   std::vector<Met> met;
   double iteration = 0;

@@ -216,7 +216,8 @@ Results decompose_cross(const Args& args) {
 
 // Each pair of rows once, in order. Pair k, of row i with a later one: i (2n - 1 - i) / 2 pairs begin with earlier
 // rows, so i is the lower root, cut, of a quadratic. Its discriminant is a square where a row's pairs begin, and
-// float64 holds it up to 2^25 rows: that many have more pairs than any memory.
+// float64 holds it, and all the rest, up to 2^25 rows: that many have more pairs than any memory. Integers would be
+// divided slowly.
 Results decompose_pdist(const Args& args) {
   Tensor x = args[0].tensor();
   if (x->dim() != 2) fail("pdist: expects a matrix, got shape ", to_string(x->sizes));
@@ -225,12 +226,13 @@ Results decompose_pdist(const Args& args) {
     fail("pdist: p must not be negative, got ", to_string(args[1].as<Scalar>()));
   const SymInt n = x->sizes[0], count = n < 2 ? SymInt(0) : floor_div(n * (n - 1), 2);
   if (x->sizes[1] == 0) return {full({count}, 0.0, x->dtype, x->device())};
-  const Tensor k = op1(OpId::arange, {int_arg(0), vint(count), int_arg(1), DType::kInt64, x->device()});
+  const Tensor k = op1(OpId::arange, {int_arg(0), vint(count), int_arg(1), DType::kFloat64, x->device()});
   const Value both = Scalar::of_sym(n * 2 - 1), square = Scalar::of_sym((n * 2 - 1) * (n * 2 - 1));
-  const Tensor rest = op1(OpId::sqrt, {to_dtype(sub(square, mul(k, Scalar(8.0))), DType::kFloat64)});
-  const Tensor i = to_dtype(mul(sub(both, rest), Scalar(0.5)), DType::kInt64);
-  const Tensor earlier = op1(OpId::bitwise_right_shift, {mul(i, sub(both, i)), int_arg(1)});
-  const Tensor j = add(add(sub(k, earlier), i), Scalar(1.0));
+  const Tensor rest = op1(OpId::sqrt, {sub(square, mul(k, Scalar(8.0)))});
+  const Tensor row = op1(OpId::trunc, {mul(sub(both, rest), Scalar(0.5))});
+  const Tensor earlier = mul(mul(row, sub(both, row)), Scalar(0.5));
+  const Tensor i = to_dtype(row, DType::kInt64);
+  const Tensor j = to_dtype(add(add(sub(k, earlier), row), Scalar(1.0)), DType::kInt64);
   const Tensor apart = sub(index_select(x, int_arg(0), i), index_select(x, int_arg(0), j));
   return {op1(OpId::linalg_vector_norm, {apart, args[1], Sizes{1}})};
 }
