@@ -317,6 +317,32 @@ test("limits hold while it compiles and while it is waited for", function()
   equal(bits(g(lt.ones(4))), want)
 end)
 
+test("callbacks are waited for", function()
+  local x, kept = lt.ones(8, 8), nil
+  local function callback()
+    local y = x * 2
+    for i = 1, 150 do y = (y:matmul(x) + i):sin():sum(1, true) * x end
+    kept = y
+    lt.graph_break()
+  end
+  local g = compile(function(v)
+    local y = v * 2
+    string.gsub("a", ".", callback)
+    return y + 1
+  end)
+  for _ = 1, 3 do
+    g(lt.ones(3))
+    lt.wait_compiled(g)
+  end
+  x = lt.ones(9, 9):double()
+  g(lt.ones(3))
+  lt.wait_compiled(g)
+  local count = counted(function() g(lt.ones(3)) end)
+  equal(count.eager_calls, 0)
+  equal(count.ready, 1)
+  equal(kept.dtype, "float64")
+end)
+
 test("what is wrong is said", function()
   fails("option 'wait' must be a boolean, got number 1", lt.compile, function() end, {wait = 1})
   fails("config: async must be a boolean or nil, got number", function() lt.config.async = 1 end)

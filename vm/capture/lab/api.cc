@@ -216,7 +216,12 @@ std::vector<std::shared_ptr<CompiledProto>> all_protos(const CaptureState& state
 // wrong is told by the next call.
 int api_wait_compiled(lua_State* L) {
   std::vector<std::shared_ptr<CompiledProto>> protos = all_protos(capture_state(L));
-  if (!lua_isnoneornil(L, 1)) protos = with_resumes(checked_proto(L, "wait_compiled"));
+  if (!lua_isnoneornil(L, 1)) {
+    protos.clear();
+    for (const auto& frame : with_callees(checked_proto(L, "wait_compiled"))) {
+      for (auto& compiled : with_resumes(frame)) protos.push_back(std::move(compiled));
+    }
+  }
   for (const auto& compiled : protos) {
     each_point(*compiled, [](const ProtoPoint& point) {
       for (const auto& e : point.entries) {
@@ -252,7 +257,7 @@ int api_reset(lua_State* L) {
       point.stays = point.crosses = false;
       point.with_callers.clear();
       point.most_callers = ProtoPoint().most_callers, point.steered = 0;
-      point.idle_captures = 0;
+      point.idle_captures = 0, point.given_up = false;
     }
     if (compiled->patched) refresh(state, L, compiled);  // points that were given up have no portal
   }
