@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "vm/capture/dispatch/compiled.h"
+#include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/mirror/prototypes.h"
 #include "vm/portal/portal.h"
@@ -148,11 +149,63 @@ void retire_callee(CaptureState& state, lua_State* L, CompiledProto& compiled) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, compiled.functions);
   for (lua_pushnil(L); lua_next(L, top + 1); lua_pop(L, 1)) forget_newborn(L, top + 2);
   lua_settop(L, top);
-  for (const auto& [made_by, constant] : std::exchange(compiled.makers, {})) {
+  compiled.retired_makers = std::exchange(compiled.makers, {});
+  for (const auto& [made_by, constant] : compiled.retired_makers) {
     const std::shared_ptr<CompiledProto> maker = made_by.lock();
     if (!maker || !maker->born.erase(constant)) continue;
     maker->changed = true;
     refresh(state, L, maker);
+  }
+}
+
+namespace {
+
+// Makers show its closures to the portal again.
+void bear_again(CaptureState& state, lua_State* L, const CompiledProto& root, CompiledProto& callee) {
+  const int top = lua_gettop(L);
+  for (const int example : root.examples) {
+    lua_rawgeti(L, LUA_REGISTRYINDEX, example);
+    const bool is = compiled_proto(L, top + 1).get() == &callee;
+    if (is) run_newborn(L, top + 1);
+    lua_settop(L, top);
+    if (!is) continue;
+    for (const auto& [made_by, constant] : std::exchange(callee.retired_makers, {})) {
+      const std::shared_ptr<CompiledProto> maker = made_by.lock();
+      if (!maker) continue;
+      bear(*maker, callee, constant);
+      refresh(state, L, maker);
+    }
+  }
+}
+
+bool revive_points(lua_State* L, CompiledProto& compiled) {
+  bool any = false;
+  for (auto& [pc, point] : compiled.points) {
+    if (!std::exchange(point.given_up, false)) continue;
+    if (!std::exchange(point.enters_callees, true)) forget_entries(L, point);
+    point.dead = false, point.idle_calls = point.idle_captures = 0;
+    any = compiled.changed = true;
+  }
+  return any;
+}
+
+}  // namespace
+
+void revive_callees(CaptureState& state, lua_State* L, CompiledProto& root) {
+  constexpr int64_t kEach = 4;
+  if (root.hits < root.revives_at || in_finalizer(L)) return;
+  root.revives_at *= kEach;
+  const std::vector<std::weak_ptr<CompiledProto>> callees = root.callees;
+  for (const auto& c : callees) {
+    const std::shared_ptr<CompiledProto> callee = c.lock();
+    if (!callee || callee->failed || !callee->patched) continue;
+    const std::map<std::pair<bc::Pc, std::string>, std::shared_ptr<CompiledProto>> rests = callee->resumes;
+    for (const auto& [where, rest] : rests) {
+      if (revive_points(L, *rest)) refresh(state, L, rest);
+    }
+    if (!revive_points(L, *callee)) continue;
+    refresh(state, L, callee);
+    bear_again(state, L, root, *callee);
   }
 }
 

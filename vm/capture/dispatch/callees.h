@@ -13,6 +13,8 @@ void compile_callees(CaptureState& state, lua_State* L, CompiledProto& caller, i
 void follow_newest(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int index);
 // Where the compiled prototype of a callee has no point left, nobody shows its closures to the portal any more.
 void retire_callee(CaptureState& state, lua_State* L, CompiledProto& compiled);
+// Points of callees that were given up are asked again, ever less often: a callback may become hot.
+void revive_callees(CaptureState& state, lua_State* L, CompiledProto& root);
 void release_examples(lua_State* L, CompiledProto& compiled);
 // All that the compiled prototype's segments and theirs have left to Lua, itself first.
 std::vector<std::shared_ptr<CompiledProto>> with_callees(const std::shared_ptr<CompiledProto>& compiled);

@@ -256,6 +256,7 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
     const bool raised = compiled->options.fullgraph && entry->why.is_raised();
     if (entry->guards.steps.empty() || (!raised && ++point.idle_captures >= 3 && idle)) {
       point.dead = compiled->changed = true;
+      point.given_up = compiled->callee && !entry->guards.steps.empty();
       return nullptr;
     }
   } else {

@@ -64,6 +64,7 @@ struct ProtoPoint {
   bool enters_callees = true;
   Within within{};
   int idle_calls = 0;     // in a row, that ran nothing
+  bool given_up = false;  // a callee's, since it ran nothing for long: see revive_callees
   int64_t saved_ops = 0;  // that entries have run
   double spent_ms = 0;    // in captures
   int idle_captures = 0;  // without an op, since the last one with
@@ -125,9 +126,11 @@ struct CompiledProto : std::enable_shared_from_this<CompiledProto> {
   CompiledProto* root = nullptr;  // that has this one among its resumes
   // Of a root: frames of their own that its segments leave to Lua.
   std::vector<std::weak_ptr<CompiledProto>> callees;
-  std::vector<int> examples;  // registry references: closures that newborn ones of their prototypes follow
-  std::set<unsigned> born;    // constants: children that are frames of their own
+  int64_t hits = 0, revives_at = 64;  // of its points, while it has callees
+  std::vector<int> examples;          // registry references: closures that newborn ones of their prototypes follow
+  std::set<unsigned> born;            // constants: children that are frames of their own
   std::vector<std::pair<std::weak_ptr<CompiledProto>, unsigned>> makers;  // whose `born` has this one
+  decltype(makers) retired_makers;                                        // whose had it
   std::map<bc::Pc, std::shared_ptr<Patched>> bodies;  // newest bytecode as it is entered at a pc (switch_over)
 };
 

@@ -199,6 +199,8 @@ struct PortalCall {
 
   int run_hit(Entry& e) {
     const auto [nslots, nargs, self] = values;
+    CompiledProto& root = compiled.root ? *compiled.root : compiled;
+    if (!root.callees.empty() && ++root.hits >= root.revives_at) revive_callees(state, L, root);
     if (!e.decline) point().idle_calls = 0;
     note_hit(point(), e, loaded.tensors);
     point().saved_ops += int64_t(e.ops);

@@ -454,6 +454,7 @@ bool gives_up(lua_State* L, ProtoPoint& point, CompiledProto& compiled) {
   const auto& entries = point.entries;
   if (!pays && !std::all_of(entries.begin(), entries.end(), [](auto& e) { return e->decline; })) return false;
   point.dead = compiled.changed = true;
+  point.given_up = compiled.callee;
   return true;
 }
 
@@ -523,6 +524,7 @@ bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry) {
   point.enters_callees = false;
   entry.decline = true;
   point.dead = std::all_of(point.entries.begin(), point.entries.end(), [](auto& e) { return e->decline; });
+  point.given_up = point.dead && compiled.callee;
   compiled.changed = compiled.changed || point.dead;
   return true;
 }
