@@ -6,10 +6,10 @@
 
 namespace lutra {
 
-struct ReadLines {
-  static constexpr size_t kMost = 28, kLine = 64;
-  std::array<const char*, kMost> at{};
+struct alignas(64) ReadLines {
+  static constexpr size_t kMost = 31, kLine = 64;
   size_t count = 0;
+  std::array<const char*, kMost> at{};
 
   void add(const void* memory, size_t bytes) {
     const char* begin = static_cast<const char*>(memory);
@@ -17,6 +17,7 @@ struct ReadLines {
   }
   // They may be gone: that a line is asked for has no effect but time.
   void ask() const {
+    for (size_t i = 1; i < sizeof *this / kLine; i++) __builtin_prefetch(&count + i * kLine / sizeof count);
     for (size_t i = 0; i < count; i++) __builtin_prefetch(at[i]);
   }
 };

@@ -68,6 +68,12 @@ entries("sizes", function(n)
   for i = 1, n do calls[i] = lt.ones(i + 1) end
   return lt.compile(assert(loadstring("return function(y) return y + 1 end"))(), {dynamic = false}), calls
 end)
+-- The same tensors, which themselves are cold in turn: what entries cost is what is beyond these.
+entries("sizes of one entry", function(n)
+  local calls = {}
+  for i = 1, n do calls[i] = lt.ones(i + 1) end
+  return lt.compile(assert(loadstring("return function(y) return y + 1 end"))(), {dynamic = true}), calls
+end)
 entries("functions", function(n)
   local calls = {}
   for i = 1, n do calls[i] = assert(loadstring("return function(y) return y + " .. i .. " end"))() end

@@ -2,7 +2,9 @@
 #include "vm/guard/tree.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
+#include <unordered_map>
 
 #include "vm/bind/tensor_userdata.h"
 
@@ -138,7 +140,7 @@ GuardTree::GuardTree(const std::vector<Member>& members) {
   for (const Member& m : members) wanted.push_back(wanted_of(m));
   std::vector<int> all(members.size());
   std::iota(all.begin(), all.end(), 0);
-  grow(std::move(all), wanted);
+  root_ = grow(std::move(all), wanted);
 }
 
 // The read after which a call tries the fewest members, where they come alike often; -1 where none saves a quarter.
@@ -158,9 +160,10 @@ int GuardTree::best_read(const std::vector<int>& members, const std::vector<Want
   return best;
 }
 
-int GuardTree::grow(std::vector<int> members, const std::vector<Wanted>& wanted) {
+GuardTree::Child GuardTree::grow(std::vector<int> members, const std::vector<Wanted>& wanted) {
   constexpr size_t kFew = 3;
-  const int at = int(nodes_.size());
+  if (members.size() == 1) return ~members[0];
+  const auto at = Child(nodes_.size());
   nodes_.emplace_back();
   const int read = members.size() > kFew ? best_read(members, wanted) : -1;
   if (read < 0) {
@@ -174,13 +177,16 @@ int GuardTree::grow(std::vector<int> members, const std::vector<Wanted>& wanted)
     const auto asks = std::lower_bound(list.begin(), list.end(), std::pair<int, uint64_t>(read, 0));
     (asks != list.end() && asks->first == read ? parts[asks->second] : rest).push_back(m);
   }
-  std::unordered_map<uint64_t, int> by_key;
-  for (auto& [key, part] : parts) by_key[key] = grow(std::move(part), wanted);
-  const int others = rest.empty() ? -1 : grow(std::move(rest), wanted);
-  Node& node = nodes_[size_t(at)];
+  Node node;
   node.read = reads_[size_t(read)];
-  node.by_key = std::move(by_key);
-  node.rest = others;
+  node.by_key.resize(std::bit_ceil(2 * parts.size()));
+  node.shift = 64 - std::countr_zero(node.by_key.size());
+  for (auto& [key, part] : parts) {
+    const Child child = grow(std::move(part), wanted);
+    node.by_key[place_of(node, key)] = {key, child};
+  }
+  if (!rest.empty()) node.rest = grow(std::move(rest), wanted);
+  nodes_[size_t(at)] = std::move(node);
   return at;
 }
 

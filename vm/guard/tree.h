@@ -6,7 +6,6 @@
 #pragma once
 #include <cstdint>
 #include <map>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -33,7 +32,7 @@ class GuardTree {
   // apart are tried in the order in which they were met last.
   template <class F>
   int find(const Call& call, const F& holds) {
-    return find(0, call, holds);
+    return find(root_, call, holds);
   }
 
  private:
@@ -54,21 +53,39 @@ class GuardTree {
   };
   // What a program compares with which key, by the number of the read; sorted.
   using Wanted = std::vector<std::pair<int, uint64_t>>;
+  // A node by its number, one program m as ~m, or nothing.
+  using Child = int32_t;
+  static constexpr Child kNothing = INT32_MIN;
+  // A place of a hash table, of which a call reads one cache line.
+  struct Place {
+    uint64_t key = 0;
+    Child child = kNothing;
+  };
   struct Node {
     const Read* read = nullptr;  // null: a leaf
-    std::unordered_map<uint64_t, int> by_key;
-    int rest = -1;             // programs that ask for no value there
-    std::vector<int> members;  // of a leaf
+    std::vector<Place> by_key;   // as many places as a power of 2, half of them free
+    int shift = 0;
+    Child rest = kNothing;     // programs that ask for no value there
+    std::vector<int> members;  // of a leaf, more than one
   };
 
   int number_of(const Read& read);
   Wanted wanted_of(const Member& member);
   static bool key_of(const Read& read, const Call& call, uint64_t* key);
   static int best_read(const std::vector<int>& members, const std::vector<Wanted>& wanted);
-  int grow(std::vector<int> members, const std::vector<Wanted>& wanted);
+  Child grow(std::vector<int> members, const std::vector<Wanted>& wanted);
+
+  // Where the key is, or would be.
+  static size_t place_of(const Node& node, uint64_t key) {
+    constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;
+    size_t at = size_t((key * kGoldenRatio) >> node.shift);
+    while (node.by_key[at].child != kNothing && node.by_key[at].key != key) at = (at + 1) & (node.by_key.size() - 1);
+    return at;
+  }
 
   template <class F>
-  int find(int at, const Call& call, const F& holds) {
+  int find(Child at, const Call& call, const F& holds) {
+    if (at < 0) return at != kNothing && holds(~at) ? ~at : -1;
     Node& node = nodes_[size_t(at)];
     if (!node.read) {
       for (size_t i = 0; i < node.members.size(); i++) {
@@ -82,16 +99,16 @@ class GuardTree {
     }
     uint64_t key;
     if (key_of(*node.read, call, &key)) {
-      const auto child = node.by_key.find(key);
-      const int found = child == node.by_key.end() ? -1 : find(child->second, call, holds);
+      const int found = find(node.by_key[place_of(node, key)].child, call, holds);
       if (found >= 0) return found;
     }
-    return node.rest < 0 ? -1 : find(node.rest, call, holds);
+    return find(node.rest, call, holds);
   }
 
   std::map<Read, int> numbers_;
   std::vector<const Read*> reads_;  // by number
   std::vector<Node> nodes_;
+  Child root_ = kNothing;
 };
 
 }  // namespace lutra
