@@ -364,8 +364,7 @@ MaskOf<D> needs_far_turns(const D& x, const D& r) {
   return (magnitude(x) > lower(D(1073741824.0), magnitude(r) * D(73786976294838206464.0))) | (r != r);
 }
 
-// The sine of r + k quarter turns. Bit 0 of k: cosine; bit 1: negative. As masks: the bit moved to the sign or below
-// it.
+// The sine of r + k quarter turns. Bit 0 of k: cosine; bit 1: negative. Moved up they are a sign, and 2 or 0 behind it.
 template <class D>
 D turned_sine(const D& r, const IntOf<D>& k) {
   using I = IntOf<D>;
@@ -375,12 +374,12 @@ D turned_sine(const D& r, const IntOf<D>& k) {
   s = mul_add(s, z * r, r);
   D c = horner(z, {4.7381893461676373e-14, -1.1470295287439512e-11, 2.0876754386560353e-09, -2.7557319215480984e-07,
                    2.4801587301571787e-05, -0.0013888888888888874, 0.041666666666666664});
-  D h = D(1.0) - z * D(0.5);
-  D hl = (D(1.0) - h) - z * D(0.5);
+  D half = z * D(0.5), h = D(1.0) - half;
+  D hl = (D(1.0) - h) - half;
   c = h + mul_add(c, z * z, hl);
-  auto cosine = floating(shl(k & I(1), 62)) > D(0.0);
-  D v = select(cosine, c, s);
-  return floating(bits(v) ^ shl(k & I(2), 62));
+  I moved = shl(k, 62);
+  D v = select(floating(moved) != D(0.0), c, s);
+  return floating(bits(v) ^ (moved & I(int64_t(1ull << 63))));
 }
 
 // Words of 32 bits, the first of most weight.
@@ -537,11 +536,11 @@ D unit_single(const I& word) {
 }
 template <class D, class I>
 D normal_double(const Words<I>& w) {
-  D u = D(1.0) - unit_double<D>(w.w[0], w.w[1]);
-  D v = unit_double<D>(w.w[2], w.w[3]);
-  const Turns<D> t = near_turns(v * D(6.2831853071795862));
   // u is from 2^-52 to 1, so that its logarithm has no edges.
-  return root(log_of_parts(split_normal(u)) * D(-2.0)) * turned_sine(t.r, t.k + I(1));
+  D u = D(1.0) - unit_double<D>(w.w[0], w.w[1]);
+  D radius = root(log_of_parts(split_normal(u)) * D(-2.0));
+  const Turns<D> t = near_turns(unit_double<D>(w.w[2], w.w[3]) * D(6.2831853071795862));
+  return radius * turned_sine(t.r, t.k + I(1));
 }
 template <class I>
 I random_bits(const Words<I>& w) {
