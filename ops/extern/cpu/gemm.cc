@@ -43,6 +43,14 @@ struct Grid {
   int64_t pieces() const { return rows * cols * blocks; }
 };
 
+// Flops of a result's part over so many steps, or what a core multiplies while it reads the larger operand: it reads
+// memory at an eighth of the rate at which it multiplies.
+template <class T>
+double work_of(const Matrix& c, int64_t steps) {
+  const double longer = double(std::max(c.rows, c.cols)) * double(steps);
+  return std::max(2.0 * double(c.rows) * double(c.cols) * double(steps), 8.0 * sizeof(T) * longer);
+}
+
 // A piece a thread; with more than two threads four, as they are not equally fast. Each is worth a thread's while.
 // Pieces with the same columns pack them each for itself, and so do pieces with the same rows: what costs less is
 // halved.
@@ -56,13 +64,11 @@ Grid halve(const Matrix& a, const Matrix& b, const Matrix& c, int64_t blocks, in
   constexpr double kLongPiece = 4e9;
   Grid g;
   g.blocks = blocks;
-  // A core reads memory at an eighth of the rate at which it multiplies.
-  const double terms = double(c.cols) * double(a.cols);
-  const double flops = std::max(2.0 * double(c.rows) * terms, 8.0 * sizeof(T) * terms);
+  const double work = work_of<T>(c, a.cols);
   const double rows_cost = double(a.rows) * (reads_rows<T>(a) ? kRead : kCopy);
   const double cols_cost = double(b.cols) * (b.rows_lie() ? kCopy : kTranspose);
   const auto goes_on = [&](int64_t pieces) {
-    const double each = flops / double(pieces);
+    const double each = work / double(pieces);
     return each > kLongPiece || (pieces < most && each >= 2 * kPiece);
   };
   while (goes_on(g.pieces())) {
@@ -86,9 +92,8 @@ Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int64_t batch,
   return enough || blocks <= 1 ? g : halve<T>(a, b, c, blocks, most, tiles);
 }
 
-// How many of n pieces, each with as many flops, are worth a thread's while.
-int64_t grain_of(int64_t n, double flops) { return std::clamp<int64_t>(int64_t(2e6 / std::max(flops, 1.0)), 1, n); }
-double flops_of(const Matrix& c, int64_t steps) { return 2.0 * double(c.rows) * double(c.cols) * double(steps); }
+// How many of n pieces, each with as much work, are worth a thread's while.
+int64_t grain_of(int64_t n, double work) { return std::clamp<int64_t>(int64_t(2e6 / std::max(work, 1.0)), 1, n); }
 
 // The operands of a call, swapped and transposed where that is faster: the transposed product has the same terms.
 template <class T>
@@ -178,7 +183,7 @@ class Product {
       }
     };
     // A batch of small products is shared out in runs worth a thread's while.
-    const int64_t total = batch_ * pieces, grain = grain_of(total, flops_of(whole, steps) / double(pieces));
+    const int64_t total = batch_ * pieces, grain = grain_of(total, work_of<T>(whole, steps) / double(pieces));
     if (total <= grain || !call_.parallel)
       body(0, total);
     else
@@ -202,7 +207,7 @@ class Product {
     for (int64_t first = 0; first < grid.blocks; first += at_once) {
       const int64_t n = std::min(at_once, grid.blocks - first), kept = first > 0 ? 1 : 0;
       for (int64_t i = 0; i < all; i++) left[size_t(i)] = n;
-      call_.parallel(all * n, grain_of(all * n, flops_of(whole, steps_) / double(parts)),
+      call_.parallel(all * n, grain_of(all * n, work_of<T>(whole, steps_) / double(parts)),
                      [&](int64_t begin, int64_t end) {
                        const Tiles tiles(tiles_);
                        for (int64_t i = begin; i < end; i++) {
