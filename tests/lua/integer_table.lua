@@ -369,6 +369,20 @@ for _, first in ipairs {{5, 3, 0, 1}, {0, 1, 2, 3}, {1, 0, 5, 3}, {2, 0, 1, 3}, 
   end))
 end
 
+-- 200 relations over a sum of which each step has the last two: walked without regard to that, they have 2^200 parts.
+test("relations that share their parts", function()
+  local function f(t, k)
+    local a, b = k, 0.25
+    for _ = 1, 200 do
+      if not (math.abs(a) < 1e9) then a = k end
+      a, b = b, a + b
+    end
+    return t * a, b
+  end
+  local g = lt.compile(f)
+  for _, k in ipairs {2, 3.7, 1e8, -5} do equal(outcome(g, one, k), outcome(f, one, k), "of " .. k) end
+end)
+
 test("a decode loop over a cache of 1000 positions", function()
   lt.reset()
   local function make()

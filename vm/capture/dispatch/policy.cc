@@ -174,31 +174,45 @@ void learn_value(lua_State* L, ProtoPoint& point, const GuardStep& s, const Guar
   lua_pop(L, 1);
 }
 
+// f of the numbers and sizes that a relation is made of. Chains share their parts: those that were seen are left out.
+template <class F>
+void each_leaf(const SymbolProgram& symbols, const SymGuard& g, std::vector<bool>& seen, F f) {
+  std::vector<int> stack;
+  const auto visit = [&](int at) {
+    if (!seen[size_t(at)]) stack.push_back(at), seen[size_t(at)] = true;
+  };
+  visit(g.a);
+  if (arity(g.cmp) > 1) visit(g.b);
+  while (!stack.empty()) {
+    const SymExpr& e = symbols[stack.back()];
+    stack.pop_back();
+    if (e.op == SymOp::kScalarInput || e.op == SymOp::kSize) f(e);
+    if (arity(e.op) > 0) visit(e.a);
+    if (arity(e.op) > 1) visit(e.b);
+  }
+}
+
 // Likewise of all the numbers and sizes that were pinned by a relation and differ, where relations are what failed. Of
 // those that a comparison came out otherwise for: that it did, which loops have to know.
 void learn_related(ProtoPoint& point, const GuardProgram& p, GuardValues& values, bool failed) {
   int first = 0;
   p.symbols.run(values.tensors, values.scalars, values.symbols, &first);
+  std::vector<bool> pinned(p.symbols.size()), compared(p.symbols.size());
   for (const SymGuard& g : p.symbols.guards()) {
     if (arity(g.cmp) < 2 || p.symbols.holds(g, values.symbols)) continue;
     const bool pins = g.outcome && (g.cmp == SymCmp::kEq || g.cmp == SymCmp::kSame);
     if (pins && !failed) continue;
     const auto name = [&](const std::string& number) { return pins ? number : compared_name(number); };
-    std::vector<int> stack{g.a, g.b};
-    while (!stack.empty()) {
-      const SymExpr& e = p.symbols[stack.back()];
-      stack.pop_back();
+    each_leaf(p.symbols, g, pins ? pinned : compared, [&](const SymExpr& e) {
       if (e.op == SymOp::kScalarInput) {
         note_value(point, name(p.scalar_sources[size_t(e.a)]->text), str(values.scalars[size_t(e.a)]));
-      } else if (e.op == SymOp::kSize) {
-        const std::string& tensor = p.tensor_sources[size_t(e.a)]->text;
-        if (pins) point.dynamic_dims[tensor].insert(e.b);
-        const int64_t size = values.tensors[size_t(e.a)]->sizes[size_t(e.b)].hint;
-        note_value(point, name(size_name(tensor, e.b)), str(size));
+        return;
       }
-      if (arity(e.op) > 0) stack.push_back(e.a);
-      if (arity(e.op) > 1) stack.push_back(e.b);
-    }
+      const std::string& tensor = p.tensor_sources[size_t(e.a)]->text;
+      if (pins) point.dynamic_dims[tensor].insert(e.b);
+      const int64_t size = values.tensors[size_t(e.a)]->sizes[size_t(e.b)].hint;
+      note_value(point, name(size_name(tensor, e.b)), str(size));
+    });
   }
 }
 
@@ -228,17 +242,13 @@ int level_of(const ProtoPoint& point, const Source* s) {
 int level_of_relations(const ProtoPoint& point, const GuardProgram& p, GuardValues& values) {
   int first = 0, level = 0;
   p.symbols.run(values.tensors, values.scalars, values.symbols, &first);
+  std::vector<bool> seen(p.symbols.size());
   for (const SymGuard& g : p.symbols.guards()) {
     if (p.symbols.holds(g, values.symbols)) continue;
-    std::vector<int> stack{g.a, g.b};
-    while (!stack.empty()) {
-      const SymExpr& e = p.symbols[stack.back()];
-      stack.pop_back();
-      if (e.op == SymOp::kScalarInput) level = std::max(level, level_of(point, p.scalar_sources[size_t(e.a)]));
-      if (e.op == SymOp::kSize) level = std::max(level, level_of(point, p.tensor_sources[size_t(e.a)]));
-      if (arity(e.op) > 0) stack.push_back(e.a);
-      if (arity(e.op) > 1) stack.push_back(e.b);
-    }
+    each_leaf(p.symbols, g, seen, [&](const SymExpr& e) {
+      const auto& sources = e.op == SymOp::kSize ? p.tensor_sources : p.scalar_sources;
+      level = std::max(level, level_of(point, sources[size_t(e.a)]));
+    });
   }
   return level;
 }

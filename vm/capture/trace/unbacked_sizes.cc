@@ -7,6 +7,7 @@
 #include <cstring>
 #include <lua.hpp>
 #include <optional>
+#include <set>
 
 #include "ops/decompose/emit.h"
 #include "ops/decompose/numbers.h"
@@ -350,12 +351,13 @@ bool is_unbacked(const Trace& t, int32_t expr) {
   if (t.unbacked.empty() || !expr) return false;
   const std::vector<SymExpr>& exprs = t.graph->env->exprs();
   std::vector<int32_t> stack{expr};
+  std::set<int32_t> seen;  // chains share their parts
   while (!stack.empty()) {
     const SymExpr& e = exprs[size_t(stack.back())];
     stack.pop_back();
     if (e.op == SymOp::kScalarInput && std::count(t.unbacked.begin(), t.unbacked.end(), e.a)) return true;
-    if (arity(e.op) > 0) stack.push_back(e.a);
-    if (arity(e.op) > 1) stack.push_back(e.b);
+    if (arity(e.op) > 0 && seen.insert(e.a).second) stack.push_back(e.a);
+    if (arity(e.op) > 1 && seen.insert(e.b).second) stack.push_back(e.b);
   }
   return false;
 }
