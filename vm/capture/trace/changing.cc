@@ -71,6 +71,7 @@ double Trace::constant(Var* v) {
 
 bool Trace::has_come_out_otherwise(const Var* v) const {
   if (v->kind != VarKind::kNumber || v->tensor || !v->num.expr) return false;
+  if (options.changing_values.empty() && options.dynamic_dims.empty()) return false;
   const auto is_learnt = [&](const Source& s, int dim) {
     const auto dims = options.dynamic_dims.find(s.text);
     if (options.dynamic == 0 || dims == options.dynamic_dims.end()) return false;

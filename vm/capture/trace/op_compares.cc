@@ -43,9 +43,14 @@ bool is_symbolic(const Var* v) { return v->kind == VarKind::kNumber && !v->tenso
 // Lua: what is between two such comparisons is a segment. asked: how many questions there were before it.
 void leave_where_varied(Trace& t, Frame& f, const Var* a, const Var* b, size_t asked) {
   if ((!is_symbolic(a) && !is_symbolic(b)) || f.is_builtin() || t.options.fullgraph || !t.regions.empty()) return;
+  constexpr bc::Pc kSettled = bc::Pc(1) << 30;  // a long chain is walked once, not in each round
+  if (f.asked.count(f.pc | kSettled)) return;
   const bool again = !f.asked.insert(f.pc).second;
   if (t.graph->env->guards().size() == asked || (!again && !ends_count(f))) return;
-  if (!t.has_come_out_otherwise(a) && !t.has_come_out_otherwise(b)) return;
+  if (!t.has_come_out_otherwise(a) && !t.has_come_out_otherwise(b)) {
+    if (again) f.asked.insert(f.pc | kSettled);
+    return;
+  }
   if (t.decisions.kept_loops.insert({&f.code->proto(), f.pc}).second) throw Restart{};
 }
 
