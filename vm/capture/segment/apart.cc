@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "ops/core/overlap.h"
 #include "vm/capture/trace/memory.h"
@@ -150,6 +151,20 @@ bool has_gradients(const Trace& t) {
 }
 
 }  // namespace
+
+std::vector<int> inputs_written(const Trace& t) {
+  std::unordered_map<const Storage*, std::vector<int>> fakes;
+  for (size_t i = 0; i < t.inputs.size(); i++) fakes[t.inputs[i].fake->storage.get()].push_back(int(i));
+  std::vector<int> written;
+  for (const auto& node : t.graph->nodes) {
+    if (!node->inplace) continue;
+    const auto found = fakes.find(node->args[0].tensor()->storage.get());
+    if (found == fakes.end()) continue;
+    written.insert(written.end(), found->second.begin(), found->second.end());
+    fakes.erase(found);
+  }
+  return written;
+}
 
 void part_written(Trace& t, const std::vector<int>& written, const std::function<void()>& stop) {
   // Versions of storages are of whole memories, and errors of backwards ask for them.

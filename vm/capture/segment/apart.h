@@ -11,6 +11,8 @@ void keep_objects_apart(Trace& t);                          // tables, keys of o
 void keep_tensors_apart(Trace& t, const Effects& effects);  // whose gradient or requires_grad changes
 void guard_memories(Trace& t);                              // of inputs that are views of one
 
+// The inputs that lie in memory which the graph writes.
+std::vector<int> inputs_written(const Trace& t);
 // Where inputs that are written overlap others, the trace is made again with their memory as one input; or stop() ends
 // it.
 void part_written(Trace& t, const std::vector<int>& written, const std::function<void()>& stop);

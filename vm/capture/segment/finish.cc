@@ -11,7 +11,6 @@
 #include <functional>
 #include <lua.hpp>
 #include <set>
-#include <unordered_map>
 
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
@@ -561,15 +560,7 @@ struct Finisher {
   }
 
   void written_inputs() {
-    std::unordered_map<const Storage*, std::vector<int>> fakes;
-    for (size_t i = 0; i < t.inputs.size(); i++) fakes[t.inputs[i].fake->storage.get()].push_back(int(i));
-    for (const auto& node : t.graph->nodes) {
-      if (!node->inplace) continue;
-      const auto found = fakes.find(node->args[0].tensor()->storage.get());
-      if (found == fakes.end()) continue;
-      left.written.insert(left.written.end(), found->second.begin(), found->second.end());
-      fakes.erase(found);
-    }
+    left.written = inputs_written(t);
     std::erase_if(left.written, [this](int i) { return t.program.tensors[size_t(i)].within; });
     guard_memories(t);
     part_written(t, left.written, [&] { stop_at(t.first_step(), reason(Break::shared_memory)); });
