@@ -43,8 +43,8 @@ bool is_open(const SymEnv& env, int32_t size) { return size && env.range(size).l
 
 // The numbers that say how often a loop comes round which ends the trace: of the frame's slots.
 std::vector<unsigned> bounds_of(const Frame& f, const SegmentEnd& end) {
-  const bc::Ins i = f.code->proto().code[f.pc];
   if (ends_at_comparison(f, end)) {
+    const bc::Ins i = f.code->proto().code[f.pc];
     const bool slots = bc::info(i).c == bc::Mode::Var;
     return slots ? std::vector<unsigned>{bc::op_a(i), bc::op_d(i)} : std::vector<unsigned>{bc::op_a(i)};
   }
