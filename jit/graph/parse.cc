@@ -184,7 +184,7 @@ struct Parser : TextReader {
       n.origin = find_op(w);
       if (n.origin == OpId::kCount) error("unknown op '" + w + "'");
     }
-    n.written = accept("written");
+    if (accept("written")) n.written = place();
     read_location(n.file, n.line);
   }
 

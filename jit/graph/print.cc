@@ -217,7 +217,7 @@ struct Printer {
     }
     if (n.rng >= 0) out << " rng " << n.rng;
     if (n.origin != OpId::kCount && n.origin != n.op) out << " of " << name(n.origin);
-    if (n.written) out << " written";
+    if (n.written >= 0) out << " written " << n.written;
     if (n.file) out << " ; " << n.file << ":" << n.line;
     out << "\n";
   }

@@ -27,6 +27,7 @@ struct Functionaliser {
   Rebuilder b;
   std::unordered_map<const Storage*, StorageState> storages;
   std::unordered_map<const TensorImpl*, int> versions;  // of the new value known for an old tensor
+  std::unordered_set<const Storage*> known;             // whose elements an op has read
 
   explicit Functionaliser(const Graph& g) : b(g) {
     for (const GraphInput& in : g.inputs) {
@@ -185,7 +186,31 @@ struct Functionaliser {
     versions[self.get()] = s.version;
   }
 
+  // The input in whose memory the tensor lies; -1 where there is none, or an op has read it: the scheduler may let such
+  // a write be made in place, and a run that fails behind it is made again from its start.
+  int unread_input(const Tensor& t) const {
+    if (known.count(t->storage.get())) return -1;
+    const auto is_it = [&](const GraphInput& in) { return in.value->storage == t->storage; };
+    const auto at = std::find_if(b.from.inputs.begin(), b.from.inputs.end(), is_it);
+    return at == b.from.inputs.end() ? -1 : int(at - b.from.inputs.begin());
+  }
+
+  // Views read no elements, and a write none of what it writes; whether it needs the others is the scheduler's
+  // question.
+  void note_reads(const Node& n) {
+    if (info(n.op).has(kView) && !n.inplace) return;
+    const auto note = [&](const Tensor& t) {
+      if (t) known.insert(t->storage.get());
+    };
+    for (size_t i = n.inplace ? 1 : 0; i < n.args.size(); i++) {
+      if (n.args[i].is<Tensor>()) note(n.args[i].tensor());
+      if (!n.args[i].is<std::vector<Tensor>>()) continue;
+      for (const Tensor& t : n.args[i].as<std::vector<Tensor>>()) note(t);
+    }
+  }
+
   void node(const Node& n) {
+    note_reads(n);
     Args args = read(n.args);
     b.at(n);
     if (!n.inplace) {
@@ -195,11 +220,10 @@ struct Functionaliser {
       return;
     }
     Tensor self = n.args[0].tensor();
-    const size_t known = b.graph->nodes.size();
+    const size_t before = b.graph->nodes.size();
     Tensor r = n.is_copy() ? args[1].tensor() : call(n.op, args);
     write(self, fitted(r, self), n.is_copy());
-    // The scheduler may let it write the input itself: a run that fails behind it has written what the program had.
-    if (b.graph->nodes.size() > known) b.graph->nodes.back()->written = storages[self->storage.get()].aliases > 0;
+    if (b.graph->nodes.size() > before) b.graph->nodes.back()->written = unread_input(self);
   }
 
   // Inputs that were written get their value; from then on they are the value. A value may be another input, or lie in

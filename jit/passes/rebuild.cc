@@ -60,7 +60,7 @@ Results Rebuilder::copy(const Node& n, Args args) {
   if (n.is_inplace_form()) return {recorder.call_inplace(n.op, args)};
   Results results = recorder.call(n.op, args);
   if (n.rng >= 0) graph->nodes.back()->rng = n.rng;
-  if (n.written) graph->nodes.back()->written = true;
+  if (n.written >= 0) graph->nodes.back()->written = n.written;
   graph->rng_calls = from.rng_calls;
   return results;
 }

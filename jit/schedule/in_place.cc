@@ -7,10 +7,10 @@
 //    is made before the chain writes, and stays so: it is not inlined. No link writes what lies in that memory.
 // 2. A run that fails is made again from its start by the original bytecode. So what may fail before the chain in the
 //    program comes before it in the plan. Behind it something may fail or ask for memory only where the chain gives the
-//    same when it is made twice: it only sets elements, and nothing that the run makes before reads that memory. The
-//    runner does not take such writes for begun results. A program that copies what a scatter gave writes the input
-//    later than the chain stands, behind an op that raises or in a branch that the original bytecode does not take: so
-//    nothing behind such a chain may raise on elements. Where each link is a write of the program, anything may.
+//    same when it is made twice: it only sets elements, each link is the program's own write at that place
+//    (Node::written), and the program has not read that memory before, also for what the graph has dropped since. The
+//    number that an input of one element is may have been read by the guards. The runner does not take such writes for
+//    begun results.
 #include <algorithm>
 
 #include "jit/schedule/compute_units.h"
@@ -61,12 +61,16 @@ std::vector<int32_t> ComputeUnits::chain_into(int32_t copy, int32_t input) const
   }
 }
 
-// Whether it gives the same when it is made twice, if nothing reads the input before. What fails within it leaves the
-// input as it was: a library looks at all of its operands first, a kernel does not.
-bool ComputeUnits::repeats(const std::vector<int32_t>& chain) const {
+// Whether it gives the same when the program is run again. What fails within it leaves the input as it was: a library
+// looks at all of its operands first, a kernel does not.
+bool ComputeUnits::repeats(const std::vector<int32_t>& chain, int32_t input) const {
+  const Tensor& target = value_of(input);
+  const auto is_one = [](const SymInt& size) { return size.hint == 1; };
+  if (std::all_of(target->sizes.begin(), target->sizes.end(), is_one)) return false;
   return std::all_of(chain.begin(), chain.end(), [&](int32_t u) {
     const ComputeUnit& link = units_[size_t(u)];
-    return only_sets(link.node->op, link.node->args) && (link.low.kind == Lowered::kExtern || !link.checks);
+    return link.node->written == input && only_sets(link.node->op, link.node->args) &&
+           (link.low.kind == Lowered::kExtern || !link.checks);
   });
 }
 
@@ -74,7 +78,7 @@ bool ComputeUnits::repeats(const std::vector<int32_t>& chain) const {
 bool ComputeUnits::may_write(const std::vector<int32_t>& chain, int32_t copy, int32_t input,
                              std::vector<int32_t>& early) const {
   const int32_t first = chain.back();
-  bool fails_later = false, raises_later = false;
+  bool fails_later = false;
   const auto is_written = [&](int32_t i) { return same_memory(i, input); };
   for (int32_t u : chain) {
     const ComputeUnit& link = units_[size_t(u)];
@@ -89,15 +93,12 @@ bool ComputeUnits::may_write(const std::vector<int32_t>& chain, int32_t copy, in
     const ComputeUnit& unit = units_[size_t(v)];
     if (v == copy || unit.inlined) continue;
     fails_later |= v > first && (unit.checks || unit.low.kind == Lowered::kExtern);
-    raises_later |= v > first && (unit.checks || (unit.node && may_fail(*unit.node)));
     if (v != first && std::any_of(unit.inputs.begin(), unit.inputs.end(), is_written)) {
       if (v > first) return false;
       early.push_back(v);
     }
   }
-  const auto is_write = [&](int32_t u) { return units_[size_t(u)].node->written; };
-  const bool in_order = !raises_later || std::all_of(chain.begin(), chain.end(), is_write);
-  const bool again = early.empty() && repeats(chain) && in_order;
+  const bool again = early.empty() && repeats(chain, input);
   return again || !fails_later;
 }
 
@@ -113,7 +114,7 @@ void ComputeUnits::write_in_place() {
     const std::vector<int32_t> chain = chain_into(c, input);
     std::vector<int32_t> early;
     if (chain.empty() || !may_write(chain, c, input, early)) continue;
-    const bool again = early.empty() && repeats(chain);
+    const bool again = early.empty() && repeats(chain, input);
     for (int32_t u : chain) {
       ComputeUnit& link = units_[size_t(u)];
       link.in_place = input, link.needs_memory = true, link.repeats = again;
