@@ -193,6 +193,26 @@ test("variables of several frames at a break, under loops, branches and protecte
   compare(make, {{x}, {x + 2}})
 end)
 
+-- LuaJIT jumps to the UCLO of a block with the slots of its variables said to be dead.
+test("a goto out of a block whose variable a closure has", function()
+  local kept
+  local function make()
+    kept = nil
+    return function(y, n)
+      for i = 1, 3 do
+        local d = i
+        if i == n then goto continue end
+        kept = function() d = d + 1 return d end
+        note(d)
+        y = y + d
+        ::continue::
+      end
+      return y, kept and kept()
+    end
+  end
+  compare(make, {{x, 1}, {x, 2}, {x, 3}, {x, 4}})
+end)
+
 test("two graphs at any depth, with variables that closures assign in each frame", function()
   for _, depth in ipairs {1, 2, 5, 16} do
     local function make()

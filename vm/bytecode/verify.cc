@@ -245,7 +245,8 @@ class Verifier {
     for (Pc pc = 1; pc < p_.size(); ++pc) {
       const Ins i = p_.code[pc];
       if (op(i) != Op::JMP || !live.reached[pc]) continue;
-      Slots kept = live.before[jump_target(pc, i)];
+      const Pc target = jump_target(pc, i);
+      Slots kept = live.before[target] & ~live.open[target];  // out of scope, until a UCLO closes what is open
       const Ins test = p_.code[pc - 1];
       if (known(test) && has(test, kCompare)) kept |= live.before[pc + 1];       // it speaks for both ways
       if (op(test) == Op::ISTC || op(test) == Op::ISFC) kept.reset(op_a(test));  // the jump carries what it copied
