@@ -336,6 +336,59 @@ test("tokens are put into many caches in place, whatever raises behind them", fu
   end
 end)
 
+test("a run that fails behind a write in place is made again with what it had read", function()
+  local v, bad, good = lt.ones(1, 4), lt.tensor({0, -1, 0}), lt.tensor({0, 1, 0})
+  local function at(i) return lt.tensor({i}, {dtype = "int64"}) end
+  local programs = {
+    ["what is dropped"] = function(x, z, t, w)
+      x:copy_(z)
+      z:index_copy_(0, at(1), v)
+      local r = w:multinomial(1)
+      x:fill_(0)
+      return r
+    end,
+    ["a field that is cleared"] = function(x, z, t, w)
+      t.s = z:clone()
+      z[2] = v[0]
+      local r = w:multinomial(1)
+      t.s = nil
+      return r
+    end,
+    ["a protected call"] = function(x, z, t, w)
+      pcall(function()
+        t.s = z:sum()
+        z:index_copy_(0, at(1), v)
+        w:multinomial(1)
+        t.s = nil
+      end)
+    end,
+    ["the value of another"] = function(x, z, t, w)
+      z:copy_(x)
+      z:index_copy_(0, at(1), v)
+      local r = w:multinomial(1)
+      x:copy_(z)
+      return r
+    end,
+    ["a counter"] = function(x, z, t, w)
+      local n = t.count:item()
+      t.count[0] = n + 1
+      return w:multinomial(1)
+    end,
+  }
+  for name, f in pairs(programs) do
+    local seen = {}
+    for i, run in ipairs {f, lt.compile(f)} do
+      local x, z, t
+      for _, w in ipairs {good, good, bad} do
+        x, z, t = lt.zeros(4, 4), lt.arange(16):float():view(4, 4), {count = lt.zeros(1)}
+        pcall(run, x, z, t, w)
+      end
+      seen[i] = table.concat({tostring(x), tostring(z), tostring(t.s), tostring(t.count)}, "\n")
+    end
+    equal(seen[2], seen[1], name)
+  end
+end)
+
 test("a cache is not written before what raises ahead of the program's copy", function()
   local function step(keys, position, k, weights)
     local new = keys:index_copy(1, position, k)
