@@ -42,8 +42,12 @@ void set_environments(lua_State* L, int index, int environment) {
     lua_pushvalue(L, environment);
     lua_setfenv(L, function);
   }
+  push_table(L, PortalTable::kSources);
+  lua_pushvalue(L, root);
+  lua_rawget(L, -2);
+  const bool has_members = !lua_isnil(L, -1);
   for (const PortalTable table : {PortalTable::kCopies, PortalTable::kRests, PortalTable::kClones}) {
-    set_members(L, table, root, environment);
+    if (has_members) set_members(L, table, root, environment);
   }
   lua_settop(L, root - 1);
 }

@@ -20,7 +20,7 @@ namespace lutra {
 namespace {
 
 char table_keys[static_cast<int>(PortalTable::kCount)];
-const char* const kModes[] = {"v", "k", "k", "k", "kv", "v"};
+const char* const kModes[] = {"v", "k", "k", "k", "kv", "v", "k"};
 static_assert(std::size(kModes) == static_cast<size_t>(PortalTable::kCount));
 
 // The new prototype's constants that have more than a dump tells become the original's own: children, of which it makes
@@ -63,6 +63,20 @@ void push_copy(lua_State* L, int index) {
   lua_setfenv(L, copy);
 }
 
+// table[the function at the top] = the one at `index`.
+void remember(lua_State* L, PortalTable table, int index) {
+  const int key = lua_gettop(L);
+  push_table(L, PortalTable::kSources);
+  lua_pushvalue(L, index);
+  lua_pushboolean(L, 1);
+  lua_rawset(L, -3);
+  push_table(L, table);
+  lua_pushvalue(L, key);
+  lua_pushvalue(L, index);
+  lua_rawset(L, -3);
+  lua_settop(L, key);
+}
+
 // False, with nothing changed, inside a finalizer. The caller holds both prototypes.
 bool switch_to(lua_State* L, int index, const mirror::Proto* next) {
   push_copy(L, index);
@@ -72,13 +86,8 @@ bool switch_to(lua_State* L, int index, const mirror::Proto* next) {
     const auto& records = portal_state(L).records;
     const auto record = records.find(mirror::proto_of(f));
     const bool portals_only = record != records.end() && record->second.entered_by_portal;
-    if (mirror::replace_frames(threads_with_frames(L, portals_only), f, lua_function(L, -1))) {
-      push_table(L, PortalTable::kCopies);
-      lua_pushvalue(L, -2);
-      lua_pushvalue(L, index);
-      lua_rawset(L, -3);
-      lua_pop(L, 1);
-    }
+    if (mirror::replace_frames(threads_with_frames(L, portals_only), f, lua_function(L, -1)))
+      remember(L, PortalTable::kCopies, index);
     f->pc = next->bytecode();
   }
   lua_pop(L, 1);
@@ -244,11 +253,11 @@ void remember_source(lua_State* L, int index, bool rest) {
     push_proto(L, made);
     lua_pushboolean(L, 1);
     lua_rawset(L, -3);
+    lua_settop(L, made);
   }
-  push_table(L, rest ? PortalTable::kRests : PortalTable::kClones);
-  lua_pushvalue(L, made);
   push_function_of(L, index);
-  lua_rawset(L, -3);
+  lua_pushvalue(L, made);
+  remember(L, rest ? PortalTable::kRests : PortalTable::kClones, made + 1);
   lua_settop(L, made);
 }
 

@@ -52,7 +52,8 @@ enum class PortalTable {
   kRests,    // [function that runs the rest of a frame] = the frame's own; weak keys
   // [function of a patched prototype] = what it was made of; weak, as that one may reach it by its variables.
   kClones,
-  kRooms,  // [n] = the function that make_room calls; weak values
+  kRooms,    // [n] = the function that make_room calls; weak values
+  kSources,  // [function that is a value of kCopies, kRests or kClones] = true; weak keys
   kCount
 };
 
