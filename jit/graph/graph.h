@@ -22,7 +22,7 @@ struct Node {
   int rng = -1;          // kRandom: ordinal of the call index within the graph
   Args args;
   Results results;
-  int written = -1;            // functionalised: the input that the program gave its value there, and had not read before
+  int written = -1;            // functionalised: the input that the program set to it there, and had not read
   OpId origin = OpId::kCount;  // the composite op whose decomposition made it
   const char* file = nullptr;  // interned; where the user's Lua called it
   int line = 0;
