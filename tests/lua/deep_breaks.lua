@@ -3,32 +3,8 @@ local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 
-local noted = {}
-local function note(v)
-  noted[#noted + 1] = tostring(v)
-  lt.graph_break()
-end
-
-local function text(v) return type(v) == "userdata" and tostring(v:detach()) or tostring(v) end
-
--- make() gives f. Calls of it with the arguments of each row: results, errors and notes are eager's. How many graphs
--- that took.
-local function compare(make, rows)
-  local function run(wrap)
-    local f, seen = wrap(make()), {}
-    noted = {}
-    for round = 1, 3 do
-      for i, row in ipairs(rows) do
-        local function told(e) return "error: " .. (type(e) == "table" and e[1] or tostring(e)) end
-        local r = {xpcall(function() return f(unpack(row)) end, told)}
-        for k = 1, #r do r[k] = text(r[k]) end
-        seen[#seen + 1] = round .. "." .. i .. ": " .. table.concat(r, "|")
-      end
-    end
-    return table.concat(seen, "\n") .. "\n" .. table.concat(noted, " ")
-  end
-  return h.graphs_of(run)
-end
+local calls = require "noted_calls"
+local note, text, compare, noted, forget = calls.note, calls.text, calls.compare, calls.noted, calls.forget
 
 local x = lt.arange(6):view(2, 3):to("float32") / 10
 
@@ -252,7 +228,7 @@ test("protected calls, modes and coroutines between", function()
   compare(make, {{x, "no"}, {x:clone():requires_grad_(), "no"}, {x, "error"}})
   local function run(f)
     local seen = {}
-    noted = {}
+    forget()
     for _ = 1, 3 do
       local co = coroutine.wrap(function() return f(x, "yield") end)
       for _ = 1, 4 do seen[#seen + 1] = text((co())) end

@@ -4,32 +4,8 @@ local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 
-local noted = {}
-local function note(v)
-  noted[#noted + 1] = tostring(v)
-  lt.graph_break()
-end
-
-local function text(v) return type(v) == "userdata" and tostring(v:detach()) or tostring(v) end
-
--- make() gives f. Calls of it with the arguments of each row: results, errors and notes are eager's. How many graphs
--- that took.
-local function compare(make, rows)
-  local function run(wrap)
-    local f, seen = wrap(make()), {}
-    noted = {}
-    for round = 1, 3 do
-      for i, row in ipairs(rows) do
-        local function told(e) return "error: " .. (type(e) == "table" and e[1] or tostring(e)) end
-        local r = {xpcall(function() return f(unpack(row)) end, told)}
-        for k = 1, #r do r[k] = text(r[k]) end
-        seen[#seen + 1] = round .. "." .. i .. ": " .. table.concat(r, "|")
-      end
-    end
-    return table.concat(seen, "\n") .. "\n" .. table.concat(noted, " ")
-  end
-  return h.graphs_of(run)
-end
+local calls = require "noted_calls"
+local note, text, compare, noted, forget = calls.note, calls.text, calls.compare, calls.noted, calls.forget
 
 local x = lt.arange(6):view(2, 3):to("float32") / 10
 
@@ -282,7 +258,7 @@ test("closures outlive frames that a graph has returned from", function()
   end
   local function run(wrap)
     local f, seen = wrap(make()), {}
-    noted = {}
+    forget()
     for i = 1, 4 do
       seen[#seen + 1] = text(f(x * i))
       collectgarbage(i % 2 == 0 and "collect" or "step")
@@ -346,7 +322,7 @@ test("variables of frames that are left are closed while the collector works", f
     return y
   end
   local function run(g)
-    noted = {}
+    forget()
     local r = text(g(x, {}, 60))
     return r .. table.concat(noted, " ")
   end
