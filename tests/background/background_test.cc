@@ -292,7 +292,8 @@ TEST_CASE("a graph that is compiled late is compiled again for sizes that were t
   %0 = input 'x' : f32[1, 4, size(0, 2)] strides [mul(size(0, 2), 4), size(0, 2), 1]
   %1 = input 'g' : f32[1, 4, 1, floordiv(size(0, 2), 2)] strides [0, 0, 0, 0]
   %2 = unsqueeze(%0, 2) : f32[1, 4, 1, size(0, 2)] strides [mul(size(0, 2), 4), size(0, 2), size(0, 2), 1]
-  %3 = pool_tap(%2, {1, floordiv(size(0, 2), 2)}, {1, 2}, {1, 2}, {0, 0}, {1, 1}) : i32[1, 4, 1, floordiv(size(0, 2), 2)]
+  %3 = pool_tap(%2, {1, floordiv(size(0, 2), 2)}, {1, 2}, {1, 2}, {0, 0}, {1, 1})
+      : i32[1, 4, 1, floordiv(size(0, 2), 2)]
       strides [mul(floordiv(size(0, 2), 2), 4), floordiv(size(0, 2), 2), floordiv(size(0, 2), 2), 1]
   %4 = pool_put(%1, {1, size(0, 2)}, {1, 2}, {1, 2}, {0, 0}, {1, 1}, %3) : f32[1, 4, 1, size(0, 2)]
       strides [mul(size(0, 2), 4), size(0, 2), size(0, 2), 1]
