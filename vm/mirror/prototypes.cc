@@ -50,14 +50,19 @@ std::string raw_dump(lua_State* L, int index) {
   return bytes;
 }
 
+void push_weak_table(lua_State* L, const char* mode) {
+  lua_newtable(L);
+  if (luaL_newmetatable(L, str("lutra weak ", mode).c_str())) {
+    lua_pushstring(L, mode);
+    lua_setfield(L, -2, "__mode");
+  }
+  lua_setmetatable(L, -2);
+}
+
 void open_prototypes(lua_State* L) {
   for (char& key : table_keys) {
     lua_pushlightuserdata(L, &key);
-    lua_newtable(L);
-    lua_createtable(L, 0, 1);
-    lua_pushliteral(L, "k");
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
+    push_weak_table(L, "k");
     lua_rawset(L, LUA_REGISTRYINDEX);
   }
 }

@@ -41,7 +41,8 @@ enum class PrototypeTable {
   kIdentity,  // [prototype] = its number, which no other ever gets
   kCount
 };
-void open_prototypes(lua_State* L);  // once a lua_State, before anything else here
+void push_weak_table(lua_State* L, const char* mode);  // a new one; those of a mode share a metatable
+void open_prototypes(lua_State* L);                    // once a lua_State, before anything else here
 void push_table(lua_State* L, PrototypeTable table);
 void push_anchor(lua_State* L, int index);    // kAnchors[function at index] or nil
 void push_proto(lua_State* L, int index);     // the prototype a function runs now, as a Lua value

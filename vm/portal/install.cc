@@ -146,11 +146,7 @@ void push_table(lua_State* L, PortalTable table) {
 void open_tables(lua_State* L) {
   for (int i = 0; i < static_cast<int>(PortalTable::kCount); ++i) {
     lua_pushlightuserdata(L, &table_keys[i]);
-    lua_newtable(L);
-    lua_createtable(L, 0, 1);
-    lua_pushstring(L, kModes[i]);
-    lua_setfield(L, -2, "__mode");
-    lua_setmetatable(L, -2);
+    push_weak_table(L, kModes[i]);
     lua_rawset(L, LUA_REGISTRYINDEX);
   }
 }

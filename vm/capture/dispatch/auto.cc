@@ -12,6 +12,7 @@
 #include "vm/host/modes.h"
 #include "vm/host/runtime.h"
 #include "vm/mirror/mirror.h"
+#include "vm/mirror/prototypes.h"
 #include "vm/portal/portal.h"
 
 namespace lutra {

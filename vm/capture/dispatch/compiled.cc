@@ -4,6 +4,7 @@
 #include <lua.hpp>
 
 #include "vm/capture/dispatch/state.h"
+#include "vm/mirror/prototypes.h"
 
 namespace lutra {
 namespace {

@@ -10,6 +10,7 @@
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/unbacked_sizes.h"
 #include "vm/host/runtime.h"
+#include "vm/mirror/prototypes.h"
 
 namespace lutra {
 namespace {

@@ -8,14 +8,6 @@
 
 namespace lutra {
 
-void push_weak_table(lua_State* L, const char* mode) {
-  lua_newtable(L);
-  lua_createtable(L, 0, 1);
-  lua_pushstring(L, mode);
-  lua_setfield(L, -2, "__mode");
-  lua_setmetatable(L, -2);
-}
-
 // A mark is a dimension's list of what was said and the bounds.
 Mark mark_of(const TraceState& state, lua_State* L, const Tensor& t, int dim) {
   Mark mark;

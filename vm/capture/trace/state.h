@@ -36,7 +36,6 @@ std::string name_of_function(const TraceState& state, const void* function);
 const std::string* disabled_because(const TraceState& state, const void* function);  // null: it is not
 // The decoded Lua function at `index`, null for a C function.
 LuaCode* code_of(TraceState& state, lua_State* L, int index);
-void push_weak_table(lua_State* L, const char* mode);
 // As lua_pushnumber, which makes every NaN the one that prints as -nan.
 void push_number(lua_State* L, double d);
 Mark mark_of(const TraceState& state, lua_State* L, const Tensor& t, int dim);
