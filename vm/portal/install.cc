@@ -138,17 +138,17 @@ int dump_original(lua_State* L) {
 
 }  // namespace
 
+// Made at its first use: a state that compiles nothing has none of them.
 void push_table(lua_State* L, PortalTable table) {
-  lua_pushlightuserdata(L, &table_keys[static_cast<int>(table)]);
+  char* key = &table_keys[static_cast<int>(table)];
+  lua_pushlightuserdata(L, key);
   lua_rawget(L, LUA_REGISTRYINDEX);
-}
-
-void open_tables(lua_State* L) {
-  for (int i = 0; i < static_cast<int>(PortalTable::kCount); ++i) {
-    lua_pushlightuserdata(L, &table_keys[i]);
-    push_weak_table(L, kModes[i]);
-    lua_rawset(L, LUA_REGISTRYINDEX);
-  }
+  if (!lua_isnil(L, -1)) return;
+  lua_pop(L, 1);
+  push_weak_table(L, kModes[static_cast<int>(table)]);
+  lua_pushlightuserdata(L, key);
+  lua_pushvalue(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
 }
 
 bool portal_id_named(lua_State* L, int id) { return portal_state(L).ids.at(size_t(id)).refs > 0; }

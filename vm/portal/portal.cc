@@ -331,7 +331,6 @@ void install_portals(lua_State* L, PortalFn run) {
   lua_setmetatable(L, -2);
   set_registry(L, &state_key);
   open_prototypes(L);
-  open_tables(L);
   s->modes = modes_of(L);
   if (s->mirror) open_threads(L, *s);
   install_number_call(L, s);

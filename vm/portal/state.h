@@ -60,7 +60,6 @@ enum class PortalTable {
 PortalState& portal_state(lua_State* L);  // throws where install_portals has not run
 void push_table(lua_State* L, PortalTable table);
 
-void open_tables(lua_State* L);
 void wrap_string_dump(lua_State* L);
 void wrap_getinfo(lua_State* L);
 void wrap_setfenv(lua_State* L);
