@@ -4,6 +4,7 @@
 #pragma once
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "ops/core/tensor.h"
 #include "ops/defs/op.h"
@@ -45,6 +46,7 @@ struct ExternCall {
   ExternIsa isa = ExternIsa::kBase;
   Device device;           // of all operands but absent ones
   void* stream = nullptr;  // where a GPU's candidate puts its work
+  int way = 0;             // of those that the candidate has
 };
 
 // A candidate: a row of a device's table (cpu/table.cc), best first.
@@ -54,17 +56,37 @@ struct ExternKernel {
   bool (*supports)(DType dtype);          // of the first tensor; the answer never changes within a process
   bool (*takes)(const ExternCall& call);  // looks at no data; null: takes every call of a dtype it supports
   void (*run)(const ExternCall& call);    // may throw Error
+  int ways = 1;                           // how many ways it has of doing a call, 0 being its own choice
+  bool stands_in = false;                 // serves calls that no other candidate takes
 };
 
-// The candidates of a kind of device, registered by its table.
-void set_extern_table(DeviceType type, std::span<const ExternKernel> table);
+// How a call may be run: which row of its device's table, in which of its ways, cut as for so many threads (0: the
+// call's). On a CPU no bit depends on it.
+struct ExternOption {
+  int row = -1, way = 0, threads = 0;
+  bool operator==(const ExternOption&) const = default;
+};
+
+// The candidates of a kind of device, registered by its table. by_threads: they cut a call into pieces as its number of
+// threads says.
+void set_extern_table(DeviceType type, std::span<const ExternKernel> table, bool by_threads = false);
+// As it was registered.
+bool extern_goes_by_threads(DeviceType type);
 // Whether some candidate of op supports dtype. The first question may open a library, and says on standard error why it
 // cannot.
 bool extern_supports(OpId op, DType dtype, DeviceType device);
 // The name of the candidate that run_extern picks, null where none takes the call. "host" on a GPU: it waits for the
 // device, so it cannot be part of a recording.
 const char* extern_candidate(const ExternCall& call);
-// Runs the first candidate that takes the call; an error where none does.
-void run_extern(const ExternCall& call);
+// Runs the first candidate that takes the call, whose name is the answer; an error where none does.
+const char* run_extern(const ExternCall& call);
+
+// What can be chosen among, first what run_extern picks. Empty where no candidate takes the call.
+std::vector<ExternOption> extern_options(const ExternCall& call);
+// The name of an option's candidate, null where that does not take the call.
+const char* extern_candidate(const ExternCall& call, const ExternOption& option);
+void run_extern(const ExternCall& call, const ExternOption& option);
+// The row of a candidate of op, -1 where there is none of that name.
+int extern_row(OpId op, DeviceType device, std::string_view candidate);
 
 }  // namespace lutra

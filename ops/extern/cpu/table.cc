@@ -30,7 +30,7 @@ const ExternKernel kKernels[] = {
 #undef ROW
 };
 
-[[maybe_unused]] const bool registered = (set_extern_table(DeviceType::kCPU, kKernels), true);
+[[maybe_unused]] const bool registered = (set_extern_table(DeviceType::kCPU, kKernels, true), true);
 
 }  // namespace
 }  // namespace lutra

@@ -1,7 +1,9 @@
-// Products in, calls of cublasLtMatmul out, each with the first algorithm that the library's heuristics name: found
-// once a problem and kept. The library's types and codes are declared here as its binary interface has them.
+// Products in, calls of cublasLtMatmul out, each with the algorithm that the library's heuristics name first, or second
+// and so on where that is asked for: found once a problem and kept. The library's types and codes are declared here as
+// its binary interface has them.
 #include "ops/extern/cuda/cublaslt.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -9,6 +11,7 @@
 #include <unordered_map>
 
 #include "ops/cuda/library.h"
+#include "ops/extern/cuda/kernels.h"
 
 namespace lutra::cuda {
 namespace {
@@ -159,10 +162,11 @@ Plan make_plan(Handle handle, const LtProduct& p) {
     const uint32_t bytes = alignment(pointers[i]);
     LT(preference_set(preference, kAlignmentA + i, &bytes, sizeof bytes));
   }
-  Heuristic best{};
+  Heuristic ranked[kLtWays] = {};
   int count = 0;
-  const Status status =
-      library().heuristic(handle, plan.operation, plan.a, plan.b, plan.d, plan.d, preference, 1, &best, &count);
+  const Status status = library().heuristic(handle, plan.operation, plan.a, plan.b, plan.d, plan.d, preference,
+                                            p.way + 1, ranked, &count);
+  const Heuristic& best = ranked[std::clamp(count - 1, 0, p.way)];
   plan.found = status == 0 && count > 0 && best.state == 0;
   plan.algorithm = best.algorithm, plan.workspace_bytes = best.workspace_bytes;
   LT(preference_destroy(preference));
@@ -177,8 +181,9 @@ bool cublaslt_multiply(Launcher& l, const LtProduct& p) {
   static std::unordered_map<Key, Plan, KeyHash> plans;
   const std::lock_guard lock(mutex);
   const Handle handle = handle_of(l);
-  const int64_t flags = int64_t(p.dtype) << 32 | int64_t(p.result) << 16 | int64_t(p.accumulate) << 3 |
-                        int64_t(p.tf32) << 2 | int64_t(p.transpose_a) << 1 | int64_t(p.transpose_b);
+  const int64_t flags = int64_t(p.way) << 48 | int64_t(p.dtype) << 32 | int64_t(p.result) << 16 |
+                        int64_t(p.accumulate) << 3 | int64_t(p.tf32) << 2 | int64_t(p.transpose_a) << 1 |
+                        int64_t(p.transpose_b);
   const int64_t where = int64_t(l.context().index) << 32 | alignment(p.a) << 16 | alignment(p.b) << 8 | alignment(p.d);
   const Key key = {flags, where, p.rows,  p.cols,     p.depth,    p.lda,
                    p.ldb, p.ldd, p.batch, p.stride_a, p.stride_b, p.stride_d};

@@ -15,6 +15,7 @@ struct LtProduct {
   int64_t rows, cols, depth, lda, ldb, ldd, batch, stride_a, stride_b, stride_d;
   const void *a, *b;
   void* d;
+  int way = 0;  // the library's rank of the kernel; the last one where it has fewer
 };
 // Puts it into the stream; false where the library has no kernel for it. Which kernel is a function of everything in
 // the problem but the pointers, of which alignment up to 16 bytes counts, of the GPU and of the library's version.

@@ -101,6 +101,7 @@ struct Product {
   DType dtype, result;
   bool tf32;
   bool accumulate = false;  // c += a b
+  int way = 0;              // the library's rank
 };
 bool matmul_tf32() { return matmul_precision() != MatmulPrecision::kHighest; }
 
@@ -115,7 +116,7 @@ bool by_library(Launcher& l, const Product& x) {
   q.lda = q.transpose_a ? p.b.stride.col : p.b.stride.row, q.ldb = q.transpose_b ? p.a.stride.col : p.a.stride.row;
   q.ldd = p.c.stride.row;
   q.stride_a = p.b.stride.batch, q.stride_b = p.a.stride.batch, q.stride_d = p.c.stride.batch;
-  q.a = p.b.data, q.b = p.a.data, q.d = p.c.data;
+  q.a = p.b.data, q.b = p.a.data, q.d = p.c.data, q.way = x.way;
   return cublaslt_multiply(l, q);
 }
 
@@ -262,7 +263,7 @@ void run_cublaslt(const ExternCall& call) {
     const Layout x = la;
     la = flip(lb), lb = flip(x);
   }
-  const Product x{p, la, lb, dtype, dtype, matmul_tf32()};
+  const Product x{p, la, lb, dtype, dtype, matmul_tf32(), false, call.way};
   ExternView rows = packed;  // c as it is written
   rows.sizes[0] = p.m, rows.sizes[1] = p.n, rows.strides[0] = p.c.stride.row, rows.strides[1] = 1;
   const bool made = is_large(p, dtype) && in_parts_rounded(l, x, rows);

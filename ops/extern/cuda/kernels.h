@@ -15,6 +15,7 @@ void run_on_host(const ExternCall& call);
 bool scan_supports(DType dtype);
 void run_scan(const ExternCall& call);
 // gemm.cc: by cuBLASLt, and without it
+inline constexpr int kLtWays = 4;  // the kernels that the library ranks first
 bool cublaslt_supports(DType dtype);
 void run_cublaslt(const ExternCall& call);
 bool tiled_gemm_supports(DType dtype);

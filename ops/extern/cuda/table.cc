@@ -12,14 +12,14 @@ bool host_supports(DType dtype) {
 bool any_dtype(DType) { return true; }
 
 #define ON_HOST(op) \
-  { OpId::op, "host", host_supports<OpId::op>, nullptr, run_on_host }
+  { OpId::op, "host", host_supports<OpId::op>, nullptr, run_on_host, 1, true }
 
 const ExternKernel kKernels[] = {
     {OpId::mm, "few_rows", few_rows_supports, few_rows_takes, run_few_rows},
     {OpId::weight_int8pack_mm, "few_rows", few_rows_supports, nullptr, run_weight_mm},
     {OpId::weight_int4pack_mm, "few_rows", few_rows_supports, nullptr, run_weight_mm},
-    {OpId::mm, "cublaslt", cublaslt_supports, nullptr, run_cublaslt},
-    {OpId::bmm, "cublaslt", cublaslt_supports, nullptr, run_cublaslt},
+    {OpId::mm, "cublaslt", cublaslt_supports, nullptr, run_cublaslt, kLtWays},
+    {OpId::bmm, "cublaslt", cublaslt_supports, nullptr, run_cublaslt, kLtWays},
     {OpId::mm, "tiled", tiled_gemm_supports, nullptr, run_tiled_gemm},
     {OpId::bmm, "tiled", tiled_gemm_supports, nullptr, run_tiled_gemm},
     {OpId::flash_attention, "few_queries", attention_supports, few_queries_take, run_few_queries},
@@ -39,9 +39,9 @@ const ExternKernel kKernels[] = {
     {OpId::convolution, "cudnn", cudnn_supports, cudnn_takes, run_cudnn_convolution},
     {OpId::convolution_input, "cudnn", cudnn_supports, cudnn_takes, run_cudnn_convolution},
     {OpId::convolution_weight, "cudnn", cudnn_supports, cudnn_takes, run_cudnn_convolution},
-    {OpId::convolution, "direct", direct_convolution_supports, nullptr, run_direct_convolution},
-    {OpId::convolution_input, "direct", direct_convolution_supports, nullptr, run_direct_convolution},
-    {OpId::convolution_weight, "direct", direct_convolution_supports, nullptr, run_direct_convolution},
+    {OpId::convolution, "direct", direct_convolution_supports, nullptr, run_direct_convolution, 1, true},
+    {OpId::convolution_input, "direct", direct_convolution_supports, nullptr, run_direct_convolution, 1, true},
+    {OpId::convolution_weight, "direct", direct_convolution_supports, nullptr, run_direct_convolution, 1, true},
 #define ROW(op, kernel) {OpId::op, #kernel, any_dtype, nullptr, run_##kernel},
 #include "ops/extern/every_dtype.def"
 #undef ROW
