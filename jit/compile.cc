@@ -97,6 +97,7 @@ void finish(Compilation& c, Compiled& compiled, Clock::time_point start) {
   const CompileOptions& options = c.options;
   compiled.executable = std::move(c.executable);
   if (compiled.executable) compiled.kernels = compiled.executable->kernel_count();
+  if (compiled.executable && options.autotune) compiled.executable->set_autotune();
   if (options.watch && compiled.executable) {
     std::unique_ptr<Graph>& captured = c.captured ? c.captured : c.graph;  // no pass was run on what was kept
     compiled.watch = options.watch(std::move(captured), options);

@@ -33,6 +33,7 @@ struct CompileOptions {
   std::string about;            // names what is kept: where the program has it
   const std::string* text = nullptr;  // the graph's, where it has been printed; for the call only
   bool background = false;            // graphs that are found while the segment runs are compiled in the background
+  bool autotune = false;              // mode "max-autotune": Executable::set_autotune
   std::string eager;  // not empty: one eager op, whose kernel has this name and need not be compiled when it first runs
   std::shared_ptr<const std::atomic<int>> verify;  // of the state: one of so many runs is made eagerly, too; 0: none
   // Makes the watch of what was compiled of a captured graph; null: none.

@@ -1,8 +1,8 @@
 -- lt.profile(f, {warmup = 0})(...): runs f once on these arguments, after `warmup` times that do not count, and tells
 -- what each kernel and library call cost:
--- {kernels = {{name, op, calls, ms, bytes, flops, gbps, gflops, ratio_to_limit, file, line}, ...}, total_ms, kernel_ms,
--- compile_ms,
---    compiled_kernels, result = {n =, ...}}
+-- {kernels = {{name, op, calls, ms, bytes, flops, gbps, gflops, ratio_to_limit, file, line, candidate, why}, ...},
+--    total_ms, kernel_ms, compile_ms, compiled_kernels, result = {n =, ...}}
+-- candidate is who made a library's call, and why tells why that one (mode "max-autotune", `lutra tune`).
 -- compile_ms is what capture and compilation took of total_ms, and compiled_kernels what they made; no kernel's time
 -- has a share of it. kernels by time, those of one name and line together; tostring gives a table of 80 columns.
 -- ratio_to_limit is the time that the machine's memory and arithmetic would need at least (as `lutra tune --limits`
@@ -75,6 +75,7 @@ function Profile:__tostring()
     lines[#lines + 1] = head .. clipped(row.name, WIDTH - #head)
     local where = place(row)
     local ops = row.op ~= row.name and row.op or ""
+    if row.candidate then ops = ops .. (ops ~= "" and " " or "") .. "by " .. row.candidate .. ": " .. row.why end
     if where ~= "" or ops ~= "" then
       where = clipped(where, 30)
       local room = WIDTH - 12 - (where ~= "" and #where + 2 or 0)

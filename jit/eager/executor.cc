@@ -278,11 +278,12 @@ class EagerExecutor : public Executor {
                              device,
                              backend.stream(device)};
     check_stop();
-    if (!launches_watched()) return run_extern(call);
+    const Tuning tuning = runtime_config().tune ? Tuning::kAtOnce : Tuning::kOff;
+    if (!launches_watched()) return void(run_library(backend, call, tuning));
     const LaunchTimer timer(backend);
-    run_extern(call);
+    const LibraryChoice made_by = run_library(backend, call, tuning);
     backend.wait(device);
-    note_extern(call, timer.stop());
+    note_extern(call, made_by, timer.stop());
   }
 
   // in_order: out overlaps itself, what is written last stays.

@@ -7,6 +7,7 @@
 namespace lutra {
 
 struct RuntimeConfig {
+  bool tune = false;                                         // `lutra tune` measures library calls (tuning.h)
   bool perf = false;                                         // count and time kernels (LUTRA_LOGS=perf)
   void (*recording_log)(const std::string& text) = nullptr;  // LUTRA_LOGS=cudagraphs
   void (*mapping_log)(const std::string& text) = nullptr;    // LUTRA_LOGS=mapping

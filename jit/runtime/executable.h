@@ -52,6 +52,10 @@ class Executable {
   // these ones (FakeTensors, by their hints) need not wait for the system to clear it.
   void prepare(const std::vector<Tensor>& like, const std::vector<double>& scalars) { runner_->prepare(like, scalars); }
 
+  // Mode "max-autotune": runs find out which candidates make its library calls fastest, and go on with those. On a GPU
+  // candidates differ in the last bits. Before the first run.
+  void set_autotune() { runner_->set_autotune(); }
+
   const Plan& plan() const { return flat_.plan; }
   const Runner& runner() const { return *runner_; }
   const std::vector<Tensor>& constants() const { return flat_.constants; }

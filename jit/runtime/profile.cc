@@ -139,6 +139,7 @@ void keep_record(LaunchRecord record) {
   LaunchRecord& sum = at->second;
   sum.calls++, sum.ms += record.ms, sum.bytes += record.bytes, sum.flops += record.flops;
   sum.bfloat16_flops += record.bfloat16_flops;
+  sum.candidate = record.candidate, sum.why = record.why;
 }
 
 CompileCost compile_cost() { return {double(compile_ns) / 1e6, compiled_kernels}; }
@@ -166,6 +167,10 @@ int64_t kernel_bytes(const loop::Kernel& kernel, const std::vector<int64_t>& int
 }
 
 namespace {
+void set_library(LaunchRecord& r, const LibraryChoice& made_by) {
+  r.library = true;
+  if (made_by.candidate) r.candidate = made_by.candidate, r.why = made_by.text();
+}
 void count_flops(LaunchRecord& r, OpId op, const SizeLists* sizes, DType made) {
   const double n = flops(op, sizes[0], sizes[1]);
   r.flops += n;
@@ -173,10 +178,10 @@ void count_flops(LaunchRecord& r, OpId op, const SizeLists* sizes, DType made) {
 }
 }  // namespace
 
-void note_extern(const ExternCall& call, uint64_t nanoseconds) {
+void note_extern(const ExternCall& call, const LibraryChoice& made_by, uint64_t nanoseconds) {
   LaunchRecord r;
   r.name = r.ops = name(call.op);
-  r.library = true;
+  set_library(r, made_by);
   r.ms = double(nanoseconds) / 1e6;
   SizeLists sizes[2];
   for (const bool out : {false, true}) {
@@ -191,10 +196,11 @@ void note_extern(const ExternCall& call, uint64_t nanoseconds) {
   if (profiling()) keep_record(std::move(r));
 }
 
-void note_launch(const FlatPlan& flat, const HostValue* values, const LaunchStep* step, uint64_t nanoseconds) {
+void note_launch(const FlatPlan& flat, const HostValue* values, const LaunchStep* step, const LibraryChoice& made_by,
+                 uint64_t nanoseconds) {
   LaunchRecord r;
   r.name = step->counters->name;
-  r.library = step->kernel == nullptr;
+  if (!step->kernel) set_library(r, made_by);
   r.ms = double(nanoseconds) / 1e6;
   for (int32_t k = 0; k <= step->beside; k++) {
     const LaunchStep& each = step[k];

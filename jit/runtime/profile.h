@@ -8,6 +8,7 @@
 #include "jit/device/backend.h"
 #include "jit/loop/loop.h"
 #include "jit/runtime/flat_plan.h"
+#include "jit/runtime/tuning.h"
 #include "ops/extern/extern.h"
 
 namespace lutra {
@@ -16,6 +17,7 @@ struct LaunchRecord {
   std::string name;  // of the kernel or the library's op
   std::string ops;   // the ops it was fused of
   bool library = false;
+  std::string candidate, why;  // of a library: who ran the last of the calls, and why that one
   int64_t calls = 1;
   double ms = 0;
   int64_t bytes = 0;          // that have to be read and written, each once
@@ -66,9 +68,10 @@ void count_compiled_kernel();
 // arguments. Accesses of one place count once, however many loops pass over it, and what the
 // kernel has written itself is not read.
 int64_t kernel_bytes(const loop::Kernel& kernel, const std::vector<int64_t>& ints);
-// Of a step, and of those that ran side by side with it.
-void note_launch(const FlatPlan& flat, const HostValue* values, const LaunchStep* step, uint64_t nanoseconds);
+// Of a step, and of those that ran side by side with it. made_by: of a library's.
+void note_launch(const FlatPlan& flat, const HostValue* values, const LaunchStep* step, const LibraryChoice& made_by,
+                 uint64_t nanoseconds);
 // For calls beside an executable.
-void note_extern(const ExternCall& call, uint64_t nanoseconds);
+void note_extern(const ExternCall& call, const LibraryChoice& made_by, uint64_t nanoseconds);
 
 }  // namespace lutra

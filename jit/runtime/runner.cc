@@ -154,6 +154,7 @@ void Runner::launch_steps(RunContext& c, bool& wrote, bool& in_place) const {
   const bool watched = launches_watched();
   std::optional<LaunchTimer> timer;
   if (watched) flat_.backend.wait(plan_.device);
+  c.unsettled = false;
   const bool unseen = loops_are_stoppable;  // the caller drops what it has got
   StoppableLoops loops(unseen);
   for (const LaunchStep* step = steps_.data(); step != flat_.end(); step = FlatPlan::after(step)) {
@@ -164,8 +165,9 @@ void Runner::launch_steps(RunContext& c, bool& wrote, bool& in_place) const {
     step->kernel ? launch_kernels(c, *step, generator, wrote) : launch_library(c, *step);
     wrote = wrote || (step->writes && !step->in_place);
     if (watched) flat_.backend.wait(plan_.device);
-    if (watched) note_launch(flat_, c.values.data(), step, timer->stop());
+    if (watched) note_launch(flat_, c.values.data(), step, c.library, timer->stop());
   }
+  if (is_tuned()) note_tuning(c);
   generator.next_call += uint64_t(plan_.rng_calls);
 }
 
@@ -205,7 +207,21 @@ void Runner::launch_library(RunContext& c, const LaunchStep& step) const {
   if (!launch.functions.empty()) return launch_control(c, launch);
   if (step.unbacked >= 0) return launch_unbacked(c, step);
   CallOperands operands;
-  run_extern(make_call(c, launch, operands));
+  c.library = run_library(flat_.backend, make_call(c, launch, operands), tuning());
+  c.unsettled |= c.library.why == LibraryChoice::kMeasuring;
+}
+
+Tuning Runner::tuning() const {
+  if (!is_tuned()) return Tuning::kOff;
+  if (is_recording()) return Tuning::kSettled;
+  return runtime_config().tune ? Tuning::kAtOnce : Tuning::kInFlight;
+}
+
+void Runner::note_tuning(const RunContext& c) const {
+  if (c.unsettled)
+    unsettled_ = true;
+  else if (unsettled_.exchange(false))
+    settled_times_++;
 }
 
 Fault fault_of(const KernelLaunch& launch) { return {-1, -1, launch.op, launch.file, launch.line}; }

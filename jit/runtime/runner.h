@@ -8,9 +8,11 @@
 
 #include "jit/loop/abi.h"
 #include "jit/runtime/arena.h"
+#include "jit/runtime/config.h"
 #include "jit/runtime/flat_plan.h"
 #include "jit/runtime/library_call.h"
 #include "jit/runtime/plain_run.h"
+#include "jit/runtime/tuning.h"
 #include "ops/core/error.h"
 
 namespace lutra {
@@ -41,6 +43,8 @@ struct RunContext {
   // Where launches tell sizes: the run's numbers, and memory whose size they told.
   std::vector<double> scalars;
   std::vector<Ref<Storage>> told;
+  LibraryChoice library;   // of the last library's launch
+  bool unsettled = false;  // some library's launch is being measured
 };
 
 // A kernel that is about to run.
@@ -76,6 +80,8 @@ class Runner {
   void run_views(const InputView* inputs, const double* scalars, void* const* outputs);
   // As Executable has it.
   void prepare(const std::vector<Tensor>& like, const std::vector<double>& scalars);
+  // As Executable has it; before the first run.
+  void set_autotune() { autotune_ = true; }
 
  protected:
   virtual RunContext* make_context() const { return new RunContext; }
@@ -101,6 +107,14 @@ class Runner {
   virtual Decider* decider(RunContext& /*c*/) const { return nullptr; }
   // After any run, however it ended.
   virtual void end(RunContext&) const {}
+  // Whether what is launched now is only noted down.
+  virtual bool is_recording() const { return false; }
+
+  // Whether runs try which of a library's candidates are the fastest, and whether they have not found out yet.
+  bool is_tuned() const { return autotune_ || runtime_config().tune; }
+  bool is_unsettled() const { return is_tuned() && unsettled_.load(std::memory_order_relaxed); }
+  // How often all library calls were known: what was recorded before that may have been made by others.
+  uint32_t settled_times() const { return settled_times_.load(std::memory_order_relaxed); }
 
   void launch_all(RunContext& c) const;
   // Small runs are made so, where the device is the CPU.
@@ -135,6 +149,12 @@ class Runner {
   template <class F>
   void count_writes(const std::vector<Tensor>& inputs, const F& launch) const;
 
+  Tuning tuning() const;
+  void note_tuning(const RunContext& c) const;
+
+  bool autotune_ = false;
+  mutable std::atomic<bool> unsettled_{true};
+  mutable std::atomic<uint32_t> settled_times_{0};
   std::unique_ptr<PlainRun> plain_;  // null: it is none
   std::atomic<RunContext*> spare_{nullptr};
 };

@@ -6,6 +6,7 @@
 
 #include "jit/runtime/config.h"
 #include "jit/runtime/limits.h"
+#include "jit/runtime/tuning.h"
 #include "ops/cuda/faults.h"
 #include "vm/bind/functions.h"
 #include "vm/host/runtime.h"
@@ -63,6 +64,7 @@ int profile_stop(lua_State* L) {
     set(L, "op", r.ops);
     lua_pushboolean(L, r.library);
     lua_setfield(L, -2, "library");
+    if (!r.candidate.empty()) set(L, "candidate", r.candidate), set(L, "why", r.why);
     set(L, "calls", double(r.calls));
     set(L, "ms", r.ms);
     set(L, "bytes", double(r.bytes));
@@ -73,6 +75,38 @@ int profile_stop(lua_State* L) {
   lua_pushnumber(L, cost.ms);
   lua_pushnumber(L, double(cost.kernels));
   return 3;
+}
+
+int tune_start(lua_State*) {
+  start_tuning();
+  return 0;
+}
+
+// What was measured since tune_start: {{call, candidate, way, threads, options, gain}, ...}.
+int tune_stop(lua_State* L) {
+  const std::vector<TunedCall> calls = stop_tuning();
+  lua_createtable(L, int(calls.size()), 0);
+  int n = 0;
+  for (const TunedCall& c : calls) {
+    lua_createtable(L, 0, 6);
+    set(L, "call", c.call), set(L, "candidate", std::string(c.choice.candidate));
+    set(L, "way", c.choice.way), set(L, "threads", c.choice.threads), set(L, "options", c.choice.options);
+    set(L, "gain", c.choice.gain);
+    lua_rawseti(L, -2, ++n);
+  }
+  return 1;
+}
+
+// Keeps what is known: the path of the table; or nil and why that cannot be.
+int tune_save(lua_State* L) {
+  try {
+    lua_pushstring(L, save_tuning().c_str());
+    return 1;
+  } catch (const Error& e) {
+    lua_pushnil(L);
+    lua_pushstring(L, e.what());
+    return 2;
+  }
 }
 
 // measure(what, threads, bytes): bytes or operations per second.
@@ -99,6 +133,9 @@ int has_tiles(lua_State* L) {
 const Special kSpecials[] = {
     {"_native.profile_start", kHostEffect, nullptr, profile_start},
     {"_native.profile_stop", kHostEffect, nullptr, profile_stop},
+    {"_native.tune_start", kHostEffect, nullptr, tune_start},
+    {"_native.tune_stop", kHostEffect, nullptr, tune_stop},
+    {"_native.tune_save", kHostEffect, nullptr, tune_save},
     {"_native.measure", kHostEffect, nullptr, measure},
     {"_native.cpu_name", kHostEffect, nullptr, cpu},
     {"_native.has_tiles", kHostEffect, nullptr, has_tiles},

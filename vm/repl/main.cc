@@ -24,6 +24,8 @@ const char kHelp[] =
     "usage: lutra [options]... [script [args]...]\n"
     "       lutra explain [--json] script [args]...\n"
     "             run it and report graphs, breaks, guards, recompiles, kernels\n"
+    "       lutra tune [script [args]...]\n"
+    "             measure what makes its library calls fastest, and do so from now on\n"
     "       lutra tune --limits\n"
     "             measure this machine's rates once, for the reports of kernels\n"
     "       lutra cache list|clear\n"
@@ -131,7 +133,8 @@ bool read_short(int argc, char** argv, int& i, Options& out) {
 // What follows the command; i is the index of the first.
 void read_command(int argc, char** argv, int& i, Options& out) {
   if (out.command == "tune") {
-    if (i + 1 != argc || std::strcmp(argv[i], "--limits") != 0) out.error = "tune: usage: lutra tune --limits";
+    const bool limits = i + 1 == argc && std::strcmp(argv[i], "--limits") == 0;
+    if (!limits && i < argc && argv[i][0] == '-') out.error = "tune: usage: lutra tune [--limits | SCRIPT [ARGS]]";
     return;
   }
   if (out.command == "cache") {

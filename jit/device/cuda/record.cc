@@ -74,7 +74,7 @@ CudaRunner::Recording* CudaRunner::pick_recording(Context& c, const std::vector<
   Recordings& r = *recordings_;
   lock = std::unique_lock(r.mutex, std::try_to_lock);
   if (!lock || r.given_up || (r.runs == 0 && !kernels_ready()) || r.runs++ == 0 || launches_watched() ||
-      cuda::sync_wanted())
+      is_unsettled() || cuda::sync_wanted())
     return nullptr;
   bring_moving(c, inputs);
   make_key(c, r.key);
@@ -167,6 +167,7 @@ bool CudaRunner::find_moving(Recordings& r) const {
 void CudaRunner::make_key(const Context& c, LibraryKey& k) const {
   k.words.clear(), k.buffers.clear();
   k.add(uint64_t(matmul_precision()) * 2 + convolution_tf32());
+  k.add(settled_times());
   // Where libraries' temporary memory may lie, and what waits for what. Kernels follow an arena that moves.
   if (recordings_->has_libraries) k.add(reinterpret_cast<uint64_t>(c.arena_base));
   for (size_t bytes : c.layout.bytes) k.add(bytes);

@@ -78,6 +78,8 @@ void CudaRunner::end(RunContext& base) const {
   c.arena = nullptr;
 }
 
+bool CudaRunner::is_recording() const { return LaunchOrder::current() != nullptr; }
+
 Decider* CudaRunner::decider(RunContext&) const { return LaunchOrder::current() ? decider_.get() : nullptr; }
 
 void CudaRunner::launch_kernels(RunContext& base, const LaunchStep& first, const Generator&, bool& wrote) const {

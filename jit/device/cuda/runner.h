@@ -62,6 +62,7 @@ class CudaRunner final : public Runner {
   void launch_library(RunContext& c, const LaunchStep& step) const override;
   void end(RunContext& c) const override;
   Decider* decider(RunContext& c) const override;
+  bool is_recording() const override;
 
   void add_sites();
   void add_groups(size_t first);

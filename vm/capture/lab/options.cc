@@ -25,13 +25,12 @@ int backend_reference(lua_State* L) {
   return reference;
 }
 
-// On a GPU each segment is replayed as a CUDA graph from its second run on: that is "reduce-overhead", under either
-// name.
-void check_mode(const char* who, const std::string& mode) {
-  if (mode == "default" || mode == "reduce-overhead") return;
-  const bool later = mode == "max-autotune" || mode == "max-autotune-no-cudagraphs";
-  fail(who, later ? ": mode '" : ": unknown mode '", mode, later ? "' does not exist yet" : "'",
-       " (what exists: default, reduce-overhead)", KnownNames{"default", "reduce-overhead"}.question(mode));
+// Whether library calls are to be measured. On a GPU each segment is replayed as a CUDA graph from its second run on:
+// that is "reduce-overhead", under either name.
+bool read_mode(const char* who, const std::string& mode) {
+  const KnownNames modes = {"default", "reduce-overhead", "max-autotune"};
+  if (!modes.have(mode)) fail(who, ": unknown mode '", mode, "'", modes.known(mode));
+  return mode == "max-autotune";
 }
 
 // The table on top of the stack: settings of one compiled function, of which there are none yet.
@@ -131,7 +130,7 @@ CaptureOptions read_options(lua_State* L, int callable, int index, const char* w
       }
     } else if (key == "mode") {
       if (lua_type(L, -1) != LUA_TSTRING) wrong("a name");
-      check_mode(who, lua_tostring(L, -1));
+      o.autotune = read_mode(who, lua_tostring(L, -1));
     } else if (key == "options") {
       if (!lua_istable(L, -1)) wrong("a table");
       check_backend_options(L, who);

@@ -146,6 +146,7 @@ CompileOptions compile_options(lua_State* L, const CaptureOptions& options, cons
   o.background = !is_waited_for(L, options);
   o.backend = options.backend_function ? "eager" : options.backend;
   o.kept = true;
+  o.autotune = options.autotune;
   o.disabled_passes = runtime(L).config.passes_off;
   o.memory_budget = runtime(L).config.activation_memory_budget;
   o.random_cut = uint64_t(runtime(L).config.random_cut);

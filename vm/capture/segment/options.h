@@ -14,12 +14,13 @@ struct CaptureOptions {
   int dynamic = -1;          // as TraceOptions has it
   DynamicDims dynamic_dims;  // of arguments, that are symbols from the first capture
   bool fullgraph = false;
+  bool autotune = false;  // mode "max-autotune"
   std::string backend = "native";
   int backend_function = 0;  // registry reference of a user's backend
   int wait = -1;             // whether a call waits for the compiler; -1: as lt.config.async says
   bool operator<(const CaptureOptions& o) const {
-    return std::tie(dynamic, dynamic_dims, fullgraph, backend, backend_function, wait) <
-           std::tie(o.dynamic, o.dynamic_dims, o.fullgraph, o.backend, o.backend_function, o.wait);
+    return std::tie(dynamic, dynamic_dims, fullgraph, autotune, backend, backend_function, wait) <
+           std::tie(o.dynamic, o.dynamic_dims, o.fullgraph, o.autotune, o.backend, o.backend_function, o.wait);
   }
 };
 
