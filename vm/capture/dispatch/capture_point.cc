@@ -257,6 +257,7 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
     if (entry->guards.steps.empty() || (!raised && ++point.idle_captures >= 3 && idle)) {
       point.dead = compiled->changed = true;
       point.given_up = compiled->callee && !entry->guards.steps.empty();
+      release_entry(L, *entry);
       return nullptr;
     }
   } else {
