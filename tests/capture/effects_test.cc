@@ -16,15 +16,15 @@ const char kAll[] = R"(effects {
     const 2 = table 1
   }
   table 1 array 0 hash 0 {}
-  closure 0 by const 1 in r 2 {
+  closure 0 of r 2 child 1 {
     = out 1
     of r 1 3
   }
-  closure 1 by const 2 in r 2 {
+  closure 1 of r 2 child 1 4 {
     of closure 0 1
     = closure 1
   }
-  closure 2 by const 2 in r 2 {}
+  closure 2 of const 2 child 0 {}
   text 0 by const 2 (r 1, sym 0)
   text 1 by nil (text 0, item 2, false)
   return out 1, closure 2, nil, true, false, sym 0, resume 0, in 1, item 2, text 1
@@ -103,6 +103,8 @@ TEST_CASE("effects that name no place are found", "[capture]") {
                            "hook out 0 = r 5",
                            "draw r 5 1",
                            "seed r 5",
+                           "closure 0 of r 5 child 1 {}",
+                           "closure 0 of r 0 child {}",
                            "return in 3",
                            "return r 5",
                            "return const 5",

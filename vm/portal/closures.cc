@@ -1,11 +1,14 @@
-// Functions that make closures of a prototype, as the FNEW of its original parent would: two prototypes in, a maker
-// out. The closures have variables of their own, which whoever makes them fills or joins.
+// Makes closures of a function's children, as the FNEW of the original would: a function and a path in, a closure out.
+// It has variables of its own, which whoever asks for it fills or joins.
 //
-// Invariant: whatever makes a closure, LuaJIT has the same hash for each of its variables. Its JIT takes variables of
-// different hashes for different ones, in traces that later closures of the prototype run, too.
+// Invariants:
+// 1. Nothing here keeps a prototype alive: it is found from the function when a closure is made.
+// 2. Whatever makes a closure, LuaJIT has the same hash for each of its variables. Its JIT takes variables of
+//    different hashes for different ones, in traces that later closures of the prototype run, too.
 #include <algorithm>
 #include <bit>
 #include <lua.hpp>
+#include <utility>
 
 #include "ops/core/error.h"
 #include "vm/bytecode/analysis.h"
@@ -18,6 +21,7 @@ namespace lutra {
 namespace {
 
 constexpr uint16_t kLocal = 0x8000;
+constexpr unsigned kMostCaptured = kMaxSlots - 2;  // slots of a frame
 
 // A function without parameters that returns a closure of its only child.
 bc::Proto maker_proto(unsigned slots, unsigned upvalues) {
@@ -34,16 +38,55 @@ bc::Proto maker_proto(unsigned slots, unsigned upvalues) {
   return p;
 }
 
-// Upvalues: a function that maker_proto describes, the prototype whose FNEW it stands for.
-int make_closure(lua_State* L) {
-  lua_pushvalue(L, lua_upvalueindex(1));
-  lua_call(L, 0, 1);
-  lua_pushvalue(L, lua_upvalueindex(2));
-  auto* closure = static_cast<mirror::Func*>(mirror::object(L, -2));
-  hash_variables(closure, to_proto(L, -1));
-  adopt_newborn(portal_state(L), closure);
+void load_maker(lua_State* L, const mirror::Proto* child) {
+  unsigned slots = 1, upvalues = 1;
+  for (unsigned i = 0; i < child->sizeuv; ++i) {
+    unsigned& count = child->uv[i] & kLocal ? slots : upvalues;
+    count = std::max(count, (child->uv[i] & 0xffu) + 1);
+  }
+  bc::Dump dump;
+  dump.flags = 8 | 2;  // FR2, stripped
+  bc::Proto& dummy = dump.protos.emplace_back();
+  dummy.framesize = 2;
+  dummy.code = {bc::ins_ad(bc::Op::FUNCF, 2, 0), bc::ins_ad(bc::Op::RET0, 0, 1)};
+  dump.protos.push_back(maker_proto(slots, upvalues));
+  const std::string bytes = bc::emit(dump);
+  if (luaL_loadbuffer(L, bytes.data(), bytes.size(), "=closure")) fail_internal("patch: ", lua_tostring(L, -1));
+  mirror::proto_of(lua_function(L, -1))->k[-1] = std::bit_cast<uint64_t>(child);
+  luaJIT_setmode(L, lua_gettop(L), LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);  // no trace has an FNEW
+}
+
+// A maker holds its child. So it lives until the collector comes by, and is made anew when it is wanted again.
+void push_maker(lua_State* L, const mirror::Proto* child) {
+  push_table(L, PortalTable::kMakers);
+  mirror::push_object(L, mirror::kProto, child);
+  lua_pushvalue(L, -1);
+  lua_rawget(L, -3);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    load_maker(L, child);
+    lua_pushvalue(L, -2);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, -5);
+  }
+  lua_replace(L, -3);
   lua_pop(L, 1);
-  return 1;
+}
+
+void push_closure(lua_State* L, const mirror::Proto* child, const mirror::Proto* parent) {
+  push_maker(L, child);
+  lua_call(L, 0, 1);
+  auto* closure = static_cast<mirror::Func*>(mirror::object(L, -1));
+  hash_variables(closure, parent);
+  adopt_newborn(portal_state(L), closure);
+}
+
+const mirror::Proto* child_of(const mirror::Proto* parent, unsigned constant) {
+  constexpr uint8_t kIsProto = uint8_t(~mirror::kProto);
+  if (constant >= parent->sizekgc) fail_internal("patch: a prototype has no child ", constant);
+  const auto* child = std::bit_cast<const mirror::Proto*>(parent->k[-1 - int64_t(constant)]);
+  if (child->gct != kIsProto) fail_internal("patch: constant ", constant, " of a prototype is no child");
+  return child;
 }
 
 // Pushes function(t, ...) that sets position n - 1 and those behind it as the end of a constructor does.
@@ -100,35 +143,18 @@ bool push_example(lua_State* L, int index) {
 void push_prototype(lua_State* L, int index) { mirror::push_object(L, mirror::kProto, original_proto(L, index)); }
 
 void push_child_prototype(lua_State* L, int index, unsigned constant) {
-  const mirror::Proto* parent = to_proto(L, index);
-  if (constant >= parent->sizekgc) fail_internal("patch: a prototype has no child ", constant);
-  mirror::push_object(L, mirror::kProto, std::bit_cast<const void*>(parent->k[-1 - int64_t(constant)]));
+  mirror::push_object(L, mirror::kProto, child_of(to_proto(L, index), constant));
 }
 
-bool push_maker(lua_State* L, int index, int parent) {
-  const mirror::Proto* child = to_proto(L, index);
-  unsigned slots = 1, upvalues = 1;
-  for (unsigned i = 0; i < child->sizeuv; ++i) {
-    unsigned& count = child->uv[i] & kLocal ? slots : upvalues;
-    count = std::max(count, (child->uv[i] & 0xffu) + 1);
-  }
-  if (slots + 2 > kMaxSlots) return false;
-  bc::Dump dump;
-  dump.flags = 8 | 2;  // FR2, stripped
-  bc::Proto& dummy = dump.protos.emplace_back();
-  dummy.framesize = 2;
-  dummy.code = {bc::ins_ad(bc::Op::FUNCF, 2, 0), bc::ins_ad(bc::Op::RET0, 0, 1)};
-  dump.protos.push_back(maker_proto(slots, upvalues));
-  const std::string bytes = bc::emit(dump);
-  index = absolute(L, index);
-  parent = absolute(L, parent);
-  if (luaL_loadbuffer(L, bytes.data(), bytes.size(), "=closure")) fail_internal("patch: ", lua_tostring(L, -1));
-  mirror::Proto* p = mirror::proto_of(lua_function(L, -1));
-  p->k[-1] = std::bit_cast<uint64_t>(child);
-  luaJIT_setmode(L, lua_gettop(L), LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);  // no trace has an FNEW
-  lua_pushvalue(L, parent);
-  lua_pushcclosure(L, make_closure, 2);
-  return true;
+bool can_make_closures(const bc::Proto& child) {
+  return std::all_of(child.upvalues.begin(), child.upvalues.end(),
+                     [](const bc::Upvalue& u) { return !u.local() || u.index() < kMostCaptured; });
+}
+
+void push_child_closure(lua_State* L, int index, const ChildPath& path) {
+  const mirror::Proto *child = original_proto(L, index), *parent = child;
+  for (const unsigned constant : path) parent = std::exchange(child, child_of(child, constant));
+  push_closure(L, child, parent);
 }
 
 void make_room(lua_State* L, int index, int n) {

@@ -20,7 +20,7 @@ namespace lutra {
 namespace {
 
 char table_keys[static_cast<int>(PortalTable::kCount)];
-const char* const kModes[] = {"v", "k", "k", "k", "kv", "v", "k"};
+const char* const kModes[] = {"v", "k", "k", "k", "kv", "v", "v", "k"};
 static_assert(std::size(kModes) == static_cast<size_t>(PortalTable::kCount));
 
 // The new prototype's constants that have more than a dump tells become the original's own: children, of which it makes

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ops/core/error.h"
 #include "vm/bytecode/dump.h"
@@ -45,13 +46,16 @@ void sweep_records(lua_State* L);
 void make_clone(lua_State* L, int index, const Patched& patched);
 
 // The original prototype of the Lua function at `index`, and the child that is this constant of the prototype at
-// `index`; pushed. Only with the mirror, as push_maker.
+// `index`; pushed. Only with the mirror, as push_child_closure.
 void push_prototype(lua_State* L, int index);
 void push_child_prototype(lua_State* L, int index, unsigned constant);
-// Pushes a function that returns a new closure of the prototype at `index`, which the caller keeps alive as long as it,
-// as the function of the prototype at `parent` would make it. Its variables are unset, those that it had shared with
-// the function around it are the maker's. False, and nothing pushed, where there is no room.
-bool push_maker(lua_State* L, int index, int parent);
+// Which child of a function's prototype, which child of that, ...: constants of the prototypes.
+using ChildPath = std::vector<unsigned>;
+// Pushes a new closure of the prototype at the end of the path from that of the Lua function at `index`, as the
+// function of the prototype before it would make it. Its variables are unset, those that it had shared with the
+// function around it belong to nobody. An empty path: of the function's own prototype, not to be called.
+void push_child_closure(lua_State* L, int index, const ChildPath& path);
+bool can_make_closures(const bc::Proto& child);  // false: there is no room
 // Closures of the prototype of the redirected function at `index` that patched code (Patch::born) and makers make from
 // now on run what that example runs at the time. It has to live until forget_newborn.
 void run_newborn(lua_State* L, int index);

@@ -53,6 +53,7 @@ enum class PortalTable {
   // [function of a patched prototype] = what it was made of; weak, as that one may reach it by its variables.
   kClones,
   kRooms,    // [n] = the function that make_room calls; weak values
+  kMakers,   // [prototype] = the function that makes closures of it, which holds it; weak values
   kSources,  // [function that is a value of kCopies, kRests or kClones] = true; weak keys
   kCount
 };

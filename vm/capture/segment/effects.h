@@ -47,7 +47,8 @@ struct FreshVariable {
   Recipe value;
 };
 struct FreshClosure {
-  Recipe maker, around;  // what is called for it; the function whose environment it has
+  Recipe around;               // the function that it comes from, whose environment it has
+  std::vector<unsigned> path;  // which child of a child ... of that one's prototype it is: constants, see ChildPath
   std::vector<FreshVariable> variables;
 };
 

@@ -46,7 +46,9 @@ std::string text_of(const FreshTable& t, size_t i) {
 }
 
 std::string text_of(const FreshClosure& c, size_t i) {
-  std::string text = str("closure ", i, " by ", text_of(c.maker), " in ", text_of(c.around), " {");
+  std::string text = str("closure ", i, " of ", text_of(c.around), " child");
+  for (const unsigned constant : c.path) text += str(" ", constant);
+  text += " {";
   for (const FreshVariable& v : c.variables) {
     const bool own = v.function.kind == Recipe::kNil;
     text += own ? "\n    = " + text_of(v.value) : str("\n    of ", text_of(v.function), " ", v.index);
@@ -143,8 +145,9 @@ struct Parser : TextReader {
   void closure() {
     if (size_t(place()) != e.closures.size()) error("closures are numbered in order");
     FreshClosure c;
-    c.maker = after("by"), c.around = after("in");
-    expect("{");
+    c.around = after("of");
+    expect("child");
+    while (!accept("{")) c.path.push_back(unsigned(place()));
     while (!accept("}")) {
       FreshVariable v;
       if (accept("of")) {
@@ -321,7 +324,8 @@ struct Verifier {
       for (const auto& [k, v] : t.items) value(k), value(v);
     }
     for (const FreshClosure& c : e.closures) {
-      value(c.maker), value(c.around);
+      if (c.path.empty() && wrong.empty()) wrong = "there is no path to a closure";
+      value(c.around);
       for (const FreshVariable& v : c.variables) value(v.function), value(v.value);
     }
     for (const Recipe& r : e.results) value(r);

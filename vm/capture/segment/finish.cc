@@ -23,6 +23,7 @@
 #include "vm/capture/segment/run.h"
 #include "vm/capture/segment/shared.h"
 #include "vm/capture/trace/border.h"
+#include "vm/capture/trace/child_path.h"
 #include "vm/capture/trace/coroutines.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/unbacked_sizes.h"
@@ -45,7 +46,6 @@ struct Finisher {
   std::vector<FrameShares> made_shares;            // by that number: what they share with frames
   size_t known_closures = 0;                       // when frames are made
   std::map<const Cell*, FreshVariable> variables;  // of closures, by the first that has it
-  std::map<const LuaCode*, int> makers;            // constants
   std::map<const MadeText*, int> made_texts;
   std::map<const Var*, int> numbers;           // among the texts
   std::deque<std::function<void()>> unfilled;  // lists of tables have any length
@@ -146,20 +146,6 @@ struct Finisher {
     }
   }
 
-  int maker(Var* v) {
-    auto [it, added] = makers.emplace(v->closure->code, 0);
-    if (!added) return it->second;
-    const int top = lua_gettop(t.L);
-    t.push_prototype(v->closure->env);
-    t.push_prototype(v);
-    if (push_maker(t.L, top + 2, top + 1)) {
-      it->second = t.constant_slot_from_stack();
-      t.constant_slot_from_stack();  // the prototype, which lives as long as the maker
-    }
-    lua_settop(t.L, top);
-    return it->second;
-  }
-
   // A closure that the trace has made.
   Recipe closure(Var* v) {
     Closure* c = v->closure;
@@ -175,20 +161,16 @@ struct Finisher {
     if (has_closed_variable(t, *c)) stop_at(c->outer_step, reason(Break::closed_variables));
     auto shares = variables_of_frames(t, returns(), *c);
     if (!shares) stop_at(c->outer_step, reason(Break::kept_closure));
-    const int made_by = maker(v);
-    if (!made_by) stop_at(c->outer_step, reason(Break::kept_closure));
+    if (!can_make_closures(c->code->proto())) stop_at(c->outer_step, reason(Break::kept_closure));
     const int index = it->second;
-    left.closures.push_back({{Recipe::kConstant, made_by}, {}, {}});
+    left.closures.emplace_back();
     made_shares.push_back(std::move(*shares));
     fill_later([=, this] { fill(v, index); });
     return {Recipe::kClosure, index};
   }
 
   void fill(Var* v, int index) {
-    FreshClosure made = left.closures[size_t(index)];
-    Var* around = v->closure->env;
-    while (around->kind == VarKind::kClosure) around = around->closure->env;
-    made.around = value(around);
+    FreshClosure made{value(around(v)), path_to(v), {}};
     const std::vector<bc::Upvalue>& shared = v->closure->code->proto().upvalues;
     for (size_t i = 0; i < shared.size(); i++) {
       if (!shared[i].local()) {
@@ -353,10 +335,7 @@ struct Finisher {
   // Of a closure that the trace has made: another one of its prototype.
   void push_function(Var* f) {
     if (f->kind != VarKind::kClosure) return t.push_pin(f->pin);
-    const int made_by = maker(f);
-    if (!made_by) stop_at(f->closure->outer_step, reason(Break::kept_closure));
-    lua_rawgeti(t.L, t.constants, made_by);
-    lua_call(t.L, 0, 1);
+    if (!push_closure_like(t, f)) stop_at(f->closure->outer_step, reason(Break::kept_closure));
   }
 
   Recipe constant_on_stack() { return {Recipe::kConstant, t.constant_slot_from_stack()}; }

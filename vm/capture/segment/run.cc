@@ -226,7 +226,12 @@ struct EntryRunner {
       by ? push(t.maker), lua_call(L, 0, 1) : lua_createtable(L, t.array_size, t.hash_size);
       keep();
     }
-    for (const FreshClosure& c : left.closures) push(c.maker), lua_call(L, 0, 1), keep();
+    for (const FreshClosure& c : left.closures) {
+      push(c.around);
+      push_child_closure(L, lua_gettop(L), c.path);
+      lua_remove(L, -2);
+      keep();
+    }
     make_texts();
     fill_tables();
     for (size_t i = 0; i < left.closures.size(); i++) fill_closure(left.closures[i], int(left.tables.size() + i));

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <lua.hpp>
 
+#include "vm/capture/trace/child_path.h"
+#include "vm/capture/trace/code.h"
+#include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
 #include "vm/mirror/mirror.h"
 #include "vm/portal/portal.h"
@@ -13,25 +16,10 @@ namespace {
 // Neither Lua's own, nor the model of a function of C's.
 bool is_programs(const Frame& f) { return !f.is_builtin() && f.code->file != std::string_view("lutra/lua_models.lua"); }
 
-// Another closure of the prototype; false, and nothing pushed, where there can be none.
-bool push_closure_like(Trace& t, const Closure& made, Var* function) {
-  if (!mirror::available(t.L)) return false;
-  const int top = lua_gettop(t.L);
-  t.push_prototype(made.env);
-  t.push_prototype(function);
-  const bool can = push_maker(t.L, top + 2, top + 1);
-  if (can) {
-    lua_call(t.L, 0, 1);
-    lua_replace(t.L, top + 1);
-  }
-  lua_settop(t.L, can ? top + 1 : top);
-  return can;
-}
-
 // Pushes the function, or one like it. False, and nothing pushed, where there is none to patch.
 bool push_left_out(Trace& t, Var* f) {
   if (f->builtin || f->binding) return false;
-  if (f->kind == VarKind::kClosure) return push_closure_like(t, *f->closure, f);
+  if (f->kind == VarKind::kClosure) return push_closure_like(t, f);
   if (f->kind != VarKind::kFunction && f->kind != VarKind::kLazy) return false;
   t.push_pin(f->pin);
   if (lua_isfunction(t.L, -1) && !lua_iscfunction(t.L, -1)) return true;
@@ -39,12 +27,23 @@ bool push_left_out(Trace& t, Var* f) {
   return false;
 }
 
+// Pushes what newborn closures of the function's prototype can follow. It outlives the trace: so it has no variables,
+// by which the function might reach the one that is compiled.
+bool push_example_of(Trace& t, Var* f) {
+  if (!push_left_out(t, f)) return false;
+  if (f->kind == VarKind::kClosure) return true;
+  if (!can_make_closures(code_of(t.state, t.L, lua_gettop(t.L))->proto())) return false;
+  push_child_closure(t.L, lua_gettop(t.L), {});
+  lua_remove(t.L, -2);
+  return true;
+}
+
 // Pushes what is said of a closure that the trace makes.
 bool push_maker_of(Trace& t, const Closure& made) {
   if (made.env == t.frames[0]->function) return lua_pushinteger(t.L, lua_Integer(made.constant)), true;
   t.leave_out(made.env);  // to Lua's FNEW it must be known as well
   lua_createtable(t.L, 2, 0);
-  if (!push_left_out(t, made.env)) return false;
+  if (!push_example_of(t, made.env)) return false;
   lua_rawseti(t.L, -2, 1);
   lua_pushinteger(t.L, lua_Integer(made.constant));
   lua_rawseti(t.L, -2, 2);
@@ -52,6 +51,14 @@ bool push_maker_of(Trace& t, const Closure& made) {
 }
 
 }  // namespace
+
+bool push_closure_like(Trace& t, Var* made) {
+  if (!mirror::available(t.L) || !can_make_closures(made->closure->code->proto())) return false;
+  t.push_pin(around(made)->pin);
+  push_child_closure(t.L, lua_gettop(t.L), path_to(made));
+  lua_remove(t.L, -2);
+  return true;
+}
 
 void Trace::leave_out(Var* f) {
   if (left_out == 0) return;
