@@ -266,4 +266,63 @@ for name, resets in pairs {["runs backwards"] = false, ["resets all"] = true} do
   end)
 end
 
+-- What makes closures that outlive the segment, or leaves some to Lua. Each can reach f.
+local kept = {
+  ["that it returns"] = "K = function() return i, f end return y + i",
+  ["beside a break"] = "K = function() i = i + 1 return i, f end lt.graph_break() return y + i",
+  ["that breaks"] = "local function g(z) lt.graph_break() return z * 2, f end return g(y) + i",
+  ["that a frame keeps over a break below"] =
+    "local function s() return i, f end local function g(z) lt.graph_break() return z * s() end return g(y) + i",
+  ["of closures"] = "local function a() return function() i = i + 1 return function() return i, f end end end " ..
+    "K = a()() return y + i",
+  ["of other functions"] = "local t = {} for k = 1, 3 do t[k] = {on = make(k), v = y * k} end K = t return y + i",
+  ["that C calls back"] = "local r = y; ('abc'):gsub('%w', function(c) r = r + i lt.graph_break() return c, f end) return r",
+  ["of other functions that C calls back"] = "r = y; ('abc'):gsub('%w', make(i)) return r",
+  ["that are metamethods"] =
+    "K = setmetatable({y = y}, {__add = function(a, b) lt.graph_break() return a.y + b, f end}) return K + y",
+  ["that are iterators"] = "local n = 0 for k in function() n = n + 1 lt.graph_break() if n < 4 then return n, f end end " ..
+    "do y = y * 2 + k end return y",
+  ["that are coroutines"] = "local c = coroutine.wrap(function(z) coroutine.yield(z * 2) lt.graph_break() return z, f end) " ..
+    "local a = c(y) lt.graph_break() return a + c()",
+  ["of loops that break"] = "local fl = {} for k = 1, 3 do local q = k fl[k] = function() q = q + 1 return y * q, f end " ..
+    "y = y + i lt.graph_break() end for _, g in ipairs(fl) do y = y + g() end return y",
+}
+
+-- What compiled code holds, once others have been compiled. A reference that was given back is a number.
+local function held()
+  for k = 1, 1000 do
+    lt.compile(assert(loadstring("return function(y) return y end"))())
+    if k % 50 == 0 then collectgarbage() end
+  end
+  local n = 0
+  for _, v in next, debug.getregistry() do n = n + (type(v) == "number" and 0 or 1) end
+  return n
+end
+
+for name, body in pairs(kept) do
+  test("functions that make closures " .. name .. " go, with what is compiled of them", function()
+    lt.reset()
+    local text = ([[local lt = ...
+      local f, r
+      local function make(k) return function(c) r = (r or 0) + k lt.graph_break() return c, f end end
+      f = function(y, i) %s end
+      return f]]):format(body)
+    local x, made, before = lt.ones(4), 240, held()
+    local alive = setmetatable({}, {__mode = "k"})
+    for k = 1, made do
+      local f = assert(loadstring(text, "=kept"))(lt)
+      alive[f] = true
+      local g = lt.compile(f)
+      g(x, 1)
+      g(x, 1)
+      if k % 20 == 0 then collectgarbage() end
+    end
+    K = nil
+    local count, references = 0, held() - before
+    for _ in pairs(alive) do count = count + 1 end
+    truthy(count < made / 4, count .. " functions are alive")
+    truthy(references < made / 2, references .. " references")
+  end)
+end
+
 h.finish()
