@@ -224,6 +224,33 @@ TEST_CASE("both guard executors agree on loads", "[guard]") {
   compare(pool, program_of({step(GuardOp::kSelfLoad), step(GuardOp::kUpvalueLoad, 0, -1, 0)}, 2), 0, 0, 1, 1, 22);
 }
 
+TEST_CASE("both guard executors agree on sizes and on what is computed of numbers", "[guard]") {
+  Pool pool;
+  const GuardStep arg = step(GuardOp::kArgLoad, -1, -1, 0), vararg = step(GuardOp::kVarargLoad, -1, -1, 0);
+  GuardProgram numbers = program_of({arg, step(GuardOp::kNumberCheck, 0, -1, 0), vararg, arg, arg}, 3);
+  numbers.scalar_sources.resize(2);
+  numbers.steps[3] = step(GuardOp::kNumberCheck, 1, -1, 1);
+  for (const SymOp op :
+       {SymOp::kAdd, SymOp::kSub, SymOp::kMul, SymOp::kFloorDiv, SymOp::kMod, SymOp::kMin, SymOp::kToInt,
+        SymOp::kToNum, SymOp::kNAdd, SymOp::kNDiv, SymOp::kNMod, SymOp::kNFloor, SymOp::kBitAnd}) {
+    numbers.steps[4] = step(GuardOp::kComputedLoad, 0, arity(op) == 2 ? 1 : -1, int(op));
+    for (int a = 0; a <= pool.n; a++) {
+      for (int b = 0; b <= pool.n; b++) compare(pool, numbers, a, b, 1, 1, 22);
+    }
+  }
+  for (int a = 26; a <= 29; a++) {  // tensors
+    GuardProgram p = program_of({arg, step(GuardOp::kTensorCheck, 0, -1, 0), step(GuardOp::kSizeLoad, 0, -1, 0)}, 2);
+    pool.push(a);
+    const TensorImpl& t = *to_tensor(pool.L, -1)->get();
+    TensorSpec spec;
+    for (const SymInt& size : t.sizes) spec.sizes.push_back(size.hint);
+    for (const SymInt& stride : t.strides) spec.strides.push_back(stride.hint);
+    spec.requires_grad = t.requires_grad;
+    p.tensors = {spec};
+    for (int b = 26; b <= 29; b++) compare(pool, p, b, 0, 1, 1, 22);
+  }
+}
+
 TEST_CASE("both guard executors agree on integers of 64 bits", "[guard]") {
   constexpr int kCdata = 10;
   Pool pool;

@@ -173,6 +173,15 @@ class GuardEmitter {
         value(kArg1, s.b);
         return call(&get_field);
       case GuardOp::kLengthLoad: object(kArg0, s.a); return call(&get_length);
+      case GuardOp::kSizeLoad:
+        value(kArg0, s.a);
+        a_.set(kArg1, uint64_t(s.index));
+        return call(&get_size);
+      case GuardOp::kComputedLoad:
+        value(kArg0, s.a);
+        value(kArg1, s.b < 0 ? s.a : s.b);
+        a_.set(kArg2, uint64_t(s.index));
+        return call(&get_computed);
       case GuardOp::kElementLoad:
       case GuardOp::kOffsetLoad:
         value(kArg0, s.a);

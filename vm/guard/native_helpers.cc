@@ -19,6 +19,15 @@ uint64_t get_length(const Tab* t) noexcept { return mirror::make_number(double(m
 
 uint64_t double_bits(uint64_t value) noexcept { return mirror::make_number(mirror::number(TValue{value})).u64; }
 
+uint64_t get_size(uint64_t value, int64_t dim) noexcept {
+  const Udata* u = static_cast<const Udata*>(mirror::gc_pointer(TValue{value}));
+  return mirror::make_number(double((*tensor_in_userdata(u->payload(), u->len))->sizes[size_t(dim)].hint)).u64;
+}
+
+uint64_t get_computed(uint64_t a, uint64_t b, int64_t op) noexcept {
+  return mirror::make_number(compute(SymOp(op), mirror::number(TValue{a}), mirror::number(TValue{b}))).u64;
+}
+
 uint64_t get_offset(uint64_t value) noexcept {
   const Udata* u = static_cast<const Udata*>(mirror::gc_pointer(TValue{value}));
   return mirror::make_number(double((*tensor_in_userdata(u->payload(), u->len))->offset.hint)).u64;

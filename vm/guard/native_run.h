@@ -46,6 +46,8 @@ int64_t equal_integers(uint64_t a, uint64_t integer) noexcept;
 
 uint64_t get_field(const mirror::Tab* t, uint64_t key) noexcept;
 uint64_t get_length(const mirror::Tab* t) noexcept;
+uint64_t get_size(uint64_t value, int64_t dim) noexcept;
+uint64_t get_computed(uint64_t a, uint64_t b, int64_t op) noexcept;
 uint64_t double_bits(uint64_t value) noexcept;  // of a number
 uint64_t get_offset(uint64_t value) noexcept;
 uint64_t get_element(uint64_t value) noexcept;

@@ -157,6 +157,8 @@ std::string relation_values(const GuardProgram& program, int i, const std::vecto
                             const std::vector<double>& scalars);
 // Guard `i` of the symbols with its leaves named by their sources: "x.shape[1] == y.shape[1]".
 std::string relation_text(const GuardProgram& program, int i);
+// An expression of the trace's env, with the names of its sources: "n + 1".
+std::string number_text(const GuardProgram& program, const SymEnv& env, int32_t expr);
 std::string relations_text(const GuardProgram& program);
 // The first value that it is about; null where there is none.
 const Source* relation_source(const GuardProgram& program, int i);

@@ -25,25 +25,27 @@ const Infix kInfix[] = {{SymOp::kAdd, SymOp::kNAdd, " + ", 1}, {SymOp::kSub, Sym
                         {SymOp::kMod, SymOp::kNMod, " % ", 2}, {SymOp::kNPow, SymOp::kNPow, " ^ ", 4}};
 constexpr int kNegation = 3, kPower = 4;
 
-class RelationText {
- public:
-  explicit RelationText(const GuardProgram& p) : p_(p) {}
+std::string constant_text(double d) {
+  if (std::isnan(d)) return "nan";  // LuaJIT's own has a sign
+  char text[40];
+  std::snprintf(text, sizeof text, "%.17g", d);
+  return text;
+}
 
-  static std::string number(double d) {
-    if (std::isnan(d)) return "nan";  // LuaJIT's own has a sign
-    char text[40];
-    std::snprintf(text, sizeof text, "%.17g", d);
-    return text;
-  }
+// Exprs: of a SymbolProgram or a SymEnv.
+template <class Exprs>
+class NumberText {
+ public:
+  NumberText(const GuardProgram& p, const Exprs& exprs) : p_(p), exprs_(exprs) {}
 
   // In parentheses where it binds less tightly than what is around it. Each call writes an operand, so that it goes no
   // deeper than there are operands left.
   std::string operand(int place, int around) {
     if (left_-- <= 0) return "...";
-    const SymExpr& e = p_.symbols[place];
+    const SymExpr& e = exprs_[place];
     switch (e.op) {
       case SymOp::kConstInt: return str(e.i);
-      case SymOp::kConstNum: return number(e.d);
+      case SymOp::kConstNum: return constant_text(e.d);
       case SymOp::kScalarInput: return source_name(p_.scalar_sources, e.a);
       case SymOp::kSize: return str(source_name(p_.tensor_sources, e.a), ".shape[", e.b + 1, "]");
       case SymOp::kStride: return str(source_name(p_.tensor_sources, e.a), ":stride(", e.b, ")");
@@ -70,6 +72,7 @@ class RelationText {
 
  private:
   const GuardProgram& p_;
+  const Exprs& exprs_;
   int left_ = kMostOperands;
 };
 
@@ -88,9 +91,13 @@ const char* sign(const SymGuard& g) {
 
 }  // namespace
 
+std::string number_text(const GuardProgram& p, const SymEnv& env, int32_t expr) {
+  return NumberText(p, env).operand(expr, 0);
+}
+
 std::string relation_text(const GuardProgram& p, int i) {
   const SymGuard& g = p.symbols.guards()[size_t(i)];
-  RelationText text(p);
+  NumberText text(p, p.symbols);
   std::string out = text.operand(g.a, 0) + sign(g);
   return arity(g.cmp) == 2 ? out + text.operand(g.b, 0) : out;
 }
@@ -144,7 +151,7 @@ std::string relation_values(const GuardProgram& p, int i, const std::vector<Tens
     std::string item;
     if (e.op == SymOp::kScalarInput) {
       if (size_t(e.a) >= scalars.size()) return false;
-      item = str(source_name(p.scalar_sources, e.a), " = ", RelationText::number(scalars[size_t(e.a)]));
+      item = str(source_name(p.scalar_sources, e.a), " = ", constant_text(scalars[size_t(e.a)]));
     } else {
       if (size_t(e.a) >= tensors.size() || !tensors[size_t(e.a)]) return false;
       const TensorImpl& t = *tensors[size_t(e.a)].get();

@@ -54,6 +54,19 @@ struct Runner {
         if (!lua_getmetatable(L, reg(s.a))) lua_pushnil(L);
         break;
       case GuardOp::kLengthLoad: lua_pushnumber(L, double(lua_objlen(L, reg(s.a)))); break;
+      case GuardOp::kSizeLoad: {
+        const Tensor* t = to_tensor(L, reg(s.a));
+        const bool has = t && size_t(s.index) < (*t)->sizes.size();
+        has ? lua_pushnumber(L, double((*t)->sizes[size_t(s.index)].hint)) : lua_pushnil(L);
+        break;
+      }
+      case GuardOp::kComputedLoad: {
+        const int b = reg(s.b < 0 ? s.a : s.b);
+        const bool numbers = lua_type(L, reg(s.a)) == LUA_TNUMBER && lua_type(L, b) == LUA_TNUMBER;
+        numbers ? lua_pushnumber(L, compute(SymOp(s.index), lua_tonumber(L, reg(s.a)), lua_tonumber(L, b)))
+                : lua_pushnil(L);
+        break;
+      }
       case GuardOp::kOffsetLoad: {
         const Tensor* t = to_tensor(L, reg(s.a));
         t ? lua_pushnumber(L, double((*t)->offset.hint)) : lua_pushnil(L);

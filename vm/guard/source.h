@@ -18,6 +18,8 @@ enum class SourceKind : uint8_t {
   kFieldBy,     // base[value of key], raw
   kMetatable,   // metatable of base
   kLength,      // length of the table base, a number
+  kSize,        // size of dimension `index` of the tensor base, a number
+  kComputed,    // what the SymOp `index` makes of the numbers base and key, a number
   kOffset,      // storage offset of the tensor base, a number
   kElement,     // the one element of the tensor base, which a CPU's memory has, a number
   kInteger,     // the integer of 64 bits that the cdata base is, a number; its type is `index`

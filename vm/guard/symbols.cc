@@ -28,6 +28,11 @@ SymbolValue evaluate(SymOp op, SymbolValue a, SymbolValue b) {
 
 }  // namespace
 
+double compute(SymOp op, double a, double b) {
+  const SymbolValue r = evaluate(op, {eval_to_int(a), a}, {eval_to_int(b), b});
+  return is_number(op) ? r.d : double(r.i);
+}
+
 // Operands first: a chain of them may be long.
 int SymbolProgram::need(const SymEnv& env, int32_t wanted) {
   std::vector<int32_t> stack{wanted};

@@ -14,6 +14,10 @@ struct SymbolValue {
   double d = 0;
 };
 
+// What an operation makes of Lua's numbers, as a number. Nothing is raised: an integer that does not fit is the largest
+// there is.
+double compute(SymOp op, double a, double b);
+
 class SymbolProgram {
  public:
   // Copies what is needed of env: the guards that all others follow from, and the expressions asked for by need().

@@ -21,7 +21,10 @@ local uses = {
   "x:topk(%s, 0)", "x:tril(%s)", "x:roll(%s)", "x:roll(%s, 0)", "flat:split(%s)[1]", "F.pad(x, {%s, 1})",
   "ids:repeat_interleave(%s)", "F.one_hot(ids, %s)", "lt.eye(%s)", "x:sum(%s)", "x:unsqueeze(%s)", "x * %s", "ids * %s",
   "ids + %s", "1 / lt.full({2}, %s)", "x:diagonal(%s)", "lt.linspace(0, 1, %s)", "lt.rand(%s).shape",
-  "list[%s]", "tensors[%s] + 1", "tensors[%s]:sum() + list[1]", "nets[%s](x)", "'step ' .. %s", "tostring(%s)",
+  "list[%s]", "tensors[%s] + 1", "tensors[%s]:sum() + list[1]", "nets[%s](x)",
+  "x * list[%s] + list[%s]", "tensors[(%s) %% 5 + 1] * tensors[(%s) %% 4 + 1]", "rows[%s] and rows[%s].w",
+  "x * rows[(%s) %% 3 + 1].w + #rows[(%s) %% 3 + 1]", "nets[(%s) %% 3 + 1](x)", "list[list[(%s) %% 4 + 1] - 4]",
+  "'step ' .. %s", "tostring(%s)",
   "%s .. ' of ' .. %s", "('%%d|%%g'):format(%s, %s)", "words['w' .. %s]", "table.concat({%s, 'a', %s}, ',')",
   "('ab' .. %s .. 'c'):sub(2, %s)", "('x' .. %s) == 'x2'", "#('n' .. %s)", "'item ' .. x:sum():item() .. %s",
   "lt.full({2}, %s)", "lt.full({%s}, %s)", "lt.where(x:gt(1), %s, %s)", "string.format('%%d', %s)",
@@ -62,6 +65,7 @@ local function generate(p)
   p.keep(p:line("words = {w1 = 1, w2 = 2, w3 = 'three'}"))
   p.keep(p:line("list, tensors, kept, total = {5, 6, 7, 8}, {}, {}, 0"))
   p.keep(p:line("for i = 1, 5 do tensors[i] = data(i, 3) end"))
+  p.keep(p:line("rows = {{w = 2}, {w = data(6, 3), 1}, {w = data(5, 3), 2, 3}}"))
   p.keep(p:line("nets = {function(a) return a + 1 end, function(a) return a * 2 end, function(a) return a:sum() end}"))
   p.keep(p:line("one, flat, ids = data(9, 1, 1), data(8, 24), lt.arange(4)"))
   local told = p:chance(40)

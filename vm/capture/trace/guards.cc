@@ -18,6 +18,8 @@ GuardOp load_of(SourceKind kind) {
     case SourceKind::kFieldBy: return GuardOp::kFieldByLoad;
     case SourceKind::kMetatable: return GuardOp::kMetatableLoad;
     case SourceKind::kLength: return GuardOp::kLengthLoad;
+    case SourceKind::kSize: return GuardOp::kSizeLoad;
+    case SourceKind::kComputed: return GuardOp::kComputedLoad;
     case SourceKind::kOffset: return GuardOp::kOffsetLoad;
     case SourceKind::kElement: return GuardOp::kElementLoad;
     case SourceKind::kInteger: return GuardOp::kIntegerLoad;
@@ -34,6 +36,31 @@ GuardOp load_of(SourceKind kind) {
 const Source* Trace::source(SourceKind kind, const Source* base, const Source* key, int index,
                             const std::string& text) {
   return sources.get(kind, base, key, index, text, file(), line());
+}
+
+const Source* Trace::computed(int32_t expr) {
+  constexpr int kMostOperands = 32;
+  int left = kMostOperands;
+  return computed(expr, left);
+}
+
+const Source* Trace::computed(int32_t expr, int& left) {
+  const SymExpr e = (*graph->env)[expr];
+  if (left-- <= 0 || e.op == SymOp::kStride) return nullptr;
+  if (e.op == SymOp::kScalarInput) return program.scalar_sources[size_t(e.a)];
+  const std::string text = number_text(program, *graph->env, expr);
+  if (e.op == SymOp::kConstInt || e.op == SymOp::kConstNum) {
+    lua_pushnumber(L, e.op == SymOp::kConstInt ? double(e.i) : e.d);
+    return source(SourceKind::kConstant, nullptr, nullptr, constant_slot_from_stack(), text);
+  }
+  if (e.op == SymOp::kSize) {
+    const Source* tensor = inputs[size_t(e.a)].source;
+    const bool is_loaded = tensor && tensor->kind != SourceKind::kGrad;
+    return is_loaded ? source(SourceKind::kSize, tensor, nullptr, e.b, text) : nullptr;
+  }
+  const Source* a = computed(e.a, left);
+  const Source* b = arity(e.op) == 2 ? computed(e.b, left) : nullptr;
+  return a && (b || arity(e.op) == 1) ? source(SourceKind::kComputed, a, b, int(e.op), text) : nullptr;
 }
 
 int Trace::reg(const Source* s) {

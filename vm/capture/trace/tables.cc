@@ -48,16 +48,16 @@ Table* Trace::table_of(Var* v) {
 
 // A real table read by a number or string that is another in each call: whatever stands there is looked at.
 Var* Trace::get_by_changing(Table* t, Var* k) {
-  if ((k->kind != VarKind::kNumber && k->kind != VarKind::kString) || !k->source || t->pin == 0 || t->written ||
-      !has_varied(k)) {
-    return nullptr;
-  }
-  const std::string text = index_text(t->source->text, k->source->text);
-  const Source* s = source(SourceKind::kFieldBy, t->source, k->source, 0, text);
+  const bool plain = k->kind == VarKind::kNumber || k->kind == VarKind::kString;
+  if (!plain || t->pin == 0 || t->written || !has_varied(k)) return nullptr;
+  const Source* by = k->source;
+  if (!by && k->kind == VarKind::kNumber) by = computed(k->num.expr);
+  if (!by) return nullptr;
+  const Source* s = source(SourceKind::kFieldBy, t->source, by, 0, index_text(t->source->text, by->text));
   Var*& v = t->read_by[s];
   if (v) return v;
   push_pin(t->pin);
-  push_pin(k->pin);
+  k->source ? push_pin(k->pin) : lua_pushnumber(L, k->num.to_double());
   lua_rawget(L, -2);
   v = wrap(s);
   lua_pop(L, 1);

@@ -255,6 +255,8 @@ class Trace {
 
   // -- guards (guards.cc)
   int reg(const Source* s);
+  // Of a number that is made of numbers and sizes; null where that cannot be loaded.
+  const Source* computed(int32_t expr);
   void check(GuardOp op, const Source* s, int index = 0, const std::string& expected = "");
   void check_pair(GuardOp op, const Source* s, const Source* other);
   void check_group(GuardOp op, const Source* s, GuardGroup group, const std::string& expected);
@@ -366,6 +368,7 @@ class Trace {
   template <class F>
   void each_leaf(int32_t expr, F f) const;  // f(source or null, dim or -1) of the numbers and sizes that it is made of
   void stop_at_pin(int32_t expr);
+  const Source* computed(int32_t expr, int& left);
   std::unique_ptr<SymScope> sym_scope_;
   GuardPlace here_;  // of the instruction that runs
   std::unique_ptr<ModeScope> mode_scope_;
