@@ -66,9 +66,9 @@ const Row kRows[] = {
     {"passes", Passes{},
      "which passes graphs go through: passes.cse = false leaves one out from the next compilation on"},
     {"stress", &Config::stress,
-     "for tests: capture compiles every function, break forces graph breaks, backward compiles backwards at once; nil: "
-     "nothing of that",
-     "capture|break|backward"},
+     "for tests: capture compiles every function, break forces graph breaks, backward compiles backwards at once, "
+     "collect looks for dead tensors at each new one; nil: nothing of that",
+     "capture|break|backward|collect"},
     {"random_cut", &Config::random_cut,
      "for tests: a seed by which compiled forwards choose at random what they save; 0: they choose the cheapest"},
     {"verify", &Config::verify,

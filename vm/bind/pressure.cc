@@ -1,0 +1,172 @@
+// When dead tensors are looked for. See pressure.h.
+//
+// A minor collection (vm/mirror/minor.h) finds the tensors that were made and lost since the last major one. It takes a
+// few us whatever the heap holds, so it comes after few bytes: dead tensors of the CPU hold memory that is still in the
+// processor's cache, and results take turns in the same few blocks. What outlives minor collections is what asks for a
+// major one. Where there are no minor ones, all new bytes do.
+#include "vm/bind/pressure.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <lua.hpp>
+
+#include "vm/bind/binding.h"
+#include "vm/bind/tensor_box.h"
+#include "vm/bind/tensor_userdata.h"
+#include "vm/bind/userdata.h"
+#include "vm/host/runtime.h"
+#include "vm/mirror/minor.h"
+
+namespace lutra {
+namespace {
+
+// What one kind of memory asks of the collector. A minor collection comes when `period` bytes more are held. A small
+// heap is collected whole as soon as `least` bytes, or `per_heap_kb` for each KB of heap, have outlived minor ones (a
+// collection costs about 0.26 us a KB). A large heap is collected in steps: n KB = bytes / E * heap KB / 2, E =
+// max(`most`, live bytes), keeps the peak under E.
+struct Pressure {
+  int64_t (*now)();
+  double (*period)();
+  double (*least)();
+  double per_heap_kb, most;
+  int64_t last = 0;  // bytes after the last collection, or fewer that were held since
+  double debt = 0, fresh = 0;
+
+  bool is_due() {
+    const int64_t held = now();
+    last = std::min(last, held);
+    return double(held - last) >= period();
+  }
+};
+
+double least_on_host() { return 12 << 20; }
+double period_on_host() { return 4 << 20; }
+double least_on_device() {
+  return std::clamp(double(device_memory_bytes()) / 40, 512.0 * 1024 * 1024, 2048.0 * 1024 * 1024);
+}
+
+struct Pressures {
+  // A GPU fills a MB in 0.3 us, and a fortieth of its memory may hold what is dead: 0.1 us a MB with 80 GB, 0.3 with 20
+  // GB or less. Where memory runs out, the heap is collected before that is an error.
+  Pressure host = {allocated_bytes, period_on_host, least_on_host, 32 << 10, 256 << 20};
+  Pressure device = {allocated_device_bytes, least_on_device, least_on_device, 512 << 10, double(int64_t(4) << 30)};
+  // Small dead tensors hold little, but some 600 bytes of the host's each: a few thousand leave the processor's cache,
+  // and each op then waits for memory several times (on a GPU 1.3 us for an op become 2.5).
+  double tensors = 0, tensors_since_major = 0;
+};
+
+constexpr double kTensors = 512, kLeastTensors = 2048, kTensorsPerHeapKb = 2, kMostHeapKb = 8192;
+thread_local Pressures pressures;
+
+// Takes account of what outlived a minor collection. Whether the heap is to be collected whole; a large one is
+// collected in steps.
+bool press(lua_State* L, Pressure& p, double heap) {
+  const int64_t now = p.now(), grown = now - p.last;
+  p.last = now;
+  if (grown <= 0) return false;
+  p.fresh += double(grown);
+  if (heap * p.per_heap_kb < p.most) return p.fresh >= std::max(p.least(), heap * p.per_heap_kb);
+  p.debt += double(grown) / std::max(p.most, double(now)) * heap * 0.5;
+  if (p.debt < 1) return false;
+  const int step = int(p.debt);
+  p.debt -= step;
+  lua_gc(L, LUA_GCSTEP, step);
+  return false;
+}
+
+mirror::MinorKind tensors_of(lua_State* L) {
+  const Runtime& rt = runtime(L);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rt.tensor_metatable);
+  lua_rawgeti(L, LUA_REGISTRYINDEX, rt.tensors);
+  const mirror::MinorKind kind = {static_cast<const mirror::Tab*>(lua_topointer(L, -2)), sizeof(TensorBox),
+                                  static_cast<const mirror::Tab*>(lua_topointer(L, -1))};
+  lua_pop(L, 2);
+  return kind;
+}
+
+using Collection = mirror::Minor (*)(lua_State*, const mirror::MinorKind&, std::vector<mirror::Udata*>*);
+
+mirror::Minor run(lua_State* L, Collection collection) {
+  std::vector<mirror::Udata*> gone;
+  const mirror::Minor done = collection(L, tensors_of(L), &gone);
+  if (gone.empty()) return done;
+  std::vector<TensorBox*> boxes(gone.size());
+  for (size_t i = 0; i < gone.size(); i++) boxes[i] = static_cast<TensorBox*>(gone[i]->payload());
+  const mirror::ThresholdScope no_collection(L);
+  drop_gone_tensors(L, boxes);
+  return done;
+}
+
+// A collector that the host has stopped stays stopped: LuaJIT's is running again after a whole collection.
+void relieve(lua_State* L) {
+  Pressures& p = pressures;
+  luaL_checkstack(L, 8, "too many tensors");
+  const mirror::Minor minor = run(L, mirror::collect);
+  if (minor == mirror::Minor::kBusy) return;
+  if (minor == mirror::Minor::kDone) p.tensors_since_major = 0;
+  p.tensors = 0;
+  const double heap = lua_gc(L, LUA_GCCOUNT, 0);
+  const bool host = press(L, p.host, heap), device = press(L, p.device, heap);
+  const bool counted =
+      heap < kMostHeapKb && p.tensors_since_major >= std::max(kLeastTensors, heap * kTensorsPerHeapKb);
+  if (!host && !device && !counted) return;
+  if (run(L, mirror::hold) != mirror::Minor::kDone) lua_gc(L, LUA_GCCOLLECT, 0);
+  p.tensors_since_major = 0;
+  for (Pressure* of : {&p.host, &p.device}) of->fresh = 0, of->last = of->now();
+}
+
+// lt.config.stress = "collect": a minor collection at each new tensor. One of so many is judged by LuaJIT, which must
+// not find what it gave.
+const char kJudged = 0;
+
+void judge(lua_State* L) {
+  const mirror::MinorKind kind = tensors_of(L);
+  std::vector<mirror::Udata*> gone;
+  if (mirror::collect(L, kind, &gone) != mirror::Minor::kDone) return;
+  std::vector<Tensor> tensors;
+  for (mirror::Udata* u : gone) {
+    auto* box = static_cast<TensorBox*>(u->payload());
+    if (box->magic != &kTensorMagic) continue;
+    tensors.push_back(box->tensor);
+    drop_gone_tensors(L, {box});
+    box->magic = &kJudged;
+  }
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  for (mirror::Udata* u : mirror::userdata_of(L, kind)) {
+    if (static_cast<TensorBox*>(u->payload())->magic != &kJudged) continue;
+    std::fprintf(stderr, "lutra: internal error: a minor collection took a tensor that Lua refers to\n");
+    std::abort();
+  }
+}
+
+void collect_under_stress(lua_State* L) {
+  thread_local uint32_t count = 0;
+  luaL_checkstack(L, 8, "too many tensors");
+  if (++count * 2654435761u >> 27 == 0) judge(L);
+  if (run(L, mirror::collect) == mirror::Minor::kTooMuch) run(L, mirror::hold);
+}
+
+bool collect_all(size_t) {
+  lua_State* L = current_lua();
+  if (!L) return false;
+  const auto live = [] { return allocated_bytes() + allocated_device_bytes(); };
+  const int64_t before = live();
+  lua_gc(L, LUA_GCCOLLECT, 0);
+  return live() < before;
+}
+
+}  // namespace
+
+void open_pressure() { set_memory_pressure_hook(collect_all); }
+
+void tell_collector(lua_State* L, const Runtime& rt) {
+  Pressures& p = pressures;
+  if (rt.config.stress == "collect" && lua_gc(L, LUA_GCISRUNNING, 0)) collect_under_stress(L);
+  p.tensors++, p.tensors_since_major++;
+  const bool host = p.host.is_due(), device = p.device.is_due();
+  if (!host && !device && p.tensors < kTensors) return;
+  if (lua_gc(L, LUA_GCISRUNNING, 0)) relieve(L);
+}
+
+}  // namespace lutra
