@@ -18,11 +18,13 @@ constexpr uint8_t kBuffer = 3;  // Udata::udtype: a string buffer, which refers 
 // What the registry keeps for a state.
 struct State {
   bool known = false, held = false;
-  Udata* sentinel = nullptr;
   uint8_t white = 0;
+  Udata* sentinel = nullptr;
+  const Header* newest = nullptr;          // of the objects that were looked at for variables
+  std::vector<Upval*>* variables = nullptr;  // closed and assigned to
 };
 
-char minor_key;
+char state_key;
 
 int sentinel_gone(lua_State* L) {
   const auto* at = static_cast<State* const*>(lua_touserdata(L, 1));
@@ -30,37 +32,68 @@ int sentinel_gone(lua_State* L) {
   return 0;
 }
 
+int state_gone(lua_State* L) {
+  delete std::exchange(static_cast<State*>(lua_touserdata(L, 1))->variables, nullptr);
+  return 0;
+}
+
+void push_metatable(lua_State* L, lua_CFunction gc) {
+  lua_createtable(L, 0, 1);
+  lua_pushcfunction(L, gc);
+  lua_setfield(L, -2, "__gc");
+}
+
 // The state's, made on first use with the sentinels' metatable as its environment.
 State& state_of(lua_State* L) {
-  lua_pushlightuserdata(L, &minor_key);
+  lua_pushlightuserdata(L, &state_key);
   lua_rawget(L, LUA_REGISTRYINDEX);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 1);
-    lua_pushlightuserdata(L, &minor_key);
-    auto* minor = new (lua_newuserdata(L, sizeof(State))) State;
-    lua_createtable(L, 0, 1);
-    lua_pushcfunction(L, sentinel_gone);
-    lua_setfield(L, -2, "__gc");
-    lua_setfenv(L, -2);
-    lua_rawset(L, LUA_REGISTRYINDEX);
-    minor->known = is_global_known(L);
-    return *minor;
-  }
-  auto* minor = static_cast<State*>(lua_touserdata(L, -1));
+  auto* state = static_cast<State*>(lua_touserdata(L, -1));
   lua_pop(L, 1);
-  return *minor;
+  if (state) return *state;
+  lua_pushlightuserdata(L, &state_key);
+  state = new (lua_newuserdata(L, sizeof(State))) State;
+  push_metatable(L, state_gone);
+  lua_setmetatable(L, -2);
+  push_metatable(L, sentinel_gone);
+  lua_setfenv(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  state->variables = new std::vector<Upval*>;
+  state->known = is_global_known(L);
+  return *state;
 }
 
 // Above the userdata that are there.
-void put_sentinel(lua_State* L, State& minor) {
+void put_sentinel(lua_State* L, State& state) {
   auto** at = static_cast<State**>(lua_newuserdata(L, sizeof(State*)));
-  *at = &minor;
-  lua_pushlightuserdata(L, &minor_key);
+  *at = &state;
+  lua_pushlightuserdata(L, &state_key);
   lua_rawget(L, LUA_REGISTRYINDEX);
   lua_getfenv(L, -1);
   lua_setmetatable(L, -3);
-  minor.sentinel = static_cast<Udata*>(object(L, -2));
+  state.sentinel = static_cast<Udata*>(object(L, -2));
   lua_pop(L, 2);
+}
+
+// LuaJIT before November 2023 forgets a barrier: a trace that was made while a variable was open goes on to store in it
+// once it is closed. So what closed variables hold is looked at again.
+void find_variables(const Global& g, State& state) {
+  const auto* end = std::bit_cast<const Header*>(g.mainthread);
+  const auto* first = std::bit_cast<const Header*>(g.root);
+  for (const Header* o = first; o != state.newest && o != end; o = std::bit_cast<const Header*>(o->nextgc)) {
+    if (o->gct != type_of(kUpval)) continue;
+    auto* v = std::bit_cast<Upval*>(o);
+    if (!v->immutable) state.variables->push_back(v);
+  }
+  state.newest = first;
+}
+
+void notice_variables(lua_State* L, State& state) {
+  find_variables(global(L), state);
+  const ThresholdScope threshold(L);
+  for (Upval* v : *state.variables) {
+    if (!(v->marked & kBlack) || is_number(v->tv) || tag(v->tv) >= kLightud) continue;
+    if (static_cast<Header*>(gc_pointer(v->tv))->marked & kWhites) notice_value(L, v);
+  }
 }
 
 // -- LuaJIT's own marking
@@ -277,8 +310,8 @@ bool is_busy(const Global& g) {
   return g.threshold == kStopped || g.jit_base || g.is_recording() || g.in_finalizer();
 }
 
-bool is_held(const State& minor, const Global& g) {
-  return minor.held && g.state == kPropagate && !g.mmudata && (g.currentwhite & kWhites) == minor.white;
+bool is_held(const State& state, const Global& g) {
+  return state.held && g.state == kPropagate && !g.mmudata && (g.currentwhite & kWhites) == state.white;
 }
 
 }  // namespace
@@ -299,36 +332,39 @@ std::vector<Udata*> userdata_of(lua_State* L, const MinorKind& kind) {
 }
 
 Minor hold(lua_State* L, const MinorKind& kind, std::vector<Udata*>* gone) {
-  State& minor = state_of(L);
-  if (!minor.known) return Minor::kNever;
+  State& state = state_of(L);
+  if (!state.known) return Minor::kNever;
   Global& g = global(L);
   if (is_busy(g) || !lua_checkstack(L, 4)) return Minor::kBusy;
   end_cycle(L);
   if (g.state != kPause || g.mmudata) return Minor::kBusy;
   {
     const ThresholdScope threshold(L);
-    put_sentinel(L, minor);
+    put_sentinel(L, state);
   }
   mark_gray(L);
   if (g.state != kPropagate) return Minor::kBusy;
-  minor.held = true, minor.white = g.currentwhite & kWhites;
+  state.held = true, state.white = g.currentwhite & kWhites, state.newest = nullptr;
+  state.variables->clear();
+  find_variables(g, state);
   Walk walk(g, kind, SIZE_MAX);
-  if (!walk.reach(L, std::bit_cast<const Udata*>(minor.sentinel->nextgc), nullptr)) return Minor::kDone;
-  walk.take(&minor.sentinel->nextgc, nullptr, nullptr, gone);
+  if (!walk.reach(L, std::bit_cast<const Udata*>(state.sentinel->nextgc), nullptr)) return Minor::kDone;
+  walk.take(&state.sentinel->nextgc, nullptr, nullptr, gone);
   walk.clear_weak();
   return Minor::kDone;
 }
 
 Minor collect(lua_State* L, const MinorKind& kind, std::vector<Udata*>* gone) {
-  const State& minor = state_of(L);
-  if (!minor.known) return Minor::kNever;
+  State& state = state_of(L);
+  if (!state.known) return Minor::kNever;
   Global& g = global(L);
-  if (is_busy(g)) return Minor::kBusy;
-  if (!is_held(minor, g)) return Minor::kTooMuch;
+  if (is_busy(g) || !lua_checkstack(L, 4)) return Minor::kBusy;
+  if (!is_held(state, g)) return Minor::kTooMuch;
+  notice_variables(L, state);
   mark_gray(L);
   Walk walk(g, kind, 4096 + g.total / 256);
-  if (!walk.reach(L, std::bit_cast<const Udata*>(g.mainthread->nextgc), minor.sentinel)) return Minor::kTooMuch;
-  walk.take(&g.mainthread->nextgc, minor.sentinel, minor.sentinel, gone);
+  if (!walk.reach(L, std::bit_cast<const Udata*>(g.mainthread->nextgc), state.sentinel)) return Minor::kTooMuch;
+  walk.take(&g.mainthread->nextgc, state.sentinel, state.sentinel, gone);
   walk.clear_weak();
   return Minor::kDone;
 }

@@ -5,6 +5,8 @@
 #include <lua.hpp>
 #include <utility>
 
+#include "vm/mirror/global.h"
+
 namespace lutra::mirror {
 
 static_assert(sizeof(Str) == 24 && sizeof(Node) == 24 && sizeof(Tab) == 64 && sizeof(Udata) == 48);
@@ -14,9 +16,7 @@ namespace {
 
 // In global_State; checked by available().
 constexpr size_t kGlobalCurrentWhite = 32, kGlobalGcRoot = 40;
-constexpr uint8_t kWhites = 3, kBlack = 4;
 constexpr size_t kGlobalState = 33;
-constexpr uint8_t kPropagate = 1, kAtomic = 2;
 
 // A Lua function with a variable: what lua_setupvalue writes through, with LuaJIT's barrier.
 void push_writer(lua_State* L) {
@@ -32,6 +32,14 @@ void push_writer(lua_State* L) {
   lua_rawset(L, LUA_REGISTRYINDEX);
 }
 
+void store_again(lua_State* L, Upval* v, Func* writer, int index) {
+  Upval* own = std::exchange(writer->upvalues[0], v);
+  lua_pushnil(L);
+  top(L)[-1] = v->tv;
+  lua_setupvalue(L, index, 1);
+  writer->upvalues[0] = own;
+}
+
 // The variable's own value, as a collector that is in the middle of its work has to see it. Of lj_gc_closeuv.
 void settle(lua_State* L, Upval* v, Func* writer, int index) {
   const char* global = reinterpret_cast<const char*>(thread(L)->glref);
@@ -44,15 +52,17 @@ void settle(lua_State* L, Upval* v, Func* writer, int index) {
     v->marked = uint8_t((v->marked & ~(kWhites | kBlack)) | white);
   } else if (gray) {
     v->marked |= kBlack;
-    Upval* own = std::exchange(writer->upvalues[0], v);
-    lua_pushnil(L);
-    top(L)[-1] = v->tv;
-    lua_setupvalue(L, index, 1);
-    writer->upvalues[0] = own;
+    store_again(L, v, writer, index);
   }
 }
 
 }  // namespace
+
+void notice_value(lua_State* L, Upval* v) {
+  push_writer(L);
+  store_again(L, v, static_cast<Func*>(object(L, -1)), lua_gettop(L));
+  lua_pop(L, 1);
+}
 
 void* object(lua_State* L, int index) {
   const TValue v = index > 0 ? base(L)[index - 1] : top(L)[index];
