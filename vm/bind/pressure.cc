@@ -21,27 +21,27 @@
 namespace lutra {
 namespace {
 
-// What one kind of memory asks of the collector. A minor collection comes when `period` bytes more are held. A small
+// What one kind of memory asks of the collector. A minor collection comes when more bytes are held: `least_minor`, or
+// `per_look` for each object that the last one looked at (some ns), up to `least`. A small
 // heap is collected whole as soon as `least` bytes, or `per_heap_kb` for each KB of heap, have outlived minor ones (a
 // collection costs about 0.26 us a KB). A large heap is collected in steps: n KB = bytes / E * heap KB / 2, E =
 // max(`most`, live bytes), keeps the peak under E.
 struct Pressure {
   int64_t (*now)();
-  double (*period)();
   double (*least)();
-  double per_heap_kb, most;
+  double least_minor, per_look, per_heap_kb, most;
   int64_t last = 0;  // bytes after the last collection, or fewer that were held since
   double debt = 0, fresh = 0;
 
-  bool is_due() {
+  bool is_due(double looks) {
     const int64_t held = now();
     last = std::min(last, held);
-    return double(held - last) >= period();
+    const double grown = double(held - last);
+    return grown >= least_minor && (grown >= looks * per_look || grown >= least());
   }
 };
 
 double least_on_host() { return 12 << 20; }
-double period_on_host() { return 4 << 20; }
 double least_on_device() {
   return std::clamp(double(device_memory_bytes()) / 40, 512.0 * 1024 * 1024, 2048.0 * 1024 * 1024);
 }
@@ -49,14 +49,15 @@ double least_on_device() {
 struct Pressures {
   // A GPU fills a MB in 0.3 us, and a fortieth of its memory may hold what is dead: 0.1 us a MB with 80 GB, 0.3 with 20
   // GB or less. Where memory runs out, the heap is collected before that is an error.
-  Pressure host = {allocated_bytes, period_on_host, least_on_host, 32 << 10, 256 << 20};
-  Pressure device = {allocated_device_bytes, least_on_device, least_on_device, 512 << 10, double(int64_t(4) << 30)};
+  Pressure host = {allocated_bytes, least_on_host, 1 << 20, 1 << 10, 32 << 10, 256 << 20};
+  Pressure device = {allocated_device_bytes, least_on_device, 64 << 20, 16 << 10, 512 << 10, double(int64_t(4) << 30)};
   // Small dead tensors hold little, but some 600 bytes of the host's each: a few thousand leave the processor's cache,
   // and each op then waits for memory several times (on a GPU 1.3 us for an op become 2.5).
   double tensors = 0, tensors_since_major = 0;
+  double looks = 0;  // of the last minor collection
 };
 
-constexpr double kTensors = 512, kLeastTensors = 2048, kTensorsPerHeapKb = 2, kMostHeapKb = 8192;
+constexpr double kTensors = 256, kLeastTensors = 2048, kTensorsPerHeapKb = 2, kMostHeapKb = 8192;
 thread_local Pressures pressures;
 
 // Takes account of what outlived a minor collection. Whether the heap is to be collected whole; a large one is
@@ -85,14 +86,15 @@ mirror::MinorKind tensors_of(lua_State* L) {
   return kind;
 }
 
-using Collection = mirror::Minor (*)(lua_State*, const mirror::MinorKind&, std::vector<mirror::Udata*>*);
+using Collection = mirror::Minor (*)(lua_State*, const mirror::MinorKind&, mirror::Found*);
 
 mirror::Minor run(lua_State* L, Collection collection) {
-  std::vector<mirror::Udata*> gone;
-  const mirror::Minor done = collection(L, tensors_of(L), &gone);
-  if (gone.empty()) return done;
-  std::vector<TensorBox*> boxes(gone.size());
-  for (size_t i = 0; i < gone.size(); i++) boxes[i] = static_cast<TensorBox*>(gone[i]->payload());
+  mirror::Found found;
+  const mirror::Minor done = collection(L, tensors_of(L), &found);
+  pressures.looks = double(found.looks);
+  if (found.gone.empty()) return done;
+  std::vector<TensorBox*> boxes(found.gone.size());
+  for (size_t i = 0; i < boxes.size(); i++) boxes[i] = static_cast<TensorBox*>(found.gone[i]->payload());
   const mirror::ThresholdScope no_collection(L);
   drop_gone_tensors(L, boxes);
   return done;
@@ -108,8 +110,7 @@ void relieve(lua_State* L) {
   p.tensors = 0;
   const double heap = lua_gc(L, LUA_GCCOUNT, 0);
   const bool host = press(L, p.host, heap), device = press(L, p.device, heap);
-  const bool counted =
-      heap < kMostHeapKb && p.tensors_since_major >= std::max(kLeastTensors, heap * kTensorsPerHeapKb);
+  const bool counted = heap < kMostHeapKb && p.tensors_since_major >= std::max(kLeastTensors, heap * kTensorsPerHeapKb);
   if (!host && !device && !counted) return;
   if (run(L, mirror::hold) != mirror::Minor::kDone) lua_gc(L, LUA_GCCOLLECT, 0);
   p.tensors_since_major = 0;
@@ -122,10 +123,10 @@ const char kJudged = 0;
 
 void judge(lua_State* L) {
   const mirror::MinorKind kind = tensors_of(L);
-  std::vector<mirror::Udata*> gone;
-  if (mirror::collect(L, kind, &gone) != mirror::Minor::kDone) return;
+  mirror::Found found;
+  if (mirror::collect(L, kind, &found) != mirror::Minor::kDone) return;
   std::vector<Tensor> tensors;
-  for (mirror::Udata* u : gone) {
+  for (mirror::Udata* u : found.gone) {
     auto* box = static_cast<TensorBox*>(u->payload());
     if (box->magic != &kTensorMagic) continue;
     tensors.push_back(box->tensor);
@@ -164,8 +165,8 @@ void tell_collector(lua_State* L, const Runtime& rt) {
   Pressures& p = pressures;
   if (rt.config.stress == "collect" && lua_gc(L, LUA_GCISRUNNING, 0)) collect_under_stress(L);
   p.tensors++, p.tensors_since_major++;
-  const bool host = p.host.is_due(), device = p.device.is_due();
-  if (!host && !device && p.tensors < kTensors) return;
+  const bool host = p.host.is_due(p.looks), device = p.device.is_due(p.looks);
+  if (!host && !device && p.tensors < std::max(kTensors, p.looks / 4)) return;
   if (lua_gc(L, LUA_GCISRUNNING, 0)) relieve(L);
 }
 

@@ -20,7 +20,7 @@ struct State {
   bool known = false, held = false;
   uint8_t white = 0;
   Udata* sentinel = nullptr;
-  const Header* newest = nullptr;          // of the objects that were looked at for variables
+  const Header* newest = nullptr;            // of the objects that were looked at for variables
   std::vector<Upval*>* variables = nullptr;  // closed and assigned to
 };
 
@@ -160,11 +160,13 @@ class Walk {
       if (!(v->marked & (kWhites | kBlack))) mark(*v->v);
     }
     for (const Udata* u = first; u != end; u = next(u)) {
-      cost_++;
+      looks_++;
       if (u->metatable && !(u->marked & kFinalized) && !is_kind(u)) mark(header(u));
     }
     return go_on();
   }
+
+  size_t looks() const { return looks_; }
 
   // What reach() has not met; those before the sentinel are moved behind it.
   void take(uint64_t* link, const Udata* end, Udata* behind, std::vector<Udata*>* gone) {
@@ -252,7 +254,7 @@ class Walk {
       }
       default: return false;
     }
-    return ++cost_ <= most_;
+    return ++looks_ <= most_;
   }
 
   void enter(const Tab& t) {
@@ -265,10 +267,10 @@ class Walk {
       if (weak_key || weak_value) weak_.push_back(&t);
     }
     if (&t == kind_.own) return;
-    cost_ += t.asize / 4;
+    looks_ += t.asize / 4;
     for (uint32_t i = 0; i < t.asize; i++) weak_value ? mark_weak(t.array[i]) : mark(t.array[i]);
     if (t.hmask == 0) return;
-    cost_ += t.hmask / 4;
+    looks_ += t.hmask / 4;
     for (const Node* n = t.node; n <= t.node + t.hmask; n++) {
       if (n->val.u64 == kNilValue) continue;
       weak_key ? mark_weak(n->key) : mark(n->key);
@@ -289,11 +291,11 @@ class Walk {
 
   void enter(const Proto& p) {
     for (uint32_t i = 1; i <= p.sizekgc; i++) mark(std::bit_cast<Header*>(*(p.k - i)));
-    cost_ += p.sizekgc / 4;
+    looks_ += p.sizekgc / 4;
   }
 
   void enter(const Thread& th) {
-    cost_ += size_t(th.top - th.stack) / 4;
+    looks_ += size_t(th.top - th.stack) / 4;
     for (const TValue* v = th.stack + 2; v < th.top; v++) mark(*v);
     mark(std::bit_cast<Header*>(th.env));
   }
@@ -301,14 +303,12 @@ class Walk {
   Global& g_;
   const MinorKind& kind_;
   const size_t most_;
-  size_t cost_ = 0;
+  size_t looks_ = 0;
   std::vector<Header*> seen_;
   std::vector<const Tab*> weak_;
 };
 
-bool is_busy(const Global& g) {
-  return g.threshold == kStopped || g.jit_base || g.is_recording() || g.in_finalizer();
-}
+bool is_busy(const Global& g) { return g.threshold == kStopped || g.jit_base || g.is_recording() || g.in_finalizer(); }
 
 bool is_held(const State& state, const Global& g) {
   return state.held && g.state == kPropagate && !g.mmudata && (g.currentwhite & kWhites) == state.white;
@@ -331,7 +331,7 @@ std::vector<Udata*> userdata_of(lua_State* L, const MinorKind& kind) {
   return found;
 }
 
-Minor hold(lua_State* L, const MinorKind& kind, std::vector<Udata*>* gone) {
+Minor hold(lua_State* L, const MinorKind& kind, Found* found) {
   State& state = state_of(L);
   if (!state.known) return Minor::kNever;
   Global& g = global(L);
@@ -349,12 +349,12 @@ Minor hold(lua_State* L, const MinorKind& kind, std::vector<Udata*>* gone) {
   find_variables(g, state);
   Walk walk(g, kind, SIZE_MAX);
   if (!walk.reach(L, std::bit_cast<const Udata*>(state.sentinel->nextgc), nullptr)) return Minor::kDone;
-  walk.take(&state.sentinel->nextgc, nullptr, nullptr, gone);
+  walk.take(&state.sentinel->nextgc, nullptr, nullptr, &found->gone);
   walk.clear_weak();
   return Minor::kDone;
 }
 
-Minor collect(lua_State* L, const MinorKind& kind, std::vector<Udata*>* gone) {
+Minor collect(lua_State* L, const MinorKind& kind, Found* found) {
   State& state = state_of(L);
   if (!state.known) return Minor::kNever;
   Global& g = global(L);
@@ -363,8 +363,10 @@ Minor collect(lua_State* L, const MinorKind& kind, std::vector<Udata*>* gone) {
   notice_variables(L, state);
   mark_gray(L);
   Walk walk(g, kind, 4096 + g.total / 256);
-  if (!walk.reach(L, std::bit_cast<const Udata*>(g.mainthread->nextgc), state.sentinel)) return Minor::kTooMuch;
-  walk.take(&g.mainthread->nextgc, state.sentinel, state.sentinel, gone);
+  const bool reached = walk.reach(L, std::bit_cast<const Udata*>(g.mainthread->nextgc), state.sentinel);
+  found->looks = walk.looks() + state.variables->size() / 4;
+  if (!reached) return Minor::kTooMuch;
+  walk.take(&g.mainthread->nextgc, state.sentinel, state.sentinel, &found->gone);
   walk.clear_weak();
   return Minor::kDone;
 }
