@@ -449,4 +449,33 @@ test("a portal in a loop that has nothing to run goes", function()
   truthy(compiled < 2 * eager + 0.15, ("%.3f s instead of %.3f s"):format(compiled, eager))
 end)
 
+test("under stress LuaJIT compiles long loops with calls", function()
+  if not jit.status() then return end
+  local info = require("jit.util").traceinfo
+  local function step(s, i) return s + i % 8 end
+  local loops = 0
+  local function count(what, trace) loops = loops + (what == "stop" and info(trace).linktype == "loop" and 1 or 0) end
+  lt.config.stress = "capture"
+  local s = 0
+  for i = 1, 100 do s = step(s, i) end
+  jit.attach(count, "trace")
+  for i = 1, 2e6 do s = step(s, i) end
+  jit.attach(count)
+  lt.config.stress = nil
+  truthy(loops > 0)
+end)
+
+test("under stress a function that comes late is captured", function()
+  local function step(s, i) return s + i % 8 end
+  lt.reset()
+  lt.config.stress = "capture"
+  local s = 0
+  for i = 1, 1e5 do s = step(s, i) end
+  local function late(x) return x + 1 end
+  local x = lt.ones(3)
+  for _ = 1, 2e5 do late(x) end
+  lt.config.stress = nil
+  truthy(lt.counters().stats.unique_graphs > 0)
+end)
+
 h.finish()

@@ -1,7 +1,9 @@
 // Hot frames: eager ops count, and every so many of them the prototypes of the frames found on the Lua stack are
-// heated. Stress: a call hook sees every function.
+// heated. Stress: a call hook sees every function, but for
+// those that a long loop calls while the hook rests.
 #include "vm/capture/dispatch/auto.h"
 
+#include <algorithm>
 #include <iterator>
 #include <lua.hpp>
 
@@ -103,12 +105,63 @@ bool first_time(lua_State* L) {
   return !seen;
 }
 
+// Patches the function at the top of the stack and pops it; whether it is met for the first time.
+bool meet(lua_State* L, CaptureState& state) {
+  const int f = lua_gettop(L);
+  const bool wanted = !lua_iscfunction(L, f) && !was_patched(L, f) && !is_left_alone(state, L, f);
+  const bool is_new = wanted && first_time(L);
+  if (is_new) try_patch(L, false);
+  lua_settop(L, f - 1);
+  return is_new;
+}
+
+// LuaJIT records no trace through a call that is hooked. So the hook rests after many calls that met no function for
+// the first time: for so many instructions of the interpreter, the more the oftener it met none. What runs eager ops
+// meanwhile, in traces too, is met by those.
+constexpr int kQuietCalls = 4096, kFirstRest = 1000000, kLongestRest = 16000000, kOpsOfRest = 97;
+
+void on_call(lua_State* L, lua_Debug* frame);
+
+void on_rested(lua_State* L, lua_Debug*) {
+  capture_state(L).stress.rests = false;
+  lua_sethook(L, on_call, LUA_MASKCALL, 0);
+}
+
+void rest(lua_State* L, StressHook& hook) {
+  hook.length = hook.length == 0 ? kFirstRest : std::min(hook.length * 2, kLongestRest);
+  hook.quiet_calls = 0;
+  hook.rests = true;
+  int64_t& ops = modes_of(L)->calls_to_hook;
+  ops = std::min<int64_t>(ops, kOpsOfRest);
+  lua_sethook(L, on_rested, LUA_MASKCOUNT, hook.length);
+}
+
 void on_call(lua_State* L, lua_Debug* frame) {
   lua_getinfo(L, "f", frame);
-  const int f = lua_gettop(L);
-  const bool wanted = !lua_iscfunction(L, f) && !was_patched(L, f) && !is_left_alone(capture_state(L), L, f);
-  if (wanted && first_time(L)) try_patch(L, false);
-  lua_pop(L, 1);
+  CaptureState& state = capture_state(L);
+  if (meet(L, state)) {
+    state.stress = {.on = true};
+  } else if (++state.stress.quiet_calls >= kQuietCalls && lua_gethook(L) == on_call) {
+    rest(L, state.stress);
+  }
+}
+
+void meet_stack(lua_State* L, CaptureState& state) {
+  lua_Debug frame;
+  luaL_checkstack(L, 20, "stress");
+  for (int level = 0; level < int(kFrames) && lua_getstack(L, level, &frame); level++) {
+    lua_getinfo(L, "f", &frame);
+    meet(L, state);
+  }
+}
+
+void on_eager_ops(lua_State* L) {
+  CaptureState& state = capture_state(L);
+  modes().calls_to_hook = Modes::kNever;
+  if (state.auto_threshold > 0) heat_stack(L);
+  if (!state.stress.rests) return;
+  modes().calls_to_hook = std::min<int64_t>(modes().calls_to_hook, kOpsOfRest);
+  meet_stack(L, state);
 }
 
 }  // namespace
@@ -135,7 +188,7 @@ void set_auto(lua_State* L, int threshold) {
   state.auto_threshold = threshold;
   state.heat.clear();
   state.automatic = {std::chrono::steady_clock::now()};
-  on_eager_call = heat_stack;
+  on_eager_call = on_eager_ops;
   modes_of(L)->calls_to_hook = threshold > 0 ? kOpsAWalk[0] : Modes::kNever;
 }
 
@@ -144,8 +197,9 @@ void apply_stress(lua_State* L) {
   const std::string& stress = runtime(L).config.stress;
   state.trace.stress_breaks = stress == "break";
   const bool on = stress == "capture" || stress == "break";
-  if (on == state.stress_hook) return;
-  state.stress_hook = on;
+  if (on == state.stress.on) return;
+  state.stress = {.on = on};
+  on_eager_call = on_eager_ops;
   lua_sethook(L, on ? on_call : nullptr, on ? LUA_MASKCALL : 0, 0);
 }
 

@@ -74,6 +74,14 @@ class RunningCall {
   GuardValues* values_;
 };
 
+// The call hook of the stress modes.
+struct StressHook {
+  bool on = false;
+  int quiet_calls = 0;  // since it last met a function for the first time, or rested
+  bool rests = false;
+  int length = 0;  // of its last rest, in instructions
+};
+
 struct CaptureState {
   Runtime* runtime = nullptr;
   bool mirror = false;  // LuaJIT's structs are what vm/mirror says
@@ -91,7 +99,7 @@ struct CaptureState {
   unsigned walks = 0;  // of lt.auto
   AutomaticCode automatic{};
   std::unordered_map<const void*, Heat> heat;  // by address of the prototype that a frame runs
-  bool stress_hook = false;
+  StressHook stress;
   std::shared_ptr<CompiledBackward> backward;
 };
 
