@@ -156,7 +156,8 @@ class Product {
         pixels_(g.oh * g.ow),
         all_(g.batch * pixels_),
         wide_(padded_to(g.k, kUnit)),
-        tiles_(call.isa == ExternIsa::kAmx) {
+        engine_(gemm::pair_engine(call.isa)),
+        tiles_(engine_ != gemm::PairEngine::kRegisters) {
     // Rows of windows that do not all lie in the same set of the first cache.
     window_row_ = row_ % 512 == 0 ? row_ + kUnit : row_;
     const ExternView &image = call.in[0], &out = call.out[0];
@@ -195,7 +196,7 @@ class Product {
       pack_columns(weights(group), begin, end, weights_ + group * wide_ * row_, row_);
       if constexpr (cpu::kX64) {
         const Matrix b = columns_of(group, row_).part(0, begin, row_, end - begin);
-        if (tiles_) gemm::pack_tile_columns(b, packed_ + i * kUnit * row_);
+        if (tiles_) gemm::pack_tile_columns(engine_, b, packed_ + i * kUnit * row_);
       }
     });
   }
@@ -222,14 +223,14 @@ class Product {
     const ExternView& out = call_.out[0];
     const Matrix a = windows(group, begin, end), b = columns_of(group, a.cols);
     const uint16_t* packed = packed_ ? packed_ + group * wide_ * row_ : nullptr;
-    const gemm::Tiles tiles(tiles_);
+    const gemm::Tiles tiles(engine_);
     if (direct_out_ && !has_bias_) {
       const Matrix c = pixels_of(out, begin * out.strides[3] + group * g_.k * out.strides[1], end - begin, g_.k);
-      return gemm::run_pair_piece(call_.isa, a, b, c, packed);
+      return gemm::run_pair_piece(call_.isa, engine_, a, b, c, packed);
     }
     if (out.strides[3] == 1 && !has_bias_) {
       auto* rounded = scratch<uint16_t>(Scratch::kConvMap, (end - begin) * wide_, "convolution");
-      gemm::run_pair_piece(call_.isa, a, b, matrix(rounded, DType::kBFloat16, end - begin, g_.k, wide_, 1), packed);
+      gemm::run_pair_piece(call_.isa, engine_, a, b, matrix(rounded, DType::kBFloat16, end - begin, g_.k, wide_, 1), packed);
       return store(group, begin, end, [&](int64_t at, int64_t n) {
         look_in_loop();
         turn_halves(rounded, wide_, n, 1, g_.k, static_cast<uint16_t*>(out.data) + at, out.strides[1]);
@@ -238,7 +239,7 @@ class Product {
     }
     auto* sums = scratch<float>(Scratch::kConvMap, (end - begin) * wide_, "convolution");
     const Matrix c = matrix(sums, DType::kFloat32, end - begin, g_.k, wide_, 1);
-    gemm::run_pair_piece(call_.isa, a, b, c, packed);
+    gemm::run_pair_piece(call_.isa, engine_, a, b, c, packed);
     if (has_bias_) {
       for (int64_t r = 0; r < end - begin; r++) add_bias(bias_.data() + group * g_.k, sums + r * wide_);
     }
@@ -269,6 +270,7 @@ class Product {
   const ConvGeometry g_;
   const ConvMicro<float>& micro_ = conv_micro<float>(call_.isa);
   const int64_t steps_, row_, pixels_, all_, wide_;  // row_: steps with zeros to whole blocks; wide_: columns likewise
+  const gemm::PairEngine engine_;
   const bool tiles_;
   int64_t window_row_;
   bool direct_in_, direct_out_, has_bias_ = false;

@@ -66,7 +66,8 @@ class Gradient {
     if (begin == last) std::fill(sums, sums + rows * row_, 0.0f);
     auto* windows = scratch<uint16_t>(Scratch::kConvRows, kBlock * row_ + kRowsSlack, "convolution");
     auto* more = scratch<float>(Scratch::kConvWeight, rows * row_, "convolution");
-    const gemm::Tiles tiles(call_.isa == ExternIsa::kAmx);
+    const gemm::PairEngine engine = gemm::pair_engine(call_.isa);
+    const gemm::Tiles tiles(engine);
     for (int64_t block = begin; block < last; block++) {
       look_in_loop();
       const int64_t from = block * kBlock, to = std::min(from + kBlock, all_);
@@ -74,7 +75,7 @@ class Gradient {
       for (int64_t p = 0; has_bias_ && p < to - from; p++) windows[p * row_ + steps_] = float_to_bfloat16(1);
       const Matrix b = matrix(windows, DType::kBFloat16, to - from, row_, row_, 1);
       const Matrix c = matrix(block == begin ? sums : more, DType::kFloat32, rows, row_, row_, 1);
-      gemm::run_pair_piece(call_.isa, map_rows(group * g_.k + first, rows, from, to), b, c, nullptr);
+      gemm::run_pair_piece(call_.isa, engine, map_rows(group * g_.k + first, rows, from, to), b, c, nullptr);
       if (block > begin) add(more, sums, rows * row_);
     }
   }

@@ -26,15 +26,16 @@ double cost(const Matrix& a, const Matrix& b, const Matrix& c, int width) {
   return m * k * lanes / 2 + ((b.rows_lie() ? 0 : n * k) + (c.rows_lie() ? 0 : m * n)) / 3;
 }
 
-// Tiles multiply so many times as fast as registers, but need as long as so many terms take in those before they start.
-constexpr double kTilesGain = 8;
+// How many times as fast as registers of float32 an engine multiplies. Tiles need as long as kTilesTerms take in
+// registers before they start.
+double gain_of(PairEngine engine) { return engine == PairEngine::kTiles ? 8 : engine == PairEngine::kDots ? 2 : 1; }
 constexpr int64_t kTilesTerms = 1 << 10;
 
-ExternIsa isa_of(const ExternCall& call) {
-  if (call.isa != ExternIsa::kAmx || !is_bfloat16(call.out[0].dtype)) return call.isa;
+PairEngine engine_of(const ExternCall& call) {
+  if (!is_bfloat16(call.out[0].dtype)) return PairEngine::kRegisters;
   const ExternView& a = call.in[0];
   const bool few = call.out[0].numel() <= kTilesTerms && call.out[0].numel() * a.sizes[a.dim - 1] <= kTilesTerms;
-  return few ? ExternIsa::kAvx512 : call.isa;
+  return few ? PairEngine::kRegisters : pair_engine(call.isa);
 }
 
 // A grid of rows x cols pieces over each result of a batch. Blocks of steps are pieces of their own where `blocks` > 1.
@@ -55,8 +56,8 @@ double work_of(const Matrix& c, int64_t steps) {
 // Pieces with the same columns pack them each for itself, and so do pieces with the same rows: what costs less is
 // halved.
 template <class T>
-Grid halve(const Matrix& a, const Matrix& b, const Matrix& c, int64_t blocks, int64_t most, bool tiles) {
-  const double kPiece = tiles ? 2.5e6 * kTilesGain : 2.5e6;
+Grid halve(const Matrix& a, const Matrix& b, const Matrix& c, int64_t blocks, int64_t most, double gain) {
+  const double kPiece = 2.5e6 * gain;
   constexpr int64_t kLeastRows = 56, kLeastCols = 64;
   // About how many cycles an element takes to be copied along memory, to be transposed, and to be read once more.
   constexpr double kCopy = 0.1, kTranspose = 0.35, kRead = 0.08;
@@ -85,11 +86,11 @@ Grid halve(const Matrix& a, const Matrix& b, const Matrix& c, int64_t blocks, in
 // then, and pack less.
 template <class T>
 Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int64_t batch, int threads, int64_t blocks,
-               bool tiles) {
+               double gain) {
   const int64_t most = threads > 2 ? 4 * threads : threads;
-  const Grid g = halve<T>(a, b, c, 1, most, tiles);
+  const Grid g = halve<T>(a, b, c, 1, most, gain);
   const bool enough = batch * g.pieces() >= (threads > 2 ? 2 * threads : threads);
-  return enough || blocks <= 1 ? g : halve<T>(a, b, c, blocks, most, tiles);
+  return enough || blocks <= 1 ? g : halve<T>(a, b, c, blocks, most, gain);
 }
 
 // How many of n pieces, each with as much work, are worth a thread's while.
@@ -101,10 +102,10 @@ class Product {
  public:
   explicit Product(const ExternCall& call)
       : call_(call),
-        isa_(isa_of(call)),
-        micro_(micro_of(call, isa_)),
+        engine_(engine_of(call)),
+        micro_(micro_of(call)),
         pairs_(is_bfloat16(call.out[0].dtype)),
-        tiles_(pairs_ && isa_ == ExternIsa::kAmx),
+        tiles_(engine_ != PairEngine::kRegisters),
         steps_(micro_.product_steps) {
     const ExternView& out = call.out[0];
     batch_ = out.dim == 3 ? out.sizes[0] : 1;
@@ -120,7 +121,7 @@ class Product {
     const Operands all = operands(0);
     if (batch_ == 0 || all.c.rows == 0 || all.c.cols == 0) return;
     const int64_t blocks = call_.parallel && !dots_ ? (all.a.cols + steps_ - 1) / steps_ : 1;
-    const Grid grid = partition<T>(all.a, all.b, all.c, batch_, call_.threads, blocks, tiles_);
+    const Grid grid = partition<T>(all.a, all.b, all.c, batch_, call_.threads, blocks, gain_of(engine_));
     if (grid.blocks > 1)
       run_blocks_apart(grid);
     else
@@ -128,11 +129,11 @@ class Product {
   }
 
  private:
-  static const ConvMicro<T>& micro_of(const ExternCall& call, ExternIsa isa) {
+  static const ConvMicro<T>& micro_of(const ExternCall& call) {
     if constexpr (sizeof(T) == sizeof(float)) {
-      if (is_bfloat16(call.out[0].dtype)) return bfloat16_micro(isa);
+      if (is_bfloat16(call.out[0].dtype)) return bfloat16_micro(call.isa);
     }
-    return conv_micro<T>(isa);
+    return conv_micro<T>(call.isa);
   }
   double packing(const Matrix& a, const Matrix& b, const Matrix& c) const {
     if constexpr (cpu::kX64) {
@@ -163,7 +164,7 @@ class Product {
   void run_piece(const Operands& o, const Part& p, int64_t begin, int64_t steps, const Matrix& c) const {
     const Matrix a = o.a.part(p.row, begin, p.rows, steps), b = o.b.part(begin, p.col, steps, p.cols);
     if constexpr (sizeof(T) == sizeof(float)) {
-      if (pairs_) return run_pair_piece(isa_, a, b, c, nullptr);
+      if (pairs_) return run_pair_piece(call_.isa, engine_, a, b, c, nullptr);
     }
     if (dots_)
       run_dots<T>(micro_, a, b, c);
@@ -175,7 +176,7 @@ class Product {
     const Matrix whole = operands(0).c;
     const int64_t pieces = grid.rows * grid.cols, steps = operands(0).a.cols;
     const auto body = [&](int64_t begin, int64_t end) {
-      const Tiles tiles(tiles_);
+      const Tiles tiles(engine_);
       for (int64_t i = begin; i < end; i++) {
         const Operands o = operands(i / pieces);
         const Part p = part(grid, whole, i % pieces);
@@ -209,7 +210,7 @@ class Product {
       for (int64_t i = 0; i < all; i++) left[size_t(i)] = n;
       call_.parallel(all * n, grain_of(all * n, work_of<T>(whole, steps_) / double(parts)),
                      [&](int64_t begin, int64_t end) {
-                       const Tiles tiles(tiles_);
+                       const Tiles tiles(engine_);
                        for (int64_t i = begin; i < end; i++) {
                          const int64_t batch_index = i / n / parts, k = (first + i % n) * steps_;
                          const Operands o = operands(batch_index);
@@ -237,7 +238,7 @@ class Product {
   }
 
   const ExternCall& call_;
-  const ExternIsa isa_;
+  const PairEngine engine_;
   const ConvMicro<T>& micro_;
   int64_t batch_;
   const bool pairs_, tiles_;
@@ -249,7 +250,15 @@ class Product {
 
 namespace gemm {
 
-Tiles::Tiles(bool used) : used_(used) {
+PairEngine pair_engine(ExternIsa isa) {
+  if constexpr (cpu::kX64) {
+    if (isa == ExternIsa::kAmx) return PairEngine::kTiles;
+    if (isa == ExternIsa::kAvx512 && amx::pays_in_dots()) return PairEngine::kDots;
+  }
+  return PairEngine::kRegisters;
+}
+
+Tiles::Tiles(PairEngine engine) : used_(engine == PairEngine::kTiles) {
   if constexpr (cpu::kX64) {
     if (used_) amx::begin();
   }
@@ -261,10 +270,11 @@ Tiles::~Tiles() {
   }
 }
 
-void run_pair_piece(ExternIsa isa, const Matrix& a, const Matrix& b, const Matrix& c, const uint16_t* packed) {
+void run_pair_piece(ExternIsa isa, PairEngine engine, const Matrix& a, const Matrix& b, const Matrix& c,
+                    const uint16_t* packed) {
   const cpu::FlushDenormals mode(isa != ExternIsa::kBase);
   if constexpr (cpu::kX64) {
-    if (isa == ExternIsa::kAmx) return run_tile_piece(a, b, c, packed);
+    if (engine != PairEngine::kRegisters) return run_tile_piece(engine, a, b, c, packed);
   }
   Piece<float>(bfloat16_micro(isa), a, b, c).run();
 }

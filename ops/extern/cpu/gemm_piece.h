@@ -439,26 +439,33 @@ void run_dots(const ConvMicro<T>& micro, const Matrix& a, const Matrix& b, const
   }
 }
 
-// A piece of a product of bfloat16 by AMX, where cpu::has_amx, between amx::begin and amx::end; and about how many
-// cycles it takes to bring the operands and the result into the order that tiles want. `packed` is what
-// pack_tile_columns made of all of `b`, or null.
-void run_tile_piece(const Matrix& a, const Matrix& b, const Matrix& c, const uint16_t* packed = nullptr);
+// What multiplies bfloat16: registers of float32, AVX-512's products of pairs, or AMX. All make the same bits.
+enum class PairEngine : uint8_t { kRegisters, kDots, kTiles };
+// The fastest of an instruction set on this processor. The last two take operands packed by tiles.
+PairEngine pair_engine(ExternIsa isa);
+
+// A piece of a product of bfloat16 by tiles, by AMX between amx::begin and amx::end; and about how many cycles it takes
+// to bring the operands and the result into the order that tiles want. `packed` is what pack_tile_columns made of all
+// of `b`, or null.
+void run_tile_piece(PairEngine engine, const Matrix& a, const Matrix& b, const Matrix& c,
+                    const uint16_t* packed = nullptr);
 double tile_cost(const Matrix& a, const Matrix& b, const Matrix& c);
 // Columns of `b` from a multiple of kTileColumns on, to where the first column's tile begins.
 inline constexpr int64_t kTileColumns = 32;
-void pack_tile_columns(const Matrix& b, uint16_t* to);
+void pack_tile_columns(PairEngine engine, const Matrix& b, uint16_t* to);
 
-// Tiles of this thread while one lives.
+// AMX's tiles of this thread while one lives.
 class Tiles {
  public:
-  explicit Tiles(bool used);
+  explicit Tiles(PairEngine engine);
   ~Tiles();
   Tiles(const Tiles&) = delete;
 
  private:
   const bool used_;
 };
-// A piece of a product of bfloat16 on any instruction set.
-void run_pair_piece(ExternIsa isa, const Matrix& a, const Matrix& b, const Matrix& c, const uint16_t* packed);
+// A piece of a product of bfloat16 on any instruction set, by one of its engines.
+void run_pair_piece(ExternIsa isa, PairEngine engine, const Matrix& a, const Matrix& b, const Matrix& c,
+                    const uint16_t* packed);
 
 }  // namespace lutra::gemm

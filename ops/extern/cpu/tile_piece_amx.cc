@@ -1,4 +1,4 @@
-// One piece of a product of bfloat16 on this thread's tiles (tiles_amx.h). Elements are those of gemm.cc.
+// One piece of a product of bfloat16 by tiles (tiles_amx.h), of AMX or of AVX-512's dots. Elements are those of gemm.cc.
 #include <bit>
 
 #include "ops/extern/cpu/gemm_piece.h"
@@ -13,18 +13,20 @@ static_assert(amx::kBlock == numerics::kPairBlock && kSum % amx::kBlock == 0);
 constexpr int64_t kBytes = 1 << 20, kMostSteps = 2 * kSum, kTileRows = 1024;
 
 int64_t up_to(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
+amx::Layout columns_layout(bool dots) { return dots ? amx::Layout::kDotPairs : amx::Layout::kPairs; }
 const uint16_t* halves(const Matrix& m, int64_t row, int64_t col) { return m.at<const uint16_t>(row, col); }
 
 class TilePiece {
  public:
-  TilePiece(const Matrix& a, const Matrix& b, const Matrix& c, const uint16_t* whole)
-      : a_(a), b_(b), c_(c), whole_(whole) {
+  TilePiece(PairEngine engine, const Matrix& a, const Matrix& b, const Matrix& c, const uint16_t* whole)
+      : a_(a), b_(b), c_(c), whole_(whole), dots_(engine == PairEngine::kDots) {
     steps_ = std::min(up_to(std::max<int64_t>(a.cols, 1), amx::kBlock), kMostSteps);
     most_cols_ = std::max(kBytes / 2 / steps_ / amx::kPair * amx::kPair, amx::kPair);
     // Rows that are whole lines of the first cache, and not all in the same set of it.
     const auto place = std::bit_cast<uintptr_t>(a.data);
     direct_ = a.rows_lie() && place % 64 == 0 && a.row_stride % amx::kBlock == 0 && a.row_stride * 2 % 1024 != 0;
     direct_ = direct_ || (a.rows_lie() && c.cols <= amx::kPair);
+    direct_ = direct_ && !dots_;  // which take steps in an order of their own
   }
 
   void run() {
@@ -53,7 +55,7 @@ class TilePiece {
       const int64_t panel = up_to(whole_ ? a_.cols : steps, amx::kBlock) * amx::kLines;
       look_in_loop();
       if (!whole_) {
-        amx::pack(amx::Layout::kPairs, halves(b_, k, col), b_.col_stride, b_.row_stride, cols, steps, packed_, panel);
+        amx::pack(columns_layout(dots_), halves(b_, k, col), b_.col_stride, b_.row_stride, cols, steps, packed_, panel);
       }
       const uint16_t* packed = whole_ ? whole_ + col / amx::kLines * panel + k * amx::kLines : packed_;
       for (int64_t r = 0; r < rows; r += amx::kPair) {
@@ -76,7 +78,8 @@ class TilePiece {
       m.a_line = a_.row_stride, m.a_block = amx::kBlock, m.a_panel = amx::kLines * a_.row_stride;
     } else {
       const int64_t panel = blocks * amx::kTile;
-      amx::pack(amx::Layout::kLines, halves(a_, row, k), a_.row_stride, a_.col_stride, rows, steps, rows_, panel);
+      const auto layout = dots_ ? amx::Layout::kDotLines : amx::Layout::kLines;
+      amx::pack(layout, halves(a_, row, k), a_.row_stride, a_.col_stride, rows, steps, rows_, panel);
       m.a = rows_, m.a_line = amx::kBlock, m.a_block = amx::kTile, m.a_panel = panel;
     }
     const bool first = k == 0, last = k + steps >= a_.cols;
@@ -86,7 +89,8 @@ class TilePiece {
       const bool kept = first && !last;
       m.b = b + j / amx::kLines * b_panel;
       m.sums = kept ? sums + j : part_, m.row = kept ? sums_row_ : amx::kPair;
-      amx::multiply(rows > amx::kLines ? 2 : 1, n > amx::kLines ? 2 : 1, m);
+      const int columns = n > amx::kLines ? 2 : 1;
+      dots_ ? amx::multiply_dots(rows, columns, m) : amx::multiply(rows > amx::kLines ? 2 : 1, columns, m);
       if (kept) continue;
       const Matrix to = c_.part(row, col + j, rows, n);
       if (last && to.rows_lie() && !to.holds<float>()) {
@@ -112,6 +116,7 @@ class TilePiece {
 
   const Matrix a_, b_, c_;
   const uint16_t* const whole_;  // all of `b`, packed; or null
+  const bool dots_;
   int64_t steps_, most_cols_, sums_row_ = 0;
   bool direct_;
   uint16_t *packed_ = nullptr, *rows_ = nullptr;
@@ -120,17 +125,17 @@ class TilePiece {
 
 }  // namespace
 
-void run_tile_piece(const Matrix& a, const Matrix& b, const Matrix& c, const uint16_t* packed) {
-  TilePiece(a, b, c, packed).run();
+void run_tile_piece(PairEngine engine, const Matrix& a, const Matrix& b, const Matrix& c, const uint16_t* packed) {
+  TilePiece(engine, a, b, c, packed).run();
 }
 
-void pack_tile_columns(const Matrix& b, uint16_t* to) {
+void pack_tile_columns(PairEngine engine, const Matrix& b, uint16_t* to) {
   static_assert(kTileColumns == amx::kPair);
   const int64_t panel = up_to(b.rows, amx::kBlock) * amx::kLines;
   for (int64_t col = 0; col < b.cols; col += kTileColumns, to += 2 * panel) {
     look_in_loop();
-    amx::pack(amx::Layout::kPairs, halves(b, 0, col), b.col_stride, b.row_stride, std::min(kTileColumns, b.cols - col),
-              b.rows, to, panel);
+    amx::pack(columns_layout(engine == PairEngine::kDots), halves(b, 0, col), b.col_stride, b.row_stride,
+              std::min(kTileColumns, b.cols - col), b.rows, to, panel);
   }
 }
 

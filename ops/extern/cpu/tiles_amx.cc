@@ -3,6 +3,8 @@
 
 #include <immintrin.h>
 
+// GCC 12's header reads what it has not set (GCC bug 105593).
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512bf16")
 
 namespace lutra::amx {
@@ -77,6 +79,23 @@ inline void load_pairs(const uint16_t* from, int64_t step, int64_t lines, int64_
   }
 }
 
+// Steps 0 to 3 of a line to the order of dots.
+inline void regroup_lines(__m512i* v) {
+  const __m512i order = _mm512_set4_epi32(0x0b0a0f0e, 0x09080d0c, 0x03020706, 0x01000504);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i++) v[i] = _mm512_shuffle_epi8(v[i], order);
+}
+// Likewise where two registers hold those four steps of 16 lines.
+inline void regroup_pairs(__m512i* v) {
+  const __m512i upper = _mm512_set1_epi32(int(0xffff0000));
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    const __m512i first = v[i], second = v[i + 1];
+    v[i] = _mm512_or_si512(_mm512_slli_epi32(first, 16), _mm512_andnot_si512(upper, second));
+    v[i + 1] = _mm512_or_si512(_mm512_and_si512(upper, first), _mm512_srli_epi32(second, 16));
+  }
+}
+
 inline void pack_tile(Layout layout, const uint16_t* from, int64_t line, int64_t step, int64_t lines, int64_t steps,
                       uint16_t* to) {
   __m512i v[16];
@@ -93,7 +112,10 @@ inline void pack_tile(Layout layout, const uint16_t* from, int64_t line, int64_t
     }
     load_lines(apart, kBlock, kLines, kBlock, v);
   }
-  if (by_pairs != (layout == Layout::kPairs)) transpose(v);
+  const bool as_pairs = layout == Layout::kPairs || layout == Layout::kDotPairs;
+  if (by_pairs != as_pairs) transpose(v);
+  if (layout == Layout::kDotLines) regroup_lines(v);
+  if (layout == Layout::kDotPairs) regroup_pairs(v);
   store_tile(to, v);
 }
 
@@ -128,9 +150,110 @@ void multiply_tiles(const Multiply& m) {
   if constexpr (R > 1 && N > 1) asm volatile("tilestored %%tmm3, (%0,%1,1)" ::"r"(lower + 16), "r"(row) : "memory");
 }
 
+inline __m512 dot(__m512 sum, const void* a, __m512i b) {
+  int32_t pair;
+  __builtin_memcpy(&pair, a, sizeof pair);
+  return _mm512_dpbf16_ps(sum, __m512bh(_mm512_set1_epi32(pair)), __m512bh(b));
+}
+
+// R lines against N tiles of columns. A block's two chains and the sums stay in registers.
+template <int R, int N>
+void multiply_lines(const Multiply& m, const uint16_t* a, float* to) {
+  __m512 sum[R][N], even[R][N], odd[R][N];
+  const uint16_t* b = m.b;
+#pragma GCC unroll 4
+  for (int i = 0; i < R; i++) {
+#pragma GCC unroll 2
+    for (int n = 0; n < N; n++) sum[i][n] = _mm512_setzero_ps();
+  }
+  for (int64_t block = m.blocks; block > 0; block--, a += m.a_block, b += kTile) {
+#pragma GCC unroll 4
+    for (int i = 0; i < R; i++) {
+#pragma GCC unroll 2
+      for (int n = 0; n < N; n++) even[i][n] = odd[i][n] = _mm512_setzero_ps();
+    }
+#pragma GCC unroll 8
+    for (int k = 0; k < kBlock; k += 4) {
+      __m512i first[N], second[N];
+#pragma GCC unroll 2
+      for (int n = 0; n < N; n++) {
+        first[n] = _mm512_load_si512(b + n * m.b_panel + k * kLines);
+        second[n] = _mm512_load_si512(b + n * m.b_panel + (k + 2) * kLines);
+      }
+#pragma GCC unroll 4
+      for (int i = 0; i < R; i++) {
+        const uint16_t* line = a + i * m.a_line + k;
+#pragma GCC unroll 2
+        for (int n = 0; n < N; n++) even[i][n] = dot(even[i][n], line, first[n]);
+#pragma GCC unroll 2
+        for (int n = 0; n < N; n++) odd[i][n] = dot(odd[i][n], line + 2, second[n]);
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < R; i++) {
+#pragma GCC unroll 2
+      for (int n = 0; n < N; n++) sum[i][n] = _mm512_add_ps(sum[i][n], _mm512_add_ps(even[i][n], odd[i][n]));
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < R; i++) {
+#pragma GCC unroll 2
+    for (int n = 0; n < N; n++) _mm512_storeu_ps(to + i * m.row + n * kLines, sum[i][n]);
+  }
+}
+
+template <int N>
+void multiply_all_lines(int64_t lines, const Multiply& m) {
+  constexpr int64_t kAtOnce = 4;
+  for (int64_t i = 0; i < lines; i += kAtOnce) {
+    const uint16_t* a = m.a + i / kLines * m.a_panel + i % kLines * m.a_line;
+    float* to = m.sums + i * m.row;
+    switch (lines - i) {
+      case 1: multiply_lines<1, N>(m, a, to); break;
+      case 2: multiply_lines<2, N>(m, a, to); break;
+      case 3: multiply_lines<3, N>(m, a, to); break;
+      default: multiply_lines<kAtOnce, N>(m, a, to);
+    }
+  }
+}
+
+// Whether dots round as two fused multiply-adds: numbers whose sums and products do not fit, and denormal ones.
+bool dots_are_chains() {
+  uint32_t state = 1, wrong = 0;
+  const auto next = [&] { return state = state * 1664525u + 1013904223u; };
+  const unsigned mode = _mm_getcsr();
+  _mm_setcsr(mode | 0x8040);
+  for (int round = 0; round < 64; round++) {
+    alignas(64) uint32_t x[3][16];
+    for (auto& row : x) {
+      for (uint32_t& bits : row) {
+        const uint32_t exponent = round % 4 ? 120 + (next() >> 28) : (next() >> 31) * 63 + (next() >> 30);
+        bits = (next() >> 8 << 16 | next() >> 16) & 0x807f807f;
+        bits |= exponent << 23 | (exponent + (next() >> 30)) << 7;
+      }
+    }
+    const __m512i a = _mm512_load_si512(x[0]), b = _mm512_load_si512(x[1]), high = _mm512_set1_epi32(int(0xffff0000));
+    const __m512 c = _mm512_load_ps(x[2]);
+    const auto upper = [&](__m512i v) { return _mm512_castsi512_ps(_mm512_and_si512(v, high)); };
+    const auto lower = [&](__m512i v) { return _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)); };
+    const __m512 chain = _mm512_fmadd_ps(lower(a), lower(b), _mm512_fmadd_ps(upper(a), upper(b), c));
+    const __m512 dots = _mm512_dpbf16_ps(c, __m512bh(a), __m512bh(b));
+    wrong |= _mm512_cmpneq_epi32_mask(_mm512_castps_si512(chain), _mm512_castps_si512(dots));
+  }
+  _mm_setcsr(mode);
+  return wrong == 0;
+}
+
 inline __m512i rounded(__m512 low, __m512 high) { return __m512i(_mm512_cvtne2ps_pbh(high, low)); }
 
 }  // namespace
+
+bool pays_in_dots() {
+  static const bool pays = __builtin_cpu_is("amd") && __builtin_cpu_supports("avx512bf16") &&
+                           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                           dots_are_chains();
+  return pays;
+}
 
 void begin() {
   struct alignas(64) {
@@ -158,6 +281,10 @@ void multiply(int rows, int columns, const Multiply& m) {
     return columns > 1 ? multiply_tiles<2, 2>(m) : multiply_tiles<2, 1>(m);
   else
     return columns > 1 ? multiply_tiles<1, 2>(m) : multiply_tiles<1, 1>(m);
+}
+
+void multiply_dots(int64_t lines, int columns, const Multiply& m) {
+  columns > 1 ? multiply_all_lines<2>(lines, m) : multiply_all_lines<1>(lines, m);
 }
 
 void add(const float* from, int64_t from_row, float* to, int64_t to_row, int64_t rows, int64_t columns) {

@@ -1,5 +1,6 @@
-// Tiles of bfloat16 by AMX: 16 lines of a block of 32 steps as one of the two operands, and sums of 16 x 16 float32.
-// Compiled for AMX and AVX-512; cpu::has_amx says whether they may be called.
+// Tiles of bfloat16: 16 lines of a block of 32 steps as one of the two operands, and sums of 16 x 16 float32. AMX
+// multiplies them, or AVX-512's products of pairs (vdpbf16ps). Compiled for AMX and AVX-512 with bfloat16; cpu::has_amx
+// and pays_in_dots say whether they may be called.
 #pragma once
 #include <cstdint>
 
@@ -10,12 +11,17 @@ inline constexpr int64_t kLines = 16, kBlock = 32, kTile = kLines * kBlock;
 // Lines of an operand that are multiplied at once, and elements of a row of their sums.
 inline constexpr int64_t kPair = 2 * kLines;
 
+// Whether this processor multiplies and adds a register of pairs as fast as it does a register of float32, and as two
+// fused multiply-adds in order, the pair's upper half first. It is tried: AMD's do, Intel's take twice as long.
+bool pays_in_dots();
+
 // This thread's tiles are 16 rows of 64 bytes; and are given back, so that the system need not keep them.
 void begin();
 void end();
 
-// How a tile holds its lines: one behind the other, or interleaved: a pair of steps of each.
-enum class Layout : uint8_t { kLines, kPairs };
+// How a tile holds its lines: one behind the other, or interleaved: a pair of steps of each. Of dots a pair holds two
+// steps of one chain, the later one first: of steps 0 to 3 the pairs (2, 0) and (3, 1).
+enum class Layout : uint8_t { kLines, kPairs, kDotLines, kDotPairs };
 // Lines x steps elements, `line` and `step` apart, as tiles: the block of steps b of lines 16 p on at
 // to + p * panel + b * kTile. Zeros fill up the last ones.
 void pack(Layout layout, const uint16_t* from, int64_t line, int64_t step, int64_t lines, int64_t steps, uint16_t* to,
@@ -32,6 +38,8 @@ struct Multiply {
   int64_t row;
 };
 void multiply(int rows, int columns, const Multiply& m);
+// The same for `lines` lines, of tiles of dots. Bits are those of AMX.
+void multiply_dots(int64_t lines, int columns, const Multiply& m);
 
 // rows x columns elements, of at most kPair columns. to += from: denormal sums are what the processor's mode says.
 void add(const float* from, int64_t from_row, float* to, int64_t to_row, int64_t rows, int64_t columns);
