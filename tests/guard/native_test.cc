@@ -231,8 +231,8 @@ TEST_CASE("both guard executors agree on sizes and on what is computed of number
   numbers.scalar_sources.resize(2);
   numbers.steps[3] = step(GuardOp::kNumberCheck, 1, -1, 1);
   for (const SymOp op :
-       {SymOp::kAdd, SymOp::kSub, SymOp::kMul, SymOp::kFloorDiv, SymOp::kMod, SymOp::kMin, SymOp::kToInt,
-        SymOp::kToNum, SymOp::kNAdd, SymOp::kNDiv, SymOp::kNMod, SymOp::kNFloor, SymOp::kBitAnd}) {
+       {SymOp::kAdd, SymOp::kSub, SymOp::kMul, SymOp::kFloorDiv, SymOp::kMod, SymOp::kMin, SymOp::kToInt, SymOp::kToNum,
+        SymOp::kNAdd, SymOp::kNDiv, SymOp::kNMod, SymOp::kNFloor, SymOp::kBitAnd}) {
     numbers.steps[4] = step(GuardOp::kComputedLoad, 0, arity(op) == 2 ? 1 : -1, int(op));
     for (int a = 0; a <= pool.n; a++) {
       for (int b = 0; b <= pool.n; b++) compare(pool, numbers, a, b, 1, 1, 22);

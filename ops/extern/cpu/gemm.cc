@@ -94,7 +94,9 @@ Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int64_t batch,
 }
 
 // How many of n pieces, each with as much work, are worth a thread's while.
-int64_t grain_of(int64_t n, double work) { return std::clamp<int64_t>(int64_t(2e6 / std::max(work, 1.0)), 1, n); }
+int64_t grain_of(int64_t n, double work, double gain) {
+  return std::clamp<int64_t>(int64_t(2e6 * gain / std::max(work, 1.0)), 1, n);
+}
 
 // The operands of a call, swapped and transposed where that is faster: the transposed product has the same terms.
 template <class T>
@@ -184,7 +186,8 @@ class Product {
       }
     };
     // A batch of small products is shared out in runs worth a thread's while.
-    const int64_t total = batch_ * pieces, grain = grain_of(total, work_of<T>(whole, steps) / double(pieces));
+    const int64_t total = batch_ * pieces;
+    const int64_t grain = grain_of(total, work_of<T>(whole, steps) / double(pieces), gain_of(engine_));
     if (total <= grain || !call_.parallel)
       body(0, total);
     else
@@ -208,7 +211,7 @@ class Product {
     for (int64_t first = 0; first < grid.blocks; first += at_once) {
       const int64_t n = std::min(at_once, grid.blocks - first), kept = first > 0 ? 1 : 0;
       for (int64_t i = 0; i < all; i++) left[size_t(i)] = n;
-      call_.parallel(all * n, grain_of(all * n, work_of<T>(whole, steps_) / double(parts)),
+      call_.parallel(all * n, grain_of(all * n, work_of<T>(whole, steps_) / double(parts), gain_of(engine_)),
                      [&](int64_t begin, int64_t end) {
                        const Tiles tiles(engine_);
                        for (int64_t i = begin; i < end; i++) {
