@@ -89,7 +89,10 @@ Vars Trace::call(Var* f, Vars args, bool expression) {
   const size_t nodes = graph->nodes.size();
   Vars results = run(frame);
   frames.pop_back();
-  if (frames.size() == 1 && !expression) called_ops[frames[0]->pc] += graph->nodes.size() - nodes;
+  if (frames.size() == 1 && !expression) {
+    size_t& most = called_ops[frames[0]->pc];  // a loop comes by time and again
+    most = std::max(most, graph->nodes.size() - nodes);
+  }
   return results;
 }
 
