@@ -244,13 +244,14 @@ x = x * 2
 setmetatable({}, {__gc = print})
 return x + 1]],
   changing_key = [[
-local layers = {1, 2, 3, 4}
-local f = lt.compile(function(x, i)
-  local scale = layers[i]
-  layers.last = scale
-  return x * scale
+local list = {1, 2, 3, 4}
+local f = lt.compile(function(x)
+  list[#list + 1] = 5
+  list[#list] = nil
+  list[#list + 1] = 6
+  return x * 2
 end)
-for i = 1, 4 do f(lt.ones(3), i) end]],
+for i = 1, 4 do f(lt.ones(3)) end]],
   object_keys = [[
 local w = lt.ones(3)
 local scales = {[w] = 2}

@@ -1,5 +1,5 @@
--- Lists that are read at places which are computed of numbers and sizes that change: at most two recompiles for any
--- stream of values, no break, eager's results.
+-- Lists that are read and written at places which are computed of numbers and sizes that change: at most two recompiles
+-- for any stream of values, no break, eager's results.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
@@ -93,6 +93,38 @@ stream("one value at two places", function()
   list[7] = list[3]
   return function(x, n) return x * list[n + 1] + list[n + 5] end
 end, 4)
+
+-- Of x, n, i and a list of numbers, what is done to it; the list is a result.
+local writes = {
+  ["list[n] = i"] = 2,
+  ["list[n + 1] = i"] = 2,
+  ["list[2 * n + 1] = x * 2"] = 2,
+  ["list[n + 1] = list[n + 1] + 1"] = 2,
+  ["list[n + 1] = list[n] + 1 x = x * list[n + 1]"] = 2,
+  ["list[n], list[n + 1] = list[n + 1], list[n]"] = 2,
+  ["x = x * list[n] list[n + 1] = 7 x = x * list[n]"] = 2,
+  ["list[n] = 3 x = x * list[2] list[2] = 4 x = x + list[n]"] = 3,
+  ["list[1] = i list[n + 1] = 5 x = x * list[1]"] = 2,
+  ["list[n] = 5 x = x * #list"] = 2,
+  ["list[n] = 5 list[#list + 1] = n x = x * list[#list] * list[n]"] = 4,
+  ["list[#list + 1] = n list[n] = 2 list[#list] = 4 x = x + list[1] * #list"] = 4,
+  ["list[n] = i list[i % 5 + 1] = n x = x * list[n]"] = 4,
+  ["for k = 1, 3 do list[n + k] = list[n + k - 1] end"] = 2,
+  ["list[#list] = n x = x * list[#list - 1]"] = 2,
+  ["list[n] = nil x = x * (list[n + 1] or 2) list[n] = 2"] = 8,
+}
+for body, most in pairs(writes) do
+  test(body, function()
+    lt.reset()
+    local text = "local list = ... return function(x, n, i) " .. body .. " return x * 2, list end"
+    local f, g = assert(loadstring(text))(numbers()), lt.compile(assert(loadstring(text))(numbers()))
+    local x = lt.ones(3)
+    for i, n in ipairs(VALUES) do equal(outcome(g, x, n, i), outcome(f, x, n, i), ("%s, call %d"):format(n, i)) end
+    truthy(#lt.recompiles(g) <= most, #lt.recompiles(g) .. " recompiles")
+    if most < 8 then equal(#lt._report(g).break_reasons, 0) end
+    for i, n in ipairs(BEYOND) do equal(outcome(g, x, n, i), outcome(f, x, n, i), ("%s, call %d"):format(n, i)) end
+  end)
+end
 
 test("functions of a list", function()
   lt.reset()

@@ -276,6 +276,7 @@ class GuardEmitter {
   void check(const GuardStep& s) {
     switch (s.op) {
       case GuardOp::kNilCheck: return a_.branch(kNotEqual, slot(s.a), kNilBits, miss_);
+      case GuardOp::kNotNilCheck: return a_.branch(kEqual, slot(s.a), kNilBits, miss_);
       case GuardOp::kTypeCheck: return check_type(s);
       case GuardOp::kValueCheck:
       case GuardOp::kFieldCheck:

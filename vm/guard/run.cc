@@ -152,6 +152,7 @@ struct Runner {
     if (is_setting(s.op)) return setting(s.op) == s.index;
     switch (s.op) {
       case GuardOp::kNilCheck: return lua_isnil(L, reg(s.a));
+      case GuardOp::kNotNilCheck: return !lua_isnil(L, reg(s.a));
       case GuardOp::kTypeCheck: return lua_type(L, reg(s.a)) == s.index;
       case GuardOp::kValueCheck:
       case GuardOp::kFieldCheck:

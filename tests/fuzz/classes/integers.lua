@@ -40,7 +40,11 @@ local uses = {
 }
 local writes = {
   "y[%s] = 3", "y[%s] = one", "y[{{%s, %s}}] = 2", "y:select(0, %s):fill_(4)", "y:narrow(0, %s, 1):mul_(2)",
-  "y[{%s, 1}] = 5", "y:narrow(0, 0, %s):add_(1)", "kept[%s] = x", "kept[#kept + 1] = y", "total = total + %s",
+  "y[{%s, 1}] = 5", "y:narrow(0, 0, %s):add_(1)", "kept[%s] = x", "list[%s] = %s", "list[(%s) %% 4 + 1] = %s",
+  "list[(%s) %% 4 + 1] = list[(%s) %% 4 + 1] + 1", "tensors[(%s) %% 5 + 1] = y[0] * 2 y = y + tensors[(%s) %% 5 + 1]",
+  "rows[(%s) %% 3 + 1].w = %s y = y * rows[(%s) %% 3 + 1].w", "list[%s], list[2] = 7, 8 total = total + #list",
+  "list[#list + 1] = %s y = y * list[%s]", "list[%s] = nil", "list[%s] = list[#list] total = total + list[1]",
+  "kept[#kept + 1] = y", "total = total + %s",
   "for i = 1, %s do y = y * 1.5 + i end", "for i = 0, %s do if i < n then y = y + x[i] end end",
   "for i = %s, %s do y = y + i end", "if v == 2 then y = y - 1 end", "if %s < w then y = y * 2 end",
   "for i, t in ipairs(tensors) do if i == v then y = y + t end end",
@@ -95,7 +99,7 @@ local function generate(p)
     end
     p:line("try('f %d', f, data(%d, %d, 3), %s, %s%s)", call, call, size, v, w, t)
   end
-  p:line("see('kept', kept, total)")
+  p:line("see('kept', kept, total, list, tensors, rows)")
 end
 
 return {count = 80, generate = generate}

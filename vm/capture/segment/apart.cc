@@ -36,12 +36,12 @@ struct Guards {
 
   void distinct_tables() {
     std::set<Key> keys;
-    bool positions = false, plain = false, metatables = false, appended = false;
+    bool positions = false, plain = false, metatables = false, moving = false;
     std::vector<Alias> writers, others;
     for (const Table* w : t.written_tables) {
       writers.push_back(in_register(w->source));
       metatables = metatables || w->metatable_written;
-      appended = appended || !w->appended.empty();
+      moving = moving || !w->moving.empty();
       for (const Key& id : w->log) {
         keys.insert(id);
         positions = positions || id.is_position();
@@ -51,10 +51,10 @@ struct Guards {
     for (const Table& o : t.tables) {
       if (writers.empty() || o.pin == 0 || o.written) continue;
       bool shows =
-          o.keys_known || (o.length_read && (positions || appended)) || (!o.read_by.empty() && (plain || appended));
+          o.keys_known || (o.length_read && (positions || moving)) || (!o.read_by.empty() && (plain || moving));
       shows = shows || (metatables && o.metatable);
       for (auto e = o.entries.begin(); !shows && e != o.entries.end(); ++e)
-        shows = keys.count(e->first) > 0 || (appended && e->first.is_position());
+        shows = keys.count(e->first) > 0 || (moving && e->first.is_position());
       if (shows) others.push_back(in_register(o.source));
     }
     keep_apart(GuardOp::kDistinctCheck, writers, others);

@@ -7,6 +7,7 @@
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
+#include "vm/capture/trace/unbacked_sizes.h"
 #include "vm/portal/portal.h"
 
 namespace lutra {
@@ -46,12 +47,37 @@ Table* Trace::table_of(Var* v) {
   return v->kind == VarKind::kTable ? v->table : nullptr;
 }
 
-// A real table read by a number or string that is another in each call: whatever stands there is looked at.
+namespace {
+
+// Questions about written positions: more of them are not worth what a constant saves.
+constexpr size_t kMostAsked = 64;
+
+bool is_something(Trace& t, Var* v) { return t.force(v)->kind != VarKind::kNil; }
+
+// Whether something stood there before the trace wrote, as far as that is known by now.
+bool was_something(Trace& t, const Table* table, const Key& id) {
+  const auto old = table->entries.find(id);
+  if (old == table->entries.end()) return false;
+  return old->second.logged ? old->second.replaces : is_something(t, old->second.value);
+}
+
+Key key_of_moving(Var* k) {
+  Key id;
+  id.kind = Key::kObject;
+  id.p = k;
+  return id;
+}
+
+}  // namespace
+
+// A real table read by a number or string that is another in each call: whatever stands there is looked at. It is none
+// of what was written.
 Var* Trace::get_by_changing(Table* t, Var* k) {
-  const bool plain = k->kind == VarKind::kNumber || k->kind == VarKind::kString;
-  if (!plain || t->pin == 0 || t->written || !has_varied(k)) return nullptr;
+  const bool number = k->kind == VarKind::kNumber;
+  if ((!number && k->kind != VarKind::kString) || t->pin == 0 || !has_varied(k)) return nullptr;
+  if (number ? t->log.size() > kMostAsked : t->written) return nullptr;
   const Source* by = k->source;
-  if (!by && k->kind == VarKind::kNumber) by = computed(k->num.expr);
+  if (!by && number) by = computed(k->num.expr);
   if (!by) return nullptr;
   const Source* s = source(SourceKind::kFieldBy, t->source, by, 0, index_text(t->source->text, by->text));
   Var*& v = t->read_by[s];
@@ -64,23 +90,36 @@ Var* Trace::get_by_changing(Table* t, Var* k) {
   return v;
 }
 
-// Tables that are lists, and what stands behind their end. One that the body of a loop appends to grows each time.
-bool Trace::append(Table* t, Var* k, Var* v) {
-  if (t->pin == 0 || force(k)->kind != VarKind::kNumber) return false;
+// Real tables that are written at a position that changes: where something stands and something will, or behind the end
+// of a list, which the body of a loop makes grow each time.
+bool Trace::set_by_changing(Table* t, Var* k, Var* v) {
+  if (t->pin == 0 || force(k)->kind != VarKind::kNumber || k->tensor || is_unbacked(*this, k->num.expr)) return false;
+  const bool varies = has_varied(k);
   const bool grows = !options.loop_variables.empty() && options.dynamic != 0 && t->length_read && !k->source;
-  if (!has_varied(k) && !(grows && k->num.expr)) return false;
-  if (t->length_known || !t->touched.empty() || !t->read_by.empty() || force(v)->kind == VarKind::kNil) return false;
-  const Scalar end = symbolic(arithmetic(*this, bc::Op::ADDVV, length_of(t, false), number(1))), at = symbolic(k);
-  if (!at.expr || at.expr != end.expr) return false;
-  // What is nil may be the position that is written.
-  for (const auto& [id, e] : t->entries) {
-    if (id.is_position() && force(e.value)->kind == VarKind::kNil) return false;
+  if ((!varies && !(grows && k->num.expr)) || t->log.size() > kMostAsked || !is_something(*this, v)) return false;
+  const bool may_end = !t->length_known && t->touched.empty();
+  const auto end = [&] { return symbolic(arithmetic(*this, bc::Op::ADDVV, length_of(t, false), number(1))); };
+  const auto at_end = [&](bool asks) {
+    const Scalar at = symbolic(k), behind = end();
+    SymEnv& env = *graph->env;
+    return at.expr &&
+           (at.expr == behind.expr || (asks && env.ask(SymCmp::kEq, number_expr(env, at), number_expr(env, behind))));
+  };
+  bool appends = may_end && !k->source && at_end(false);
+  Var* old = !appends && varies ? get_by_changing(t, k) : nullptr;
+  if (old) {
+    push_pin(old->pin);
+    const bool is = !lua_isnil(L, -1);
+    lua_pop(L, 1);
+    if (is && old->kind == VarKind::kLazy) check(GuardOp::kNotNilCheck, old->source, 0, "something");
+    if (!is) force(old), appends = may_end && at_end(true);
+    if (!is && !appends) return false;
   }
-  Key id;
-  id.kind = Key::kObject;
-  id.p = k;
-  t->appended.push_back(k);
-  t->entries[id] = {k, v, true, true};
+  if (!old && !appends) return false;
+  const Key id = key_of_moving(k);
+  t->moving.push_back(k);
+  if (appends) t->appended.push_back(k);
+  t->entries[id] = {k, v, true, true, old, !appends};
   t->log.push_back(id);
   t->writes.emplace_back(id, v);
   if (!t->written) written_tables.push_back(t);
@@ -88,29 +127,30 @@ bool Trace::append(Table* t, Var* k, Var* v) {
   return true;
 }
 
-TableEntry* Trace::find_appended(Table* t, Var* k) {
-  if (k->kind != VarKind::kNumber) return nullptr;
-  if (!k->num.expr) {
-    const Key id = key(k);
-    if (!id.is_position()) return nullptr;
-    const auto old = t->entries.find(id);
-    if (old != t->entries.end() && force(old->second.value)->kind != VarKind::kNil) return nullptr;
-    stop(Break::changing_key);  // maybe one of those behind the end
+TableEntry* Trace::find_moving(Table* t, Var* k) {
+  if (k->kind != VarKind::kNumber || k->tensor || t->pin == 0 || is_unbacked(*this, k->num.expr)) return nullptr;
+  const bool moves = k->num.expr || has_varied(k);
+  if (t->moving.empty() && !(moves && t->written)) return nullptr;
+  if (t->log.size() > kMostAsked) {
+    if (!t->moving.empty()) stop(Break::changing_key);
+    return nullptr;
   }
-  for (Var* at : t->appended) {
-    Key id;
-    id.kind = Key::kObject;
-    id.p = at;
-    if (at->num.expr == k->num.expr) return &t->entries.at(id);
+  SymEnv& env = *graph->env;
+  const int32_t at = moves ? number_expr(env, symbolic(k)) : env.number(key(k).n);
+  const bool is_older = !moves && was_something(*this, t, key(k));
+  for (const Key& id : t->log) {
+    TableEntry& e = t->entries.at(id);
+    if (e.key->kind != VarKind::kNumber || (id.kind == Key::kNumber && !moves)) continue;
+    if (is_older && !e.replaces) continue;  // it is behind the end
+    const int32_t other = id.kind == Key::kNumber ? env.number(id.n) : number_expr(env, symbolic(e.key));
+    if (at == other || env.ask(SymCmp::kEq, at, other)) return &e;
   }
-  stop(Break::changing_key);
+  return nullptr;
 }
 
 Var* Trace::raw_get(Table* t, Var* k) {
   charge(1);
-  if (!t->appended.empty()) {
-    if (const TableEntry* e = find_appended(t, force(k))) return e->value;
-  }
+  if (const TableEntry* e = find_moving(t, force(k))) return e->value;
   if (Var* v = get_by_changing(t, force(k))) return v;
   const Key id = key(k);
   if (id.is_nan()) return nil();
@@ -159,26 +199,28 @@ Var* Trace::raw_get(Table* t, Var* k) {
 void Trace::raw_set(Table* t, Var* k, Var* v) {
   charge(1);
   writes_outside(*t);
-  if (append(t, k, v)) return;
-  if (!t->appended.empty()) {
-    TableEntry* e = find_appended(t, force(k));
-    if (k->kind == VarKind::kNumber && force(v)->kind == VarKind::kNil) stop(Break::changing_key);
-    if (e) {
+  if (TableEntry* e = find_moving(t, force(k))) {
+    k = e->key;
+    if (std::count(t->moving.begin(), t->moving.end(), k)) {
+      if (!is_something(*this, v)) stop(Break::changing_key);
       e->value = v;
       return;
     }
+  } else if (set_by_changing(t, k, v)) {
+    return;
+  }
+  if (k->kind == VarKind::kNumber && !t->appended.empty()) {
+    if (!is_something(*this, v) || !is_something(*this, raw_get(t, k))) stop(Break::changing_key);
   }
   const Key id = key(k);
   if (id.is_nan()) stop(Break::raises, {"a table index that is NaN"});
-  if (!t->read_by.empty() && id.kind != Key::kObject) {
-    stop(Break::changing_key);
-  }
   TableEntry& e = t->entries[id];
   if (!e.logged) t->log.push_back(id), e.before = t->pin != 0 ? e.value : nullptr;
   if (t->pin != 0 && !t->written) written_tables.push_back(t);
   const auto something = [](const Var* x) { return x && x->kind != VarKind::kNil && x->kind != VarKind::kLazy; };
   if (!(e.logged && something(e.value) && something(v))) t->writes.emplace_back(id, v);
-  if (id.is_position()) t->touched.push_back(int64_t(id.n));
+  e.replaces = t->pin != 0 && something(v) && (e.logged ? e.replaces : something(e.value));
+  if (id.is_position() && !e.replaces) t->touched.push_back(int64_t(id.n));
   t->written = true;
   e.key = k;
   e.value = v;
@@ -339,7 +381,9 @@ void know_list(Trace& t, Table* table) {
 // Whether a real table may have got keys, which moves what it has: beside holes, it may have another length then.
 bool has_grown(const Table* t) {
   return t->pin != 0 && std::any_of(t->log.begin(), t->log.end(), [t](const Key& id) {
-           const Var* before = t->entries.at(id).before;
+           const TableEntry& e = t->entries.at(id);
+           const Var* before = e.before;
+           if (e.replaces) return false;
            return !before || before->kind == VarKind::kNil || before->kind == VarKind::kLazy;
          });
 }
@@ -518,6 +562,7 @@ void begin_keys(Trace& t, Table* table) {
 
 Vars Trace::keys_in_any_order(Table* t) {
   Vars keys;
+  if (t->moving.size() > t->appended.size()) stop(Break::written_pairs);  // some are keys that it had
   if (t->pin != 0) {
     if (!t->keys_known) know_keys(*this, t);
     for (Var* k : t->keys) {

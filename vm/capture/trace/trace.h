@@ -187,6 +187,8 @@ class Trace {
   // where it is not wanted.
   std::optional<double> steady_element(const Tensor& input, bool (*is_wanted)(double));
   void stop_if_unsteady(const Source& value);
+  // How many other lengths the real table has come with.
+  int lengths_of(const Table& t) const { return values_of("#" + t.source->text); }
   const std::string& text(Var* string);         // specialises
   const std::string& pinned_text(Var* string);  // likewise, for a branch: there are no more values than ways
   void guard_identity(Var* v);
@@ -203,9 +205,9 @@ class Trace {
   Var* raw_get(Table* t, Var* key);
   Var* get_by_changing(Table* t, Var* key);  // null where the key is better a constant
   void raw_set(Table* t, Var* key, Var* value);
-  bool append(Table* t, Var* key, Var* value);    // false where the key is better a constant
-  TableEntry* find_appended(Table* t, Var* key);  // null where it is an older field
-  Var* metatable(Var* v);                         // of a table, string or tensor: a table Var or nil
+  bool set_by_changing(Table* t, Var* key, Var* value);  // false where the key is better a constant
+  TableEntry* find_moving(Table* t, Var* key);  // null where no write at a position that changes is of that key
+  Var* metatable(Var* v);                       // of a table, string or tensor: a table Var or nil
   Var* metamethod(Var* v, const char* name);
   Var* root_table(const Source* source);  // pops it; a table that is always one
   Var* index(Var* object, Var* key);

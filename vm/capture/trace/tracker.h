@@ -64,6 +64,7 @@ struct TableEntry {
   bool written = false;
   bool logged = false;
   Var* before = nullptr;  // of a real table: what was read before it was written
+  bool replaces = false;  // something by something: neither length nor order shows it
 };
 
 struct Table {
@@ -90,9 +91,11 @@ struct Table {
   int64_t border = 0;
   std::set<int64_t> beyond;
   std::vector<int64_t> touched;  // positions that were written since
-  // Of a real list whose length changes: the positions behind its end that were written, in order. Their entries have
-  // these objects as keys.
+  // Of a real list whose length changes: the positions behind its end that were written, in order.
   std::vector<Var*> appended;
+  // Of a real table: the positions that change and were written, those behind its end among them. Their entries have
+  // these objects as keys. No two of log are one: whether they are has been asked.
+  std::vector<Var*> moving;
   bool keys_known = false;
   std::vector<Var*> keys;            // the real table's, in order
   std::map<Key, size_t> key_places;  // of keys
