@@ -135,4 +135,39 @@ check("the items are joined", function()
   end, list
 end, 12)
 
+-- Loops that fill or read a list of another length in each call: a few graphs for all lengths. body: of x, n and `of`,
+-- lists of n items.
+local function filled(name, graphs, body)
+  test(name, function()
+    lt.reset()
+    local of = {}
+    for n = 0, 33 do
+      of[n] = {}
+      for k = 1, n do of[n][k] = lt.ones(3) * k end
+    end
+    local f = assert(loadstring("local lt, of = ... return function(x, n) " .. body .. " end"))(lt, of)
+    local g = lt.compile(f)
+    for i, n in ipairs {3, 5, 1, 7, 2, 9, 4, 6, 8, 11, 13, 10, 12, 21, 17, 30, 3, 5, 1, 33, 19, 14, 16, 22} do
+      local x = lt.ones(3) * i
+      equal(h.text(g(x, n)), h.text(f(x, n)), "call " .. i)
+    end
+    truthy(h.graphs() <= graphs, h.graphs() .. " graphs")
+  end)
+end
+filled("while fills a list", 3, "local l, i = {}, 1 while i <= n do l[#l + 1] = x * i i = i + 1 end return lt.stack(l, 0)")
+filled("for fills a list", 3, "local l = {} for i = 1, n do l[#l + 1] = x * i end return lt.stack(l, 0)")
+filled("for fills a list by its variable", 3, "local l = {} for i = 1, n do l[i] = x * i end return lt.stack(l, 0)")
+filled("table.insert fills a list", 4, "local l = {} for i = 1, n do table.insert(l, x * i) end return lt.cat(l, 0)")
+filled("ops after the list is joined", 4, [[
+  local l, i = {}, 1
+  while i <= n do
+    x = ((x * 0.5):exp() + 1):log() * 2
+    l[#l + 1] = x
+    i = i + 1
+  end
+  return lt.stack(l, 0):sum(0)]])
+filled("a list of another length is joined", 5, "return lt.cat(of[n], 0):sum() * x")
+filled("a loop over a list of another length", 5, "for i = 1, #of[n] do x = x + of[n][i] end return x")
+filled("ipairs over a list of another length", 5, "for i, t in ipairs(of[n]) do x = x + t * i end return x")
+
 h.finish()

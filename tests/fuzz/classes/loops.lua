@@ -39,11 +39,13 @@ local body = {"y = y * 1.5 + i", "y = y + x", "s = s + y:sum(0)", "s = s + i", "
   "y = lt.where(y:gt(0), y, x)", "y = y + (lt.ones(n, 1) * i)", "y = y / y:std(0)", "y = y + y[{{0, 1}}]:sum()",
   "s = s + y:view(-1):sum()", "s = s + keys[math.floor(math.abs(i)) % 5 + 1]", "s = s + keys[#y % 5 + 1]",
   "s = s + keys[n % 5 + 1]", "y = ways[n % 3 + 1](y)", "y = ways[math.floor(math.abs(i)) % 3 + 1](y)",
-  "keys[n % 5 + 1] = i"}
+  "keys[n % 5 + 1] = i", "list[i] = y * 1", "list[i + 1] = i", "keys[(n + 1) % 5 + 1] = keys[n % 5 + 1] + 1",
+  "keys[#keys + 1] = i", "keys[math.floor(math.abs(i)) % #keys + 1] = n", "s = s + keys[#keys]",
+  "if #list > 0 then s = s + (list[#list] * 1):sum() end", "keys[#keys] = s[0]", "list[#list] = i"}
 local around = {"y = y * 2", "s = s + y:sum(0)", "y = y + s", "n = n + 0", "y = y:t():contiguous():t()",
   "y = x:view(-1, 3) * 1", "y = y:matmul(m)", "s = s:exp()", "y = x:clone()", "y = y:squeeze(0):view(-1, 3)",
   "local k = y.shape[1]; s = s + k"}
-local results = {"y", "s", "y:sum()", "y:stride()", "#list", "y.shape", "y:t()", "y:is_contiguous()", "y * s", "n",
+local results = {"lt.stack(list, 0)", "lt.cat(list, 0)", "y", "s", "y:sum()", "y:stride()", "#list", "y.shape", "y:t()", "y:is_contiguous()", "y * s", "n",
   "total"}
 local inputs = {"data(%d, %d, 3)", "data(%d, %d, 3)", "data(%d, %d, 3)", "data(%d, 3, %d):t()",
   "data(%d, 9, 3):narrow(0, 1, %d)", "data(%d, 9, 6)[{{0, %d}, {0, 3}}]", "data(%d, 1, 3):expand(%d, 3)",

@@ -40,9 +40,13 @@ CaptureOptions options_of(lua_State* L, const CompiledProto& compiled) {
 
 // What is a symbol where the segment ends is one behind it.
 void teach_symbols(const bc::Proto& proto, ProtoPoint& point, const SegmentLessons& lessons) {
+  constexpr int kUnknown = 4;  // lengths: as many as there are rounds
   const std::vector<std::string> names = argument_names(proto, point.pc, point.args);
   for (size_t i = 0; i < names.size(); i++) {
     if (lessons.numbers.count(point.args[i])) point.changing_values[names[i]].insert("another number");
+    for (int k = 0; k < kUnknown && lessons.lists.count(point.args[i]); k++) {
+      point.changing_values["#" + names[i]].insert(str("another length ", k));
+    }
     const auto sizes = lessons.sizes.find(point.args[i]);
     if (sizes == lessons.sizes.end()) continue;
     point.dynamic_dims[names[i]].insert(sizes->second.begin(), sizes->second.end());

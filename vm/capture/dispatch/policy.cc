@@ -174,6 +174,23 @@ void learn_value(lua_State* L, ProtoPoint& point, const GuardStep& s, const Guar
   lua_pop(L, 1);
 }
 
+// Of lists: that one ended elsewhere, or that a list which is read at a place that changes has another length; of other
+// numbers there, that they are others.
+void learn_places(lua_State* L, ProtoPoint& point, const GuardStep& s, const GuardValues& values, int constants) {
+  const Source* from = s.source;
+  if (!from) return;
+  const bool is_position = from->kind == SourceKind::kField && s.a >= 0;
+  if (is_position && (s.op == GuardOp::kNilCheck) != bool(lua_isnil(L, values.base + s.a))) {
+    lua_rawgeti(L, constants, from->index);
+    if (lua_type(L, -1) == LUA_TNUMBER) note_value(point, "#" + from->base->text, str(lua_tonumber(L, -1)));
+    lua_pop(L, 1);
+  }
+  while (from && from->kind != SourceKind::kFieldBy) from = from->base;
+  if (from && compares_constant(s.op)) learn_value(L, point, s, values, constants);
+  if (from && s.op == GuardOp::kLengthCheck && lua_istable(L, values.base + s.a))
+    note_value(point, "#" + s.source->text, str(lua_objlen(L, values.base + s.a)));
+}
+
 // f of the numbers and sizes that a relation is made of. Chains share their parts: those that were seen are left out.
 template <class F>
 void each_leaf(const SymbolProgram& symbols, const SymGuard& g, std::vector<bool>& seen, F f) {
@@ -342,6 +359,7 @@ bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
     if (s.op == GuardOp::kCdataCheck) note_value(point, s.source->text, r.new_text);
     if (s.op == GuardOp::kLengthCheck) note_value(point, "#" + s.source->text, r.new_text);
     if (s.op == GuardOp::kSymbolsCheck) learn_related(point, p, values, true);
+    learn_places(L, point, s, values, constants);
     if (point.firsts.empty() || lessons(point) > known) return;
     point.missed_level =
         s.op == GuardOp::kSymbolsCheck ? level_of_relations(point, p, values) : level_of(point, s.source);
@@ -434,10 +452,15 @@ bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
     if (e->decline) continue;
     lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
     lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
+    GuardValues values;
+    const int step = run_guards(L, e->guards, nslots, nargs, self, top + 1, top + 2, &values);
+    lua_settop(L, top + 2);
+    if (step >= 0) {
+      with_values(L, e->guards, step, nslots, nargs, self, top + 1, top + 2, [&](const GuardValues& found) {
+        learn_places(L, point, e->guards.steps[size_t(step)], found, top + 1);
+      });
+    }
     if (is_near(L, e->guards, nslots, nargs, self, top + 1, top + 2, [](auto&, auto&) {})) {
-      GuardValues values;
-      const int step = run_guards(L, e->guards, nslots, nargs, self, top + 1, top + 2, &values);
-      lua_settop(L, top + 2);
       const bool more =
           step < 0 || tell_miss(state, L, compiled, point, *e, step, nslots, nargs, self, top + 1, top + 2);
       lua_settop(L, top);

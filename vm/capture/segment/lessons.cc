@@ -113,6 +113,8 @@ SegmentLessons lessons_of(Trace& t, const SegmentEnd& end) {
     }
     const bool is_local = !bc::local_name(f.code->proto(), f.pc, s).empty();
     if (v && v->kind == VarKind::kNumber && is_local && is_changing_integer(t, *v)) lessons.numbers.insert(s);
+    const bool is_table = v && v->kind == VarKind::kTable && v->table->pin;
+    if (is_table && !t.options.loop_variables.empty() && !v->table->appended.empty()) lessons.lists.insert(s);
     if (!v || v->kind != VarKind::kTensor) continue;
     const Sizes& sizes = v->tensor->sizes;
     for (size_t d = 0; d < sizes.size(); d++) {

@@ -10,6 +10,7 @@ namespace lutra {
 struct SegmentLessons {
   std::map<unsigned, std::set<int>> sizes;  // by slot: dims that are symbols
   std::set<unsigned> numbers;               // slots: integers that change
+  std::set<unsigned> lists;                 // slots: a loop appends to them
   std::set<unsigned> open;                  // slots whose first size may be 0 and 1, too
   std::set<bc::Pc> fractions;               // heads of loops that count by numbers that may not be whole
 };

@@ -5,7 +5,8 @@
 namespace lutra {
 
 namespace {
-constexpr int kUnsteady = 3;  // values that misses have brought
+constexpr int kUnsteady = 3;         // values that misses have brought
+constexpr int kUnsteadyLengths = 2;  // likewise: what is not done for them is one op
 }  // namespace
 
 bool Trace::is_dynamic_number(const Source& s) const {
@@ -93,7 +94,8 @@ bool Trace::may_be_pinned(int32_t expr) const {
 }
 
 void Trace::stop_if_unsteady(const Source& s) {
-  if (ended || options.fullgraph || values_of(s.text) < kUnsteady) return;
+  const int most = s.kind == SourceKind::kLength ? kUnsteadyLengths : kUnsteady;
+  if (ended || options.fullgraph || values_of(s.text) < most) return;
   stop(Break::changing_value, {.dirty = true});
 }
 

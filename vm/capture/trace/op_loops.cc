@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "vm/capture/trace/builtins.h"
 #include "vm/capture/trace/interpreter.h"
 
 namespace lutra {
@@ -75,9 +76,22 @@ bool is_kept(const Trace& t, const Frame& f) {
   return false;
 }
 
+// A list that has come with other lengths.
+void keep_where_list_varied(Trace& t, Frame& f, unsigned a) {
+  constexpr int kLengths = 2;
+  const Var *iterator = t.force(t.slot(f, a - 3)), *list = t.force(t.slot(f, a - 2));
+  const bool lists = iterator->builtin && std::string_view(iterator->builtin->name) == "ipairs iterator";
+  if (!lists || t.options.fullgraph || !list->table || list->table->pin == 0) return;
+  if (t.lengths_of(*list->table) < kLengths) return;
+  for (const bc::Loop& l : f.code->loops()) {
+    if (l.iter == f.pc && t.decisions.kept_loops.insert({&f.code->proto(), l.head}).second) throw Restart{};
+  }
+}
+
 void op_iterator(Trace& t, Frame& f, bc::Ins i) {
   const unsigned a = op_a(i);
   if (!f.slots[a - 3] || !f.slots[a - 2] || !f.slots[a - 1] || is_kept(t, f)) throw LoopStop{};
+  keep_where_list_varied(t, f, a);
   const Vars results = t.call(t.slot(f, a - 3), {t.slot(f, a - 2), t.slot(f, a - 1)}, true);
   for (unsigned n = 0; n + 1 < op_b(i); n++) t.set(f, a + n, n < results.size() ? results[n] : t.nil());
 }
