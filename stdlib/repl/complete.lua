@@ -180,7 +180,7 @@ local VALUES = {
     anneal_strategy = {"cos", "linear"},
   padding = {"same", "valid"}, padding_mode = {"zeros"}, activation = {"relu", "gelu"},
     isa = {"avx512", "avx2", "arm64", "interp"},
-  stress = {"capture", "break"}, indexing = {"ij", "xy"},
+  stress = {"capture", "break", "backward", "collect"}, indexing = {"ij", "xy"},
     nonlinearity = {"relu", "leaky_relu", "tanh", "sigmoid", "linear"},
 }
 local MODES = {compile = {"default", "reduce-overhead"}, patch = {"default", "reduce-overhead"},

@@ -153,48 +153,128 @@ test("coroutines: running, suspended, new, wrapped", stressed(function()
   holds(outer(), 7)
 end))
 
-test("metatables, of tables and of plain types, environments", stressed(function()
-  local mt = {__index = {}}
-  local object = setmetatable({}, mt)
-  churn()
-  mt.__index.x = lt.full({4}, 1)
-  setmetatable(object, setmetatable({__index = {y = lt.full({4}, 2)}}, {z = lt.full({4}, 3)}))
-  debug.setmetatable(nil, {__index = {w = lt.full({4}, 4)}})
-  local f = setfenv(function() return v end, {v = lt.full({4}, 5)})
-  local file = io.tmpfile()
-  debug.setfenv(file, {u = lt.full({4}, 6)})
-  churn()
-  holds(mt.__index.x, 1)
-  holds(object.y, 2)
-  holds(getmetatable(getmetatable(object)).z, 3)
-  holds((nil).w, 4)
-  debug.setmetatable(nil, nil)
-  holds(f(), 5)
-  holds(debug.getfenv(file).u, 6)
-  file:close()
-end))
+-- Each makes something new that leads to a tensor by one way, and gives a function that takes the way.
+local ways_key = {}
+local ways = {
+  ["a metatable"] = function(x)
+    local object = setmetatable({}, {__index = {x = x}})
+    return function() return object.x end
+  end,
+  ["a metatable's metatable"] = function(x)
+    local object = setmetatable({}, setmetatable({}, {x = x}))
+    return function() return getmetatable(getmetatable(object)).x end
+  end,
+  ["a metatable of a plain type"] = function(x)
+    debug.setmetatable(nil, {__index = {x = x}})
+    return function() return (nil).x end
+  end,
+  ["an environment of a function"] = function(x) return setfenv(function() return _x end, {_x = x}) end,
+  ["an environment of a C function"] = function(x)
+    local f = coroutine.wrap(function() end)
+    debug.setfenv(f, {x = x})
+    return function() return debug.getfenv(f).x end
+  end,
+  ["an environment of userdata"] = function(x)
+    local proxy = newproxy()
+    debug.setfenv(proxy, {x = x})
+    return function() return debug.getfenv(proxy).x end
+  end,
+  ["an environment of a coroutine"] = function(x)
+    local co = coroutine.create(function() end)
+    debug.setfenv(co, {x = x})
+    return function() return debug.getfenv(co).x end
+  end,
+  ["a metatable of userdata"] = function(x)
+    local proxy = newproxy()
+    debug.setmetatable(proxy, {x = x})
+    return function() return debug.getmetatable(proxy).x end
+  end,
+  ["a variable of a C function"] = function(x)
+    local next_of = ("x"):gmatch "."
+    debug.setupvalue(next_of, 1, x)
+    return function() return select(2, debug.getupvalue(next_of, 1)) end
+  end,
+  ["a coroutine's stack"] = function(x)
+    return coroutine.wrap(function()
+      while true do coroutine.yield(x) end
+    end)
+  end,
+  ["the registry"] = function(x)
+    debug.getregistry().minor_collections = {x}
+    return function() return debug.getregistry().minor_collections[1] end
+  end,
+  ["a table's keys"] = function(x)
+    local t = {[x] = true}
+    return function() return (next(t)) end
+  end,
+  ["weak keys' values"] = function(x)
+    local t = setmetatable({}, {__mode = "k"})
+    t[ways_key] = {x}
+    return function() return t[ways_key][1] end
+  end,
+  ["weak values' keys"] = function(x)
+    local t = setmetatable({}, {__mode = "v"})
+    t[x] = ways_key
+    return function() return (next(t)) end
+  end,
+  ["a finalizer of cdata"] = function(x)
+    local ffi, seen = require "ffi", nil
+    local function finalizer(y) return function() seen = y end end
+    local cell = ffi.gc(ffi.new "int[1]", finalizer(x))
+    x = nil
+    return function()
+      cell = nil
+      collectgarbage() collectgarbage()
+      return seen
+    end
+  end
+}
+
+for name, make in pairs(ways) do
+  test("a tensor that " .. name .. " leads to", stressed(function()
+    for i = 1, 30 do
+      local get = make(lt.full({4}, i))
+      churn(i % 4 + 1)
+      holds(get(), i)
+      churn(40)
+      holds(get(), i)
+    end
+    debug.setmetatable(nil, nil)
+  end))
+end
 
 test("weak tables: a dead tensor is in none, a live one in all", stressed(function()
   local values, keys, both = setmetatable({}, {__mode = "v"}), setmetatable({}, {__mode = "k"}),
     setmetatable({}, {__mode = "kv"})
-  local live = {}
-  for i = 1, 60 do
+  local live, n = {}, 0
+  local function add(i)
     local x = lt.full({4}, i)
     values[i], keys[x], both[x], both[i] = x, {lt.full({4}, -i)}, i, x
     if i % 3 == 0 then live[i] = x end
   end
-  local fresh = setmetatable({}, {__mode = "v"})
-  for i = 1, 60 do fresh[i] = lt.full({4}, i) end
-  churn()
-  local n = 0
-  for i, x in pairs(values) do holds(x, i) n = n + 1 end
-  for i, x in pairs(fresh) do holds(x, i) end
-  for x, boxed in pairs(keys) do holds(boxed[1], -x[1]:item()) end
-  for k, v in pairs(both) do
-    if lt.is_tensor(k) then holds(k, v) else holds(v, k) end
+  local function check()
+    n = 0
+    for i, x in pairs(values) do holds(x, i) n = n + 1 end
+    for x, boxed in pairs(keys) do holds(boxed[1], -x[1]:item()) end
+    for k, v in pairs(both) do
+      if lt.is_tensor(k) then holds(k, v) else holds(v, k) end
+    end
   end
-  truthy(n >= 20 and n <= 24, n)
-  for i = 3, 60, 3 do holds(live[i], i) end
+  for round = 1, 3 do
+    for i = 1, 60 do
+      add(i)
+      check()
+    end
+    values, live = setmetatable({}, {__mode = "v"}), {}
+    for i = 1, 60 do
+      add(i)
+      check()
+    end
+    churn()
+    check()
+    truthy(n >= 20 and n <= 24, n)
+    for i = 3, 60, 3 do holds(live[i], i) end
+  end
 end))
 
 test("what a weak table leads to is whole", stressed(function()
@@ -210,11 +290,11 @@ test("finalizers of others see their tensors", stressed(function()
   local seen, wrong = 0, 0
   for i = 1, 60 do
     local x = lt.full({4}, i)
-    local p = newproxy(true)
-    getmetatable(p).__gc = function()
+    local proxy = newproxy()
+    debug.setmetatable(proxy, {__gc = function()
       local ok, sum = pcall(function() return x:sum():item() end)
       seen, wrong = seen + 1, wrong + (ok and sum == 4 * i and 0 or 1)
-    end
+    end})
     churn(1)
   end
   collectgarbage() collectgarbage()
