@@ -516,4 +516,81 @@ test("a frame above that goes two ways stays in the graph", function()
   equal(compare(make, {{x, true}, {x, false}}), 3)
 end)
 
+-- Layers by letters; those of b break.
+local function layers(letters)
+  local kinds = {
+    a = function() return function(y) return (y + 1):tanh() end end,
+    b = function()
+      return function(y)
+        local z = y * 2
+        lt.graph_break()
+        return z:sin()
+      end
+    end,
+    c = function() return lt.nn.ReLU() end,
+  }
+  local list = {}
+  for letter in letters:gmatch "." do list[#list + 1] = kinds[letter]() end
+  return list
+end
+
+test("one layer of several kinds breaks", function()
+  local function unrolled(letters)
+    return function()
+      local list = layers(letters)
+      return function(y)
+        for i = 1, #list do y = list[i](y) * i end
+        return y
+      end
+    end
+  end
+  local function called(letters)
+    return function()
+      local list = layers(letters)
+      local function all(y)
+        for i, layer in ipairs(list) do y = layer(y) * i end
+        return y:exp()
+      end
+      return function(y) return all(y + 1) - 1 end
+    end
+  end
+  local function paired(letters)
+    return function()
+      local list = layers(letters)
+      return function(y)
+        for i, layer in pairs(list) do y = layer(y) * i end
+        for _, layer in next, list do y = layer(y) end
+        return y
+      end
+    end
+  end
+  for _, letters in ipairs {"acbaca", "acab", "caabccccaaaaac"} do
+    compare(paired(letters), {{x}, {x * 2}})
+    equal(compare(called(letters), {{x}, {x * 2}}), 2, letters)
+    compare(unrolled(letters), {{x}, {x * 2}})
+  end
+  for _, letters in ipairs {"abababab", "baba", "acbbacbcca"} do
+    compare(called(letters), {{x}, {x * 2}})
+    compare(unrolled(letters), {{x}, {x * 2}})
+  end
+end)
+
+test("one layer of a Sequential breaks", function()
+  local Leaf = lt.nn.Module:extend "Leaf"
+  function Leaf:init() self.linear = lt.nn.Linear(3, 3) end
+  function Leaf:forward(y)
+    local z = self.linear(y)
+    lt.graph_break()
+    return z:relu()
+  end
+  local function make()
+    lt.manual_seed(1)
+    return lt.nn.Sequential(lt.nn.Linear(3, 3), lt.nn.ReLU(), Leaf(), lt.nn.Linear(3, 3), lt.nn.Tanh())
+  end
+  equal(compare(function()
+    local model = make()
+    return function(y) return model(y) end
+  end, {{x}, {x * 2}}), 2)
+end)
+
 h.finish()

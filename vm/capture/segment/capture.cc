@@ -8,6 +8,7 @@
 #include "jit/repro/repro.h"
 #include "ops/grad/saved_tensor.h"
 #include "vm/capture/segment/begin.h"
+#include "vm/capture/segment/call_ops.h"
 #include "vm/capture/segment/graph_table.h"
 #include "vm/capture/segment/lessons.h"
 #include "vm/capture/segment/outputs.h"
@@ -19,9 +20,12 @@
 namespace lutra {
 namespace {
 
-// The outermost loop that a frame of the trace is unrolling.
-bool keep_a_loop(Trace& t, TraceDecisions& d) {
+// The outermost loop that a frame of the trace is unrolling. One whose rounds call different functions is left where
+// the trace ends: its body is no segment that many rounds would run.
+bool keep_a_loop(Trace& t, TraceDecisions& d, bool is_long) {
   for (Frame* f : t.frames) {
+    const bool calls = !f->is_builtin() && is_call(bc::op(f->code->proto().code[f->pc]));
+    if (!is_long && calls && t.differs_in_rounds(*f)) continue;
     for (const bc::Loop* l : f->active) {
       // At its own head the loop has not been entered.
       if (f->pc == l->head && f == t.frames.back()) continue;
@@ -321,7 +325,7 @@ struct SegmentCapture {
       end.why = b.why;
     } catch (const LongLoop&) {
       if (refused_region(t, "a loop is too long to be unrolled")) return false;
-      if (!keep_a_loop(t, decisions)) fail_internal("capture: a long loop is kept, but unrolled");
+      if (!keep_a_loop(t, decisions, true)) fail_internal("capture: a long loop is kept, but unrolled");
       decisions.stop_step = 0;
       return false;
     } catch (const LoopStop&) {
@@ -331,7 +335,7 @@ struct SegmentCapture {
       return false;
     }
     if (end.kind == SegmentEnd::kBreak && wanted.fullgraph && end.why.is_raised()) return true;
-    if (keep_a_loop(t, decisions)) {
+    if (keep_a_loop(t, decisions, false)) {
       if (!loop_why) loop_why = end.why;
       decisions.stop_step = 0;
       return false;

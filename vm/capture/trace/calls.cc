@@ -29,6 +29,11 @@ std::string function_name(Trace& t, Var* f) {
   return "a C function";
 }
 
+size_t hash_of(size_t calls, const Frame& f) {
+  const size_t here = std::hash<const void*>()(&f.code->proto()) + f.pc;
+  return calls * 31 + here * 1000003;
+}
+
 }  // namespace
 
 Vars Trace::call(Var* f, Vars args, bool expression, const ModeCall& mode) {
@@ -85,6 +90,7 @@ Vars Trace::call(Var* f, Vars args, bool expression) {
   if (proto.vararg() && args.size() > proto.num_params) {
     frame.varargs.assign(args.begin() + proto.num_params, args.end());
   }
+  note_call(proto);
   frames.push_back(&frame);
   const size_t nodes = graph->nodes.size();
   Vars results = run(frame);
@@ -94,6 +100,35 @@ Vars Trace::call(Var* f, Vars args, bool expression) {
     most = std::max(most, graph->nodes.size() - nodes);
   }
   return results;
+}
+
+void Trace::note_call(const bc::Proto& callee) {
+  for (size_t k = 0; k < frames.size(); k++) {
+    const Frame& loop = *frames[k];
+    if (loop.active.empty()) continue;
+    size_t calls = 0;
+    for (size_t i = k; i < frames.size(); i++) calls = hash_of(calls, *frames[i]);
+    called_in_rounds_[{&loop, calls}].emplace(&callee, loop.rounds);
+  }
+}
+
+bool Trace::differs_in_rounds(const Frame& f) const {
+  const auto at = std::find(frames.begin(), frames.end(), &f);
+  if (at == frames.end() || f.active.size() != 1) return false;
+  // The place of a loop over pairs is LuaJIT's own: it stays where it was before the segment.
+  if (f.active[0]->kind == bc::Loop::Kind::kIterN) return false;
+  size_t calls = 0;
+  for (auto i = at; i + 1 < frames.end(); ++i) {
+    calls = hash_of(calls, **i);
+    const auto called = called_in_rounds_.find({&f, calls});
+    if (called == called_in_rounds_.end()) return false;
+    const auto here = called->second.find(&(*(i + 1))->code->proto());
+    if (here == called->second.end()) return false;
+    for (const auto& [proto, round] : called->second) {
+      if (round < f.rounds && here->second == f.rounds) return true;
+    }
+  }
+  return false;
 }
 
 void Trace::stop_at_leaf() { stop(Break::new_leaf, {.dirty = true}); }

@@ -361,8 +361,14 @@ class Trace {
   std::set<std::pair<const Cell*, const Source*>> same_variables, own_variables;  // guarded already
   std::unordered_map<const Source*, Var*> environments;                           // by function
   int arguments = 0;                                                              // of the portal
+  // Whether the innermost frame is of a function that an earlier round of the loop which f unrolls did not call where
+  // this round calls it, or such a one has called it: as in a list of layers of several classes.
+  bool differs_in_rounds(const Frame& f) const;
 
  private:
+  void note_call(const bc::Proto& callee);
+  // By frame that unrolls a loop, and the calls from there on; the prototypes called and the first round of each.
+  std::map<std::pair<const Frame*, size_t>, std::map<const bc::Proto*, size_t>> called_in_rounds_;
   void stop_at_budget(bool dirty);
   bool is_dynamic_number(const Source& s) const;
   int values_of(const std::string& source) const;
