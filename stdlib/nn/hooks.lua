@@ -143,26 +143,34 @@ end
 
 -- Forward -------------------------------------------------------------------------------------------------------------
 
+-- Recursive, not loops: where a hook ends a graph, what follows it in here and in the callers is one graph. The bodies
+-- of loops are graphs of their own.
+local function run_pre(self, list, i, args)
+  if i > #list then return args end
+  local given = list[i].f(self, args)
+  if given ~= nil then args = as_list(given) end
+  return run_pre(self, list, i + 1, args)
+end
+
+local function run_post(self, list, i, args, out)
+  if i > #list then return out end
+  local one = out.n <= 1
+  local given = nil
+  if one then given = list[i].f(self, args, out[1]) else given = list[i].f(self, args, out) end
+  if given ~= nil then out = one and {n = 1, given} or as_list(given) end
+  return run_post(self, list, i + 1, args, out)
+end
+
 base.set_call_hooked(function(self, ...)
-  local hooks, args = self._hooks, list_of(...)
-  local pre = hooks.pre
-  for i = 1, #pre do
-    local given = pre[i].f(self, args)
-    if given ~= nil then args = as_list(given) end
-  end
-  local out
+  local hooks = self._hooks
+  local args = run_pre(self, hooks.pre, 1, list_of(...))
+  local out = nil
   if #hooks.backward + #hooks.backward_pre > 0 and lt.is_grad_enabled() then
     out = forward_with_gradients(self, hooks, args)
   else
     out = list_of(self:forward(unpack(args, 1, args.n)))
   end
-  local post = hooks.post
-  for i = 1, #post do
-    local one = out.n <= 1
-    local given = nil
-    if one then given = post[i].f(self, args, out[1]) else given = post[i].f(self, args, out) end
-    if given ~= nil then out = one and {n = 1, given} or as_list(given) end
-  end
+  out = run_post(self, hooks.post, 1, args, out)
   return unpack(out, 1, out.n)
 end)
 

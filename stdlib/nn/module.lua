@@ -103,9 +103,10 @@ end
 
 local call_hooked = nil -- nn/hooks.lua gives it
 
+-- One call for both: so a loop over modules is known to call different functions.
 local function call(self, ...)
-  if self._hooks then return call_hooked(self, ...) end
-  return self:forward(...)
+  local forward = self._hooks and call_hooked or self.forward
+  return forward(self, ...)
 end
 
 Module.__index = Module

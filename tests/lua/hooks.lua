@@ -68,6 +68,27 @@ test("a train step with forward hooks is one graph", function()
   deep(kept.features.shape, {4, 3})
 end)
 
+test("a hook that ends a graph leaves two", function()
+  local x = lt.ones(2, 3)
+  for _, register in ipairs {"register_forward_hook", "register_forward_pre_hook"} do
+    for _, count in ipairs {1, 3} do
+      local function make()
+        lt.manual_seed(1)
+        local inner = nn.Linear(3, 3)
+        for i = 1, count do
+          inner[register](inner, function() return i == 1 and lt.graph_break() or nil end)
+        end
+        local model = nn.Sequential(nn.Linear(3, 3), inner, nn.ReLU())
+        return function(input) return model(input * 2) + 1 end
+      end
+      lt.reset()
+      local eager, compiled = make(), lt.compile(make())
+      for i = 1, 3 do truthy(compiled(x * i):equal(eager(x * i))) end
+      equal(lt.counters().stats.unique_graphs, 2, register)
+    end
+  end
+end)
+
 test("full backward hooks", function()
   both(function(run)
     local net, log = nn.Linear(2, 2), {}
