@@ -2,6 +2,7 @@
 -- (vm/capture/trace/builtin_models.cc). They never run. What the real one would raise an error for, `error` stands for:
 -- the graph breaks there, and the real one runs.
 local find, sub, type, error, select, rawget, rawset = string.find, string.sub, type, error, select, rawget, rawset
+local next = next
 local M = {}
 
 -- The match of `pattern` in s at `at` or later: its place, what it is told by, and its captures.
@@ -53,6 +54,14 @@ function M.gsub(s, pattern, by, most)
     if at > #s + 1 or sub(pattern, 1, 1) == "^" then break end
   end
   return out .. sub(s, at), n
+end
+
+function M.maxn(list)
+  local most = 0
+  for key in next, list do
+    if type(key) == "number" and key > most then most = key end
+  end
+  return most
 end
 
 local function is_before(before, a, b)

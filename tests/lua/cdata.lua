@@ -27,12 +27,53 @@ test("arithmetic of constants", function()
   one_graph(function(x, n) return x * tonumber(2LL + n), n * 3LL end, x, 5)
 end)
 
+-- Two graphs and no break over a stream of calls; results as eager ones.
+local function two_graphs_of_all(f, calls)
+  lt.reset()
+  local cf = lt.compile(f)
+  for i, n in ipairs(calls) do
+    local want, got = {f(x, n)}, {cf(x, n)}
+    for k = 1, #want do equal(text(got[k]), text(want[k]), ("call %d, result %d"):format(i, k)) end
+  end
+  equal(breaks(), 0, "breaks")
+  equal(lt.counters().stats.unique_graphs, 2, "graphs")
+end
+
+test("constants with numbers that change", function()
+  local calls = {5, 6, 7, 100, 0, 12, 31}
+  two_graphs_of_all(function(x, n) return x * tonumber(6LL + n), 6LL + n end, calls)
+  two_graphs_of_all(function(x, n) return x * tonumber(3LL * n - 1LL), -(1LL * n), n - 1LL end, calls)
+  two_graphs_of_all(function(x, n)
+    return x * (1LL * n == 1LL * n and 2 or 3), (n + 0LL) % 8LL, (n + 16LL) / 4LL
+  end, calls)
+end)
+
+test("int64_t made of numbers that change", function()
+  local ffi = require "ffi"
+  local int64 = ffi.typeof "int64_t"
+  local calls = {5, 6, 7, 100, 0, 12, 31, -4}
+  two_graphs_of_all(function(x, n) return x * tonumber(int64(n) + int64(3)), int64(n) end, calls)
+  two_graphs_of_all(function(x, n) return x * tonumber(ffi.cast("int64_t", n) * 2), ffi.cast(int64, n) end, calls)
+  two_graphs_of_all(function(x, n) return x * tonumber(ffi.new("int64_t", n)), ffi.new(int64, n) end, calls)
+  -- what is no whole number, or none of a double's
+  for _, n in ipairs {2.5, -0.5, 2 ^ 60, -2 ^ 62, -0} do
+    local function f(x, n) return x * 2, int64(n), 6LL + int64(n) end
+    lt.reset()
+    local cf = lt.compile(f)
+    for _, v in ipairs {1, 2, n, 3, n} do
+      local want, got = {f(x, v)}, {cf(x, v)}
+      for k = 1, #want do equal(text(got[k]), text(want[k]), v) end
+    end
+  end
+end)
+
 test("bits", function()
   one_graph(function(x)
     local k = bit.bxor(0x123456789LL, 7)
     k = bit.band(bit.rshift(k, 3), mask)
     return x * tonumber(bit.band(k, 255)), k, bit.tohex(k)
   end, x)
+  one_graph(function(x, n) return x * tonumber(bit.band(6LL + n, 7)), (n + 1LL) ^ 2LL end, x, 5)
 end)
 
 test("comparisons", function()

@@ -33,6 +33,17 @@ local function check(name, make, breaks)
 end
 local function of(f) return function() return f end end
 
+check("table.maxn", of(function(x, n)
+  local list = {1, 2, 3, nil, 5, x = 9, [7.5] = 1, [-3] = 2}
+  list[10 + n % 2] = 4
+  return x * table.maxn(list), table.maxn({}), table.maxn({x}), table.maxn({[0] = 1, [-2] = 1})
+end))
+
+check("math.ldexp", of(function(x, n)
+  local ldexp = math.ldexp
+  return x * ldexp(n, 3), ldexp(1.5, n), ldexp(n / 3, -n), ldexp(n, -1022), ldexp(0.1, 1000 + n)
+end))
+
 check("table.sort of numbers, texts and equals", of(function(x)
   local a = {5, 3, 8, 1, 9, 2, 7, 7, 3}
   table.sort(a)

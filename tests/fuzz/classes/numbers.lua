@@ -25,6 +25,9 @@ local uses = {
     "v < w", "v <= w", "v ~= v",
   "math.floor(v)", "math.max(v, w)", "math.min(v, w)", "math.abs(v)", "math.fmod(v, w)", "1 / v", "1 / (v * 0)",
     "tonumber(v)", "type(v)", "not v",
+  "math.ldexp(v, w)", "math.ldexp(v, 3)", "math.ldexp(0.7, v)", "6LL + v", "x * tonumber(2LL * v)", "v - 3LL == w",
+    "tonumber(int64(v) + 1LL)", "int64(v)", "ffi.cast('int64_t', v) % 5LL", "ffi.new(int64, w)",
+    "table.maxn({[v] = 1, [w] = 2, x = 3})",
   "list[v]", "(function() local t = {}; t[v] = w; return t[v] end)()", "({10, 20, 30})[v]", "select(v, 'a', 'b', 'c')", "(function() return type(v) == 'number' and type(w) == 'number' and w - v > 99 and 'much' or unpack(list, v, w) end)()",
   "table.concat(list, v)", "(function() local t = {1, 2, 3}; if v == 1 or v == 0.5 or not tonumber(v) then table.insert(t, v, 9) end; return t end)()", "next({[w] = v})", "v and 1 or 2",
   "(function() local s, n = 0, 0; for i = v, w do s, n = s + i, n + 1; if n > 9 then break end end return v == v and w == w and s end)()", "bit.band(v, 255)", "bit.lshift(1, v)",
@@ -45,6 +48,7 @@ local read = {"(x * 1):max()", "(x - 1.5):sum()", "x:gt(0):sum()", "(x * 2):argm
 
 local function generate(p)
   p.keep(p:line("list = {5, 6, 7} math.randomseed(%d)", p:random(99)))
+  p.keep(p:line("ffi = require 'ffi'; int64 = ffi.typeof 'int64_t'"))
   p.keep(p:line("x, ids, mask, half = data(1, 4), lt.arange(4), data(2, 4):gt(0), data(3, 4):to('float16')"))
   p.keep(p:block("f = frame(function(x, v, w, n)", function()
     if p:chance(30) then p:line("w = %s:item()", p:pick(read)) end

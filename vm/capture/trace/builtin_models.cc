@@ -74,6 +74,13 @@ Vars run_sort(Trace& t, Var*, const Vars& args) {
   return inlined(t, "sort", {args[0], before});
 }
 
+Vars run_maxn(Trace& t, Var*, const Vars& args) {
+  Table* table = t.table_of(arg(t, args, 0));
+  if (!table) t.stop(Break::raises, {"table.maxn"});
+  if (t.length(table) > kMostSorted) t.stop(Break::long_list, {"table.maxn"});
+  return inlined(t, "maxn", {args[0]});
+}
+
 Vars run_gsub(Trace& t, Var* self, const Vars& args) {
   Var* by = arg(t, args, 2);
   if (!is_function(by) && by->kind != VarKind::kTable) return t.call_pure(self, args, self->builtin->name);

@@ -7,6 +7,7 @@ namespace lutra {
 class Trace;
 
 Vars run_sort(Trace& t, Var* self, const Vars& args);
+Vars run_maxn(Trace& t, Var* self, const Vars& args);
 Vars run_gsub(Trace& t, Var* self, const Vars& args);
 Vars run_gmatch(Trace& t, Var* self, const Vars& args);
 

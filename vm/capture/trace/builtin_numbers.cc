@@ -118,6 +118,20 @@ Vars run_log(Trace& t, Var* self, const Vars& args) {
   return n.result(n.make(SymOp::kNMul, x, n.make(SymOp::kNDiv, n.env.number(1), base)));  // as LuaJIT rounds
 }
 
+// A product with a power of 2 rounds as ldexp does, where the power is a normal number.
+Vars run_ldexp(Trace& t, Var* self, const Vars& args) {
+  constexpr double kMost = 1022;
+  if (args.size() != 2 || !are_symbols(t, args)) return as_it_is(t, self, args);
+  SymEnv& env = *t.graph->env;
+  Numbers n{t};
+  const int32_t by = n.of(args[1]);
+  const auto within = [&](int32_t low, int32_t high) { return env.ask(SymCmp::kLe, low, high); };
+  if (may_change(args[1]) && !env.ask_integer(by)) return as_it_is(t, self, args);
+  const bool whole = may_change(args[1]) || env[by].d == std::floor(env[by].d);
+  if (!whole || !within(env.number(-kMost), by) || !within(by, env.number(kMost))) return as_it_is(t, self, args);
+  return n.result(n.make(SymOp::kNMul, n.of(args[0]), n.make(SymOp::kNPow, env.number(2), by)));
+}
+
 Vars run_modf(Trace& t, Var* self, const Vars& args) {
   if (args.size() != 1 || !are_symbols(t, args)) return as_it_is(t, self, args);
   Numbers n{t};

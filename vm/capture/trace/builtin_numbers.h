@@ -10,6 +10,7 @@ Vars run_tonumber(Trace& t, Var* self, const Vars& args);
 Vars run_pow(Trace& t, Var* self, const Vars& args);
 Vars run_fmod(Trace& t, Var* self, const Vars& args);
 Vars run_log(Trace& t, Var* self, const Vars& args);
+Vars run_ldexp(Trace& t, Var* self, const Vars& args);
 Vars run_modf(Trace& t, Var* self, const Vars& args);
 Vars run_joined(Trace& t, Var* self, const Vars& args);   // math.atan2
 Vars run_bits(Trace& t, Var* self, const Vars& args);     // functions of the library bit

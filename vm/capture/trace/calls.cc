@@ -66,6 +66,7 @@ Vars Trace::call(Var* f, Vars args, bool expression) {
     lua_pop(L, 1);
     if (resumed) stop(Break::resumed);
     if (!code) {
+      if (Var* made = made_cdata(*this, f, args)) return {made};
       const std::string name = function_name(*this, f);
       for (Var* a : args) leave_out(a);
       stop(break_of_call(name), {name});
@@ -74,6 +75,7 @@ Vars Trace::call(Var* f, Vars args, bool expression) {
       stop(Break::disabled, {"", *why});
     }
   } else {
+    if (Var* made = f->kind == VarKind::kObject ? made_cdata(*this, f, args) : nullptr) return {made};
     if (f->kind == VarKind::kObject) stop(Break::c_function, {"an object"});
     stop(Break::raises, {"calling a value that is not a function"});
   }

@@ -6,9 +6,11 @@
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <lua.hpp>
 
 #include "ops/core/error.h"
+#include "vm/capture/trace/texts.h"
 #include "vm/capture/trace/trace.h"
 #include "vm/capture/trace/unbacked_sizes.h"
 #include "vm/guard/native_run.h"
@@ -236,11 +238,71 @@ bool is_constant_cdata(Trace& t, Var* v) {
   return is;
 }
 
+namespace {
+
+// A number of which a miss has told: as a constant it would fit more operations.
+bool changes(Trace& t, Var* v) { return v->kind == VarKind::kNumber && may_change(v) && t.has_varied(v, 1); }
+
+// Whether the value at the top of the stack is the type int64_t, by ffi.typeof or by its name.
+bool is_signed_type(Trace& t) {
+  const int top = lua_gettop(t.L);
+  if (lua_type(t.L, top) == LUA_TSTRING) return !strcmp(lua_tostring(t.L, top), "int64_t");
+  if (lua_type(t.L, top) != kCdataType || !luaL_callmeta(t.L, top, "__tostring")) return false;
+  const bool is = lua_isstring(t.L, -1) && !strcmp(lua_tostring(t.L, -1), "ctype<int64_t>");
+  lua_settop(t.L, top);
+  return is;
+}
+
+// ffi.cast or ffi.new. A program may load ffi at any time.
+bool is_conversion(Trace& t, Var* function) {
+  const int top = lua_gettop(t.L);
+  lua_getfield(t.L, LUA_REGISTRYINDEX, "_LOADED");
+  lua_getfield(t.L, -1, "ffi");
+  t.push_real(function);
+  bool is = false;
+  for (const char* name : {"cast", "new"}) {
+    if (!lua_istable(t.L, top + 2)) break;
+    lua_getfield(t.L, top + 2, name);
+    is = is || lua_rawequal(t.L, -1, top + 3);
+  }
+  lua_settop(t.L, top);
+  return is;
+}
+
+}  // namespace
+
+// The type is what is called (int64(n)), or the first argument of ffi.cast and ffi.new.
+Var* made_cdata(Trace& t, Var* function, const Vars& args) {
+  const bool called = function->kind == VarKind::kObject;
+  if (args.size() != (called ? 1U : 2U) || (!called && !is_conversion(t, function))) return nullptr;
+  Var *type = t.force(called ? function : args[0]), *from = t.force(args.back());
+  const bool known = type->kind == VarKind::kString || type->kind == VarKind::kObject;
+  if (!known || from->kind != VarKind::kNumber || from->tensor) return nullptr;
+  const int top = lua_gettop(t.L);
+  t.push_real(type);
+  const bool is = is_signed_type(t);
+  lua_settop(t.L, top);
+  if (!is) return nullptr;
+  if (type->kind == VarKind::kObject) t.guard_identity(type);
+  const int32_t expr = changes(t, from) ? operand(t, from) : 0;
+  const double number = expr ? from->num.to_double() : t.constant(from);
+  t.push_real(function);
+  if (!called) t.push_real(type);
+  lua_pushnumber(t.L, number);
+  lua_call(t.L, int(args.size()), 1);
+  Var* v = t.constant_from_stack();
+  if (expr) v->num = Scalar::of_sym(SymInt::of_expr(*t.graph->env, expr));
+  return v;
+}
+
 Var* cdata_operation(Trace& t, const char* metamethod, Var* a, Var* b) {
   if (is_changing_integer(t, a) || is_changing_integer(t, b)) return changing_operation(t, metamethod, a, b);
   const bool first = is_constant_cdata(t, a), second = is_constant_cdata(t, b);
   const auto fits = [](const Var* v, bool is) { return is || v->kind == VarKind::kNumber; };
   if ((!first && !second) || !fits(a, first) || !fits(b, second)) return nullptr;
+  if (changes(t, first ? b : a)) {
+    if (Var* made = changing_operation(t, metamethod, a, b)) return made;
+  }
   const int top = lua_gettop(t.L);
   t.push_pin((first ? a : b)->pin);
   if (!luaL_getmetafield(t.L, -1, metamethod)) return lua_settop(t.L, top), nullptr;

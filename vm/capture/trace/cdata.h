@@ -21,6 +21,8 @@ Var* number_of_changing(Trace& t, Var* integer);
 // By a metamethod of cdata, where one operand is a constant of them and the other one, too, or a number; or where one
 // is a symbol. Null elsewhere.
 Var* cdata_operation(Trace& t, const char* metamethod, Var* a, Var* b);
+// What a call makes of a number where it asks for an int64_t: a constant, or a symbol. Null elsewhere.
+Var* made_cdata(Trace& t, Var* function, const Vars& args);
 // Whether the value at the top of the stack is a number of 64 bits or a complex one.
 bool is_number_cdata(Trace& t);
 
