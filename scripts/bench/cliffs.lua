@@ -154,6 +154,22 @@ do
   measure("C3", "a module logs in its layer loop", function(frame) return frame(Deep()) end, {x})
 end
 
+-- Layers of several kinds, of which one logs.
+do
+  local Logs = nn.Module:extend("Logs")
+  function Logs:init() self.linear = nn.Linear(64, 64) end
+  function Logs:forward(x)
+    local y = self.linear(x)
+    log("forward")
+    return y:relu()
+  end
+  measure("C3", "one layer of a Sequential logs", function(frame)
+    local m = nn.Sequential()
+    for i = 1, 12 do m:append(i == 3 and Logs() or i % 2 == 1 and nn.Linear(64, 64) or nn.Tanh()) end
+    return frame(m)
+  end, {lt.randn(4, 64)})
+end
+
 -- C4: functions that C calls.
 do
   local x = lt.randn(64, 64)
@@ -162,6 +178,9 @@ do
     return x
   end
   measure("C4", "pcall(heavy, x)", simple(function() return function(x) return select(2, pcall(heavy, x)) end end), {x})
+  measure("C4", "xpcall(heavy, debug.traceback, x)", simple(function()
+    return function(x) return select(2, xpcall(heavy, debug.traceback, x)) end
+  end), {x})
   measure("C4", "a coroutine's body", simple(function()
     return function(x) return coroutine.wrap(function(v) return heavy(v) end)(x) end
   end), {x})
@@ -184,6 +203,12 @@ do
     return frame(m)
   end
   measure("C5", "nn.TransformerEncoderLayer", layer, {lt.randn(10, 2, 32)})
+  measure("C5", "nn.MultiheadAttention with two options", function(frame)
+    lt.manual_seed(2)
+    local m = nn.MultiheadAttention(32, 4, {dropout = 0})
+    local mask = lt.zeros(10, 10)
+    return frame(function(x) return (m(x, x, x, {need_weights = false, attn_mask = mask})) end)
+  end, {lt.randn(10, 2, 32)})
 end
 
 -- C6: many entries of one point, round robin.
@@ -211,23 +236,27 @@ do
 end
 
 -- C7: a list that grows.
-measure("C7", "cache[#cache + 1] = k, lt.cat(cache)", function(frame)
-  local cache = {}
-  local step = frame(function(k)
-    cache[#cache + 1] = k
-    return lt.cat(cache, 0):sum(0) * 2
-  end)
-  return function(k)
-    if #cache >= 40 then
-      for i = #cache, 1, -1 do cache[i] = nil end
-    end
-    return step(k)
+do
+  local rows = {}
+  for i = 1, 40 do rows[i] = lt.randn(1, 16) end
+  local function growing(what, append)
+    measure("C7", what, function(frame)
+      local cache = {}
+      local step = frame(function(k)
+        append(cache, k)
+        return lt.cat(cache, 0):sum(0) * 2
+      end)
+      return function(k)
+        if #cache >= 40 then
+          for i = #cache, 1, -1 do cache[i] = nil end
+        end
+        return step(k)
+      end
+    end, rows)
   end
-end, (function()
-  local list = {}
-  for i = 1, 40 do list[i] = lt.randn(1, 16) end
-  return list
-end)())
+  growing("cache[#cache + 1] = k, lt.cat(cache)", function(cache, k) cache[#cache + 1] = k end)
+  growing("table.insert(cache, k), lt.cat(cache)", table.insert)
+end
 
 -- C8: a module picked by a number.
 do
