@@ -1,5 +1,6 @@
 // Meta rules of ops that make tensors from numbers.
 #include <cmath>
+#include <cstdlib>
 
 #include "ops/meta/rules.h"
 
@@ -56,6 +57,13 @@ bool as_size(Scalar s, SymInt& out) {
   return true;
 }
 
+bool is_small_step(const Scalar& step) {
+  constexpr double kMost = 1 << 30;
+  if (step.expr || step.kind == Scalar::kBool) return false;
+  const double d = step.to_double();
+  return d != 0 && d == std::floor(d) && std::fabs(d) <= kMost;
+}
+
 }  // namespace
 
 ResultSpecs meta_arange(OpId op, const Args& args) {
@@ -63,12 +71,15 @@ ResultSpecs meta_arange(OpId op, const Args& args) {
   Scalar start = args[0].as<Scalar>(), step = args[2].as<Scalar>(), end = start;
   if (args[1].is_none()) start = Scalar(0.0);
   if (!args[1].is_none()) end = args[1].as<Scalar>();
-  // From whole number to whole number by ones: the count stays a symbol.
+  // From whole number to whole number by a constant one: the count stays a symbol.
   SymInt from, to;
-  const bool by_one = !step.expr && step.kind != Scalar::kBool && step.to_double() == 1;
-  if (by_one && (start.expr || end.expr) && as_size(start, from) && as_size(end, to)) {
-    if (to < from) fail("arange: from ", from.hint, " to ", to.hint, " does not go with step 1");
-    return {create_spec(op, {to - from}, args[3], DType::kInt64)};
+  if (is_small_step(step) && (start.expr || end.expr) && as_size(start, from) && as_size(end, to)) {
+    const int64_t by = int64_t(step.to_double());
+    if (by > 0 ? to < from : from < to) {
+      fail("arange: from ", from.hint, " to ", to.hint, " does not go with step ", by);
+    }
+    const SymInt range = by > 0 ? to - from : from - to, most = std::abs(by);
+    return {create_spec(op, {by == 1 ? range : floor_div(range + (most - 1), most)}, args[3], DType::kInt64)};
   }
   bool whole = true;
   double v[3];
