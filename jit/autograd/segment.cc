@@ -32,7 +32,7 @@ class WholeSegment final : public Segment {
   const std::string& text() const override { return text_; }
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                          const std::vector<Donor>& donors, std::vector<InputView>* views) override {
-    note_lines(this, sizeof *this), note_lines(compiled_.executable.get(), 1);
+    note_lines(this, kRead);
     GradModeScope no_grad(false);
     std::vector<uint32_t> before;
     if (!writes_.empty()) before = writes_.before(inputs);
@@ -43,11 +43,13 @@ class WholeSegment final : public Segment {
   const Compiled& forward() const override { return compiled_; }
 
  private:
+  // What runs read is first.
   WriteCounts writes_;
+  Compiled compiled_;
   std::unique_ptr<Graph> uncompiled_;
   std::string text_;
   CompileOptions options_;
-  Compiled compiled_;
+  static constexpr size_t kRead = sizeof(Segment) + sizeof(WriteCounts) + sizeof(Compiled);
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "jit/artifact/artifact.h"
+#include "jit/runtime/lines.h"
 #include "jit/runtime/runner.h"
 
 namespace lutra {
@@ -36,6 +37,7 @@ class Executable {
   // them.
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                          const std::vector<Donor>& donors = {}, std::vector<InputView>* views = nullptr) {
+    note_lines(&runner_, 1);
     return runner_->run(inputs, scalars, donors, views);
   }
   // For the eager executor and in-place ops: the buffers of the outputs are given.

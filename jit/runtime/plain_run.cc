@@ -16,9 +16,9 @@
 namespace lutra {
 namespace {
 
-void note_step(const void* step, const Code* code, const void* launch) {
-  note_lines(step, 1), note_lines(launch, 1), note_lines(code, 1);
-  if (code->entry) note_lines(reinterpret_cast<const void*>(code->entry), 128);
+template <class T, unsigned N>
+void note_elements(const SmallVec<T, N>& all) {
+  note_lines(all.begin(), all.size() * sizeof(T));
 }
 
 }  // namespace
@@ -29,8 +29,8 @@ std::unique_ptr<PlainRun> PlainRun::of(const FlatPlan& flat) {
   if (flat.program.size() > kMostValues || flat.steps.size() > kMostSteps || flat.steps.empty()) return nullptr;
   if (plan.outputs.size() > kMostOutputs) return nullptr;
   std::unique_ptr<PlainRun> run(new PlainRun(flat));
-  run->start_ = flat.program.start_values();
-  run->reckons_ = flat.program.has_steps();
+  const std::vector<HostValue>& start = flat.program.start_values();
+  run->start_.assign(start.begin(), start.end());
   return run->add_outputs() && run->add_steps() ? std::move(run) : nullptr;
 }
 
@@ -63,7 +63,7 @@ bool PlainRun::add_steps() {
   const Plan& plan = flat_->plan;
   for (const LaunchStep& s : flat_->steps) {
     if (!s.kernel || s.beside || s.writes || s.in_place || size_t(s.words) > kMostWords) return false;
-    steps_.push_back({s.kernel->code.get(), &s, s.extent, s.work, s.words, int32_t(places_.size())});
+    steps_.push_back({s.kernel->code.get(), &s, s.extent, s.work, s.words, int32_t(places_.size()), s.random});
     const int32_t* operand = flat_->operands.data() + s.first;
     for (int32_t i = 0; i < s.ptrs; i++) {
       const int32_t at = *operand++;
@@ -96,7 +96,7 @@ void PlainRun::launch(const Step& step, const HostValue* values, const InputView
   alignas(64) uint64_t block[kMostWords];
   auto* head = new (block) BlockHead;
   head->end = extent;
-  const int32_t* place = places_.data() + step.first;
+  const int32_t* place = places_.begin() + step.first;
   for (int32_t w = int32_t(kHeadWords); w < step.words; w++) {
     const int32_t p = *place++;
     if (p >= 0) {
@@ -109,7 +109,7 @@ void PlainRun::launch(const Step& step, const HostValue* values, const InputView
                                          : flat_->constants[size_t(i)]->data();
     std::memcpy(&block[w], &data, sizeof block[w]);
   }
-  if (step.launch->random) head->seed = default_generator().seed, head->call = default_generator().next_call;
+  if (step.random) head->seed = default_generator().seed, head->call = default_generator().next_call;
   LaunchFault fault;
   head->fault = &fault;
   step.code->run(block);
@@ -119,17 +119,21 @@ void PlainRun::launch(const Step& step, const HostValue* values, const InputView
                     int64_t(block[int32_t(kHeadWords) + step.launch->ptrs + fault.arg]));
 }
 
+void PlainRun::note_memory() const {
+  note_lines(this, sizeof *this);
+  note_elements(steps_), note_elements(outputs_), note_elements(start_), note_elements(places_);
+  for (const Step& s : steps_) {
+    note_lines(s.code, 1);
+    if (s.code->entry) note_lines(reinterpret_cast<const void*>(s.code->entry), 128);
+  }
+}
+
 bool PlainRun::run(const std::vector<Tensor>& inputs, const InputView* views, const double* scalars,
                    std::vector<Value>& results) const {
   const size_t n = inputs.size();
-  if (n > kMostInputs || launches_watched()) return false;
-  if (noted_lines) [[unlikely]] {
-    note_lines(this, sizeof *this);
-    note_lines(start_.data(), start_.size() * sizeof start_[0]);
-    note_lines(outputs_.data(), 1), note_lines(places_.data(), places_.size() * sizeof places_[0]);
-    note_lines(&flat_->plan.rng_calls, 1);
-    for (const Step& s : steps_) note_step(&s, s.code, &s.launch->random);
-  }
+  if (n < input_count_ || n > kMostInputs || launches_watched()) return false;
+  if (noted_lines) [[unlikely]]
+    note_memory();
   InputView seen[kMostInputs];
   for (size_t i = 0; i < n; i++) seen[i] = views && views[i].data ? views[i] : view_of(*inputs[i].get());
   HostValue values[kMostValues];
@@ -141,16 +145,16 @@ bool PlainRun::run(const std::vector<Tensor>& inputs, const InputView* views, co
   for (const Output& o : outputs_) {
     Ref<TensorImpl> t = make_ref<TensorImpl>();
     t->dtype = o.dtype;
-    const int32_t* place = places_.data() + o.first;
+    const int32_t* place = places_.begin() + o.first;
     for (int32_t d = 0; d < o.rank; d++) t->sizes.push_back(values[*place++].i);
     for (int32_t d = 0; d < o.rank; d++) t->strides.push_back(values[*place++].i);
     t->offset = values[o.offset].i;
-    t->storage = allocate(storage_bytes(values[o.elements].i, size_of(o.dtype)), flat_->plan.device);
+    t->storage = allocate(storage_bytes(values[o.elements].i, size_of(o.dtype)), device_);
     data[results.size()] = t->storage->data;
     results.emplace_back(Tensor(std::move(t)));
   }
   for (const Step& s : steps_) launch(s, values, seen, data);
-  default_generator().next_call += uint64_t(flat_->plan.rng_calls);
+  default_generator().next_call += rng_calls_;
   return true;
 }
 

@@ -2,9 +2,9 @@
 // memory is the stack's. Such a run takes less time than its cache misses would.
 #pragma once
 #include <memory>
-#include <vector>
 
 #include "jit/runtime/flat_plan.h"
+#include "ops/core/small_vec.h"
 
 namespace lutra {
 
@@ -15,7 +15,7 @@ class PlainRun {
   // Null where the plan is none of these.
   static std::unique_ptr<PlainRun> of(const FlatPlan& flat);
   // views: of the inputs, those without data are looked at; null: all are. False: nothing was done, as the loops are
-  // large or somebody watches launches; Runner::run makes the run.
+  // large, somebody watches launches or inputs are missing; Runner::run makes the run.
   bool run(const std::vector<Tensor>& inputs, const InputView* views, const double* scalars,
            std::vector<Value>& results) const;
 
@@ -29,12 +29,20 @@ class PlainRun {
     const Code* code;
     const LaunchStep* launch;
     int32_t extent, work, words, first;
+    bool random;
   };
   // What a word of a block is: a value's place where it is not negative.
   enum Operand : int32_t { kInput, kOutput, kConstant };
   static int32_t word_of(Operand kind, int32_t i) { return ~(i << 2 | kind); }
 
-  explicit PlainRun(const FlatPlan& flat) : flat_(&flat), program_(&flat.program) {}
+  explicit PlainRun(const FlatPlan& flat)
+      : flat_(&flat),
+        program_(&flat.program),
+        device_(flat.plan.device),
+        rng_calls_(uint32_t(flat.plan.rng_calls)),
+        input_count_(size_t(flat.input_count)),
+        reckons_(flat.program.has_steps()) {}
+  void note_memory() const;
   bool add_outputs();
   bool add_steps();
   int32_t output_at(int32_t buffer) const;  // -1: none
@@ -44,11 +52,14 @@ class PlainRun {
   static constexpr size_t kMostValues = 48, kMostWords = 48, kMostInputs = 16, kMostOutputs = 4, kMostSteps = 4;
   const FlatPlan* flat_;
   const HostProgram* program_;
-  bool reckons_ = false;  // values are not all constants
-  std::vector<Step> steps_;
-  std::vector<HostValue> start_;
-  std::vector<Output> outputs_;
-  std::vector<int32_t> places_;
+  const Device device_;
+  const uint32_t rng_calls_;
+  const size_t input_count_;
+  const bool reckons_;  // values are not all constants
+  SmallVec<Step, 1> steps_;
+  SmallVec<Output, 1> outputs_;
+  SmallVec<HostValue, 8> start_;
+  SmallVec<int32_t, 16> places_;
 };
 
 }  // namespace lutra

@@ -383,10 +383,10 @@ void Runner::count_writes(const std::vector<Tensor>& inputs, const F& launch) co
 
 std::vector<Value> Runner::run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                                const std::vector<Donor>& donors, std::vector<InputView>* views) {
-  LUTRA_CHECK(inputs.size() >= size_t(flat_.input_count), "run with ", inputs.size(), " inputs");
-  note_lines(&plain_, 1), note_lines(&flat_.input_count, 1);
+  note_lines(&plain_, 1);
   std::vector<Value> plain;
   if (plain_ && plain_->run(inputs, views ? views->data() : nullptr, scalars.data(), plain)) return plain;
+  LUTRA_CHECK(inputs.size() >= size_t(flat_.input_count), "run with ", inputs.size(), " inputs");
   ContextScope scope(*this);
   RunContext& c = *scope;
   set_views(c, inputs, views);

@@ -5,6 +5,7 @@
 #include <lua.hpp>
 
 #include "jit/runtime/lines.h"
+#include "ops/core/small_vec.h"
 #include "vm/guard/field_rows.h"
 #include "vm/guard/native_emit.h"
 #include "vm/guard/native_run.h"
@@ -27,18 +28,21 @@ const Tab* metatable_of_strings(lua_State* L) {
 }
 
 struct Code : NativeGuards {
+  // What a call reads is first, the end of `emitted` apart.
   const GuardProgram* program = nullptr;
-  const Tab *constants = nullptr, *weak = nullptr;
-  EmittedGuards emitted;
-  bool asked = false, failed = false;
+  const Tab* weak = nullptr;
   int registers = 0;  // the program's, so that a call need not read it
-  size_t tensors = 0, scalars = 0;
-  std::vector<int32_t> unseen;  // tensors that the code has no views of
+  uint32_t tensors = 0, scalars = 0;
+  bool asked = false, failed = false;
+  SmallVec<int32_t, 2> unseen;  // tensors that the code has no views of
+  EmittedGuards emitted;
+  const Tab* constants = nullptr;
 
   bool emit() {
     emitted = emit_guards(*program, constants);
     failed = !emitted.code;
-    registers = program->registers, tensors = program->tensors.size(), scalars = program->scalar_sources.size();
+    registers = program->registers;
+    tensors = uint32_t(program->tensors.size()), scalars = uint32_t(program->scalar_sources.size());
     for (size_t i = 0; i < tensors; i++) {
       const bool seen =
           std::any_of(emitted.rows.begin(), emitted.rows.end(), [&](auto& r) { return r->loads(int32_t(i)); });
@@ -55,9 +59,10 @@ struct Code : NativeGuards {
   }
 
   void note_memory() const {
-    note_lines(this, sizeof *this);
-    note_lines(reinterpret_cast<const void*>(emitted.code.as<int64_t (*)(GuardRun*)>()), 320);
-    note_lines(weak, sizeof *weak), note_lines(weak->array, 1);
+    constexpr size_t kHot = 320;  // the end of the code is for misses
+    note_lines(this, sizeof *this - sizeof emitted - sizeof constants), note_lines(&emitted, sizeof emitted.code + 1);
+    note_lines(emitted.code.as<const void*>(), std::min(emitted.code.bytes(), kHot));
+    if (emitted.asks_weak) note_lines(weak, sizeof *weak), note_lines(weak->array, 1);
   }
 
   int run(lua_State* L, int nslots, int nargs, int self, GuardValues* out) override {

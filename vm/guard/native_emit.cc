@@ -357,6 +357,7 @@ class GuardEmitter {
     a_.branch(kNotEqual, kT0, kT1, miss_);
   }
   void check_identity(const GuardStep& s) {
+    out_.asks_weak = true;
     a_.load(kT1, of_run(offsetof(GuardRun, weak)));
     a_.branch(kBelowEqual, {kT1, offsetof(Tab, asize), 4}, s.index, unsure_);
     a_.load(kT1, {kT1, offsetof(Tab, array)});

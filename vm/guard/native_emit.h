@@ -18,10 +18,11 @@ struct EmittedGuards {
   ~EmittedGuards();
 
   PublishedCode code;                                   // int64_t (*)(GuardRun*)
-  std::vector<std::unique_ptr<mirror::TValue[]>> keys;  // the code reads them
-  std::vector<std::unique_ptr<FieldRows>> rows;         // likewise
   bool asks_strings = false;                            // for the metatable of strings
   bool asks_prototypes = false;                         // of functions
+  bool asks_weak = false;                               // for objects of the weak table
+  std::vector<std::unique_ptr<mirror::TValue[]>> keys;  // the code reads them
+  std::vector<std::unique_ptr<FieldRows>> rows;         // likewise
 };
 // Empty code: the witness must run the program.
 EmittedGuards emit_guards(const GuardProgram& program, const mirror::Tab* constants);

@@ -11,13 +11,20 @@
 
 namespace lutra {
 
+struct alignas(64) TreeMember {
+  std::shared_ptr<Entry> entry;
+  ReadLines lines;  // of a hit; none before one was noted
+};
+static_assert(sizeof(TreeMember) == 128);
+
 struct EntryTree {
-  std::vector<std::shared_ptr<Entry>> members;
-  std::vector<ReadLines> lines;  // that hits read, by member; none before one was noted
+  std::vector<TreeMember> members;
   GuardTree tree;
   size_t tries = 0;  // of entries that are no members
-  EntryTree(std::vector<std::shared_ptr<Entry>> entries, const std::vector<GuardTree::Member>& programs)
-      : members(std::move(entries)), lines(members.size()), tree(programs) {}
+  EntryTree(const std::vector<std::shared_ptr<Entry>>& entries, const std::vector<GuardTree::Member>& programs)
+      : tree(programs) {
+    for (const auto& e : entries) members.push_back({e, {}});
+  }
 };
 
 namespace {
@@ -60,7 +67,7 @@ thread_local NotedHit noted_hit;
 
 [[gnu::noinline]] void note_hit_of(const std::shared_ptr<EntryTree>& tree, size_t member) {
   noted_hit = {tree, member, {}};
-  Entry& e = *tree->members[member];
+  Entry& e = *tree->members[member].entry;
   noted_hit.lines.add(&e.hits, size_t(static_cast<char*>(static_cast<void*>(&e + 1)) -
                                       static_cast<char*>(static_cast<void*>(&e.hits))));
   noted_lines = &noted_hit.lines;
@@ -86,9 +93,10 @@ int try_entry(lua_State* L, const Entry& e, const CallValues& call, GuardValues&
 bool try_member(lua_State* L, const std::shared_ptr<EntryTree>& tree, size_t i, const CallValues& call,
                 GuardValues& values, Lookup& a) {
   constexpr int64_t kUntilMade = 3;
-  tree->lines[i].ask();
-  const Entry& e = *tree->members[i];
-  if (tree->lines[i].count == 0 && e.hits >= kUntilMade) note_hit_of(tree, i);
+  const TreeMember& member = tree->members[i];
+  const Entry& e = *member.entry;
+  member.lines.ask();
+  if (member.lines.count == 0 && e.hits >= kUntilMade) note_hit_of(tree, i);
   const bool holds = try_entry(L, e, call, values, a) == -1;
   if (!holds) noted_lines = nullptr;
   return holds;
@@ -98,7 +106,8 @@ bool try_member(lua_State* L, const std::shared_ptr<EntryTree>& tree, size_t i, 
 
 void keep_noted_hit() {
   noted_lines = nullptr;
-  if (const std::shared_ptr<EntryTree> tree = noted_hit.tree.lock()) tree->lines[noted_hit.member] = noted_hit.lines;
+  if (const std::shared_ptr<EntryTree> tree = noted_hit.tree.lock())
+    tree->members[noted_hit.member].lines = noted_hit.lines;
   noted_hit.tree.reset();
 }
 
@@ -125,7 +134,7 @@ Lookup find_entry(lua_State* L, ProtoPoint& point, const CallValues& call, Guard
   const GuardTree::Call at{L, call.nslots, call.nargs, call.self};
   const int found = tree.tree.find(at, [&](int i) { return try_member(L, point.tree, size_t(i), call, values, a); });
   if (found >= 0) {
-    hit(*tree.members[size_t(found)]);
+    hit(*tree.members[size_t(found)].entry);
   } else if (alone == 0) {
     a.missed = entries[0].get();
     a.failed = try_entry(L, *a.missed, call, values, a);

@@ -369,7 +369,7 @@ struct EntryRunner {
   int run_plain() {
     if (!lua_checkstack(L, int(left.results.size()) + 24)) return 0;
     const AutocastOff off;  // casts are in the graph
-    note_lines(left.results.data(), 1);
+    note_lines(&left.results, sizeof left.results), note_lines(left.results.data(), 1);
     const bool seen = values.views.size() == values.tensors.size();
     outputs = e.segment->run(values.tensors, values.scalars, {}, seen ? &values.views : nullptr);
     lua_pushinteger(L, e.exit + 1);
