@@ -4,6 +4,7 @@
 #include "jit/autograd/compiled_autograd.h"
 #include "jit/autograd/write_counts.h"
 #include "jit/runtime/lines.h"
+#include "ops/core/dense.h"
 
 namespace lutra {
 namespace {
@@ -57,7 +58,7 @@ class WholeSegment final : public Segment {
 std::shared_ptr<Segment> make_segment(std::unique_ptr<Graph> traced, const std::vector<Edge>& sources,
                                       bool differentiable, const CompileOptions& options) {
   if (differentiable) return CompiledAutograd::build(std::move(traced), sources, options);
-  return std::make_shared<WholeSegment>(std::move(traced), options);
+  return std::allocate_shared<WholeSegment>(DenseAllocator<WholeSegment>(), std::move(traced), options);
 }
 
 std::shared_ptr<Segment> compile_segment(std::unique_ptr<Graph> traced, const std::vector<Edge>& sources,

@@ -19,7 +19,7 @@ namespace lutra {
 //    A device that refuses a launch after that is a LateError: the run must not be made again from its start.
 // 3. Tensors that run returns never share memory with the arena.
 // 4. An executable may run on several threads at once: each run has a context of its own.
-class Executable {
+class Executable : public Dense {
  public:
   // constants: of the plan's places for them. listing: keep assembly text (listings()). at_once: kernels need not be
   // compiled when it first runs.

@@ -4,13 +4,14 @@
 #include <memory>
 
 #include "jit/runtime/flat_plan.h"
+#include "ops/core/dense.h"
 #include "ops/core/small_vec.h"
 
 namespace lutra {
 
 struct Code;
 
-class PlainRun {
+class PlainRun : public Dense {
  public:
   // Null where the plan is none of these.
   static std::unique_ptr<PlainRun> of(const FlatPlan& flat);

@@ -66,7 +66,7 @@ struct Decider {
 };
 
 // Invariants: those of executable.h. A runner does not change while it runs, so runs on several threads share it.
-class Runner {
+class Runner : public Dense {
  public:
   explicit Runner(const FlatPlan& flat);
   virtual ~Runner();

@@ -3,11 +3,12 @@
 #pragma once
 #include <memory>
 
+#include "ops/core/dense.h"
 #include "vm/guard/program.h"
 
 namespace lutra {
 
-class NativeGuards {
+class NativeGuards : public Dense {
  public:
   virtual ~NativeGuards() = default;
   // As run_guards. kUnsure: the witness must decide (rare cases that only the public API answers).

@@ -6,6 +6,7 @@
 
 #include "jit/graph/unbacked.h"
 #include "jit/repro/repro.h"
+#include "ops/core/dense.h"
 #include "ops/grad/saved_tensor.h"
 #include "vm/capture/segment/begin.h"
 #include "vm/capture/segment/call_ops.h"
@@ -472,7 +473,7 @@ struct SegmentCapture {
     made.left_out = lua_gettop(L);
     attempt("a segment", [this](Trace& t, SegmentEnd& end) {
       decide_open_sizes(t, end);
-      auto entry = std::make_shared<Entry>();
+      auto entry = std::allocate_shared<Entry>(DenseAllocator<Entry>());
       const Verdict verdict = judge(t, end);
       if (end.kind == SegmentEnd::kBreak) entry->why = end.why;
       if (verdict == Verdict::kCompile)
@@ -496,7 +497,7 @@ struct SegmentCapture {
         whole.raises = end.why.is_raised();
         return void(whole.why = reason_of(end));
       }
-      auto entry = std::make_shared<Entry>();
+      auto entry = std::allocate_shared<Entry>(DenseAllocator<Entry>());
       finish_segment(t, {place.args, 0}, end, *entry);
       t.close();
       t.graph->renumber();
