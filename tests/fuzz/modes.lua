@@ -2,7 +2,7 @@
 local lt = require "lutra"
 
 local M = {all = {"eager", "compiled", "dynamic", "patched", "auto", "capture", "break", "backward", "outside",
-  "captured", "passes"}, lines = false}
+  "collect", "captured", "passes"}, lines = false}
 
 local function same(f) return f end
 local modes = {
@@ -22,6 +22,9 @@ local modes = {
   backward = {frame = same, start = function() lt.config.stress = "backward" end,
     stop = function() lt.config.stress = nil end},
   outside = {frame = function(f) return lt.compile(f) end, start = function() lt.config.stress = "backward" end,
+    stop = function() lt.config.stress = nil end},
+  -- Dead tensors go at each new one.
+  collect = {frame = function(f) return lt.compile(f) end, start = function() lt.config.stress = "collect" end,
     stop = function() lt.config.stress = nil end},
   whole = {frame = function(f) return lt.compile(f, {fullgraph = true}) end},
   ["whole dynamic"] = {frame = function(f) return lt.compile(f, {fullgraph = true, dynamic = true}) end},

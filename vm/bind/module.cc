@@ -13,6 +13,7 @@
 #include "ops/defs/modes.h"
 #include "vm/bind/binding.h"
 #include "vm/bind/lua_reader.h"
+#include "vm/bind/pressure.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/bind/userdata.h"
 #include "vm/host/runtime.h"
@@ -52,6 +53,7 @@ auto told(const std::string& fn, const F& run) -> decltype(run()) {
 }
 
 int call_binding(lua_State* L) {
+  before_call(L);
   if (--modes().calls_to_hook == 0) on_eager_call.load(std::memory_order_relaxed)(L);
   const Binding& binding = binding_of(L);
   if (binding.raw) return told(binding.name, [&] { return binding.raw(L); });

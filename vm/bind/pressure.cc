@@ -159,15 +159,26 @@ bool collect_all(size_t) {
 
 }  // namespace
 
+constinit thread_local bool collection_is_due = false;
+
 void open_pressure() { set_memory_pressure_hook(collect_all); }
 
 void tell_collector(lua_State* L, const Runtime& rt) {
   Pressures& p = pressures;
-  if (rt.config.stress == "collect" && lua_gc(L, LUA_GCISRUNNING, 0)) collect_under_stress(L);
+  const bool stress = rt.config.stress == "collect";
+  if (stress && lua_gc(L, LUA_GCISRUNNING, 0)) collect_under_stress(L);
   p.tensors++, p.tensors_since_major++;
   const bool host = p.host.is_due(p.looks), device = p.device.is_due(p.looks);
-  if (!host && !device && p.tensors < std::max(kTensors, p.looks / 4)) return;
-  if (lua_gc(L, LUA_GCISRUNNING, 0)) relieve(L);
+  if (!host && !device && !stress && p.tensors < std::max(kTensors, p.looks / 4)) return;
+  if (collection_is_due) return collect_what_is_due(L);  // no binding was called in between
+  collection_is_due = true;
+}
+
+void collect_what_is_due(lua_State* L) {
+  collection_is_due = false;
+  if (!lua_gc(L, LUA_GCISRUNNING, 0)) return;
+  if (runtime(L).config.stress == "collect") collect_under_stress(L);
+  relieve(L);
 }
 
 }  // namespace lutra

@@ -13,6 +13,14 @@ struct TensorBox;
 void open_pressure();
 // Before each new userdata of a tensor.
 void tell_collector(lua_State* L, const Runtime& rt);
+// Before each call of a binding: the last result is in its place, so what was there before may be gone, and the next
+// result takes its memory.
+extern constinit thread_local bool collection_is_due;
+void collect_what_is_due(lua_State* L);
+inline void before_call(lua_State* L) {
+  if (collection_is_due) [[unlikely]]
+    collect_what_is_due(L);
+}
 // Of userdata that nothing refers to: out of the state's table, their tensors dropped (tensor_userdata.cc).
 void drop_gone_tensors(lua_State* L, const std::vector<TensorBox*>& boxes);
 
