@@ -22,22 +22,24 @@ namespace lutra {
 namespace {
 
 // What one kind of memory asks of the collector. A minor collection comes when more bytes are held: `least_minor`, or
-// `per_look` for each object that the last one looked at (some ns), up to `least`. A small
-// heap is collected whole as soon as `least` bytes, or `per_heap_kb` for each KB of heap, have outlived minor ones (a
-// collection costs about 0.26 us a KB). A large heap is collected in steps: n KB = bytes / E * heap KB / 2, E =
-// max(`most`, live bytes), keeps the peak under E.
+// `per_look` for each object that the last one looked at (some ns). A small heap is collected whole as soon as `least`
+// bytes, or `per_heap_kb` for each KB of heap, have outlived minor ones (a collection costs about 0.26 us a KB). A
+// large heap is collected in steps: n KB = bytes / E * heap KB / 2, E = max(`most`, live bytes), keeps the peak under
+// E.
 struct Pressure {
   int64_t (*now)();
   double (*least)();
   double least_minor, per_look, per_heap_kb, most;
   int64_t last = 0;  // bytes after the last collection, or fewer that were held since
-  double debt = 0, fresh = 0;
+  double period = 0, debt = 0, outlived = 0, made = 0;
 
-  bool is_due(double looks) {
+  bool is_due() {
     const int64_t held = now();
     last = std::min(last, held);
-    const double grown = double(held - last);
-    return grown >= least_minor && (grown >= looks * per_look || grown >= least());
+    return double(held - last) >= std::max(period, least_minor);
+  }
+  void set_period(double looks, double heap) {
+    period = std::min(looks * per_look, std::max(least(), std::min(heap * per_heap_kb, most)));
   }
 };
 
@@ -54,20 +56,21 @@ struct Pressures {
   // Small dead tensors hold little, but some 600 bytes of the host's each: a few thousand leave the processor's cache,
   // and each op then waits for memory several times (on a GPU 1.3 us for an op become 2.5).
   double tensors = 0, tensors_since_major = 0;
-  double looks = 0;  // of the last minor collection
+  double looks = 0;  // of the last collection
 };
 
 constexpr double kTensors = 256, kLeastTensors = 2048, kTensorsPerHeapKb = 2, kMostHeapKb = 8192;
 thread_local Pressures pressures;
 
 // Takes account of what outlived a minor collection. Whether the heap is to be collected whole; a large one is
-// collected in steps.
-bool press(lua_State* L, Pressure& p, double heap) {
+// collected in steps, which end what minor collections need, and whole once that repays.
+bool press(lua_State* L, Pressure& p, double heap, mirror::Minor minor) {
   const int64_t now = p.now(), grown = now - p.last;
   p.last = now;
   if (grown <= 0) return false;
-  p.fresh += double(grown);
-  if (heap * p.per_heap_kb < p.most) return p.fresh >= std::max(p.least(), heap * p.per_heap_kb);
+  p.outlived += double(grown);
+  if (heap * p.per_heap_kb < p.most) return p.outlived >= std::max(p.least(), heap * p.per_heap_kb);
+  if (minor == mirror::Minor::kTooMuch && p.made >= heap * p.per_heap_kb) return true;
   p.debt += double(grown) / std::max(p.most, double(now)) * heap * 0.5;
   if (p.debt < 1) return false;
   const int step = int(p.debt);
@@ -104,17 +107,20 @@ mirror::Minor run(lua_State* L, Collection collection) {
 void relieve(lua_State* L) {
   Pressures& p = pressures;
   luaL_checkstack(L, 8, "too many tensors");
+  const auto each = {&p.host, &p.device};
+  const double before[] = {double(p.host.now() - p.host.last), double(p.device.now() - p.device.last)};
   const mirror::Minor minor = run(L, mirror::collect);
   if (minor == mirror::Minor::kBusy) return;
   if (minor == mirror::Minor::kDone) p.tensors_since_major = 0;
-  p.tensors = 0;
+  p.tensors = 0, p.host.made += before[0], p.device.made += before[1];
   const double heap = lua_gc(L, LUA_GCCOUNT, 0);
-  const bool host = press(L, p.host, heap), device = press(L, p.device, heap);
+  for (Pressure* of : each) of->set_period(p.looks, heap);
+  const bool host = press(L, p.host, heap, minor), device = press(L, p.device, heap, minor);
   const bool counted = heap < kMostHeapKb && p.tensors_since_major >= std::max(kLeastTensors, heap * kTensorsPerHeapKb);
   if (!host && !device && !counted) return;
   if (run(L, mirror::hold) != mirror::Minor::kDone) lua_gc(L, LUA_GCCOLLECT, 0);
   p.tensors_since_major = 0;
-  for (Pressure* of : {&p.host, &p.device}) of->fresh = 0, of->last = of->now();
+  for (Pressure* of : each) of->outlived = of->made = of->period = 0, of->last = of->now();
 }
 
 // lt.config.stress = "collect": a minor collection at each new tensor. One of so many is judged by LuaJIT, which must
@@ -168,7 +174,7 @@ void tell_collector(lua_State* L, const Runtime& rt) {
   const bool stress = rt.config.stress == "collect";
   if (stress && lua_gc(L, LUA_GCISRUNNING, 0)) collect_under_stress(L);
   p.tensors++, p.tensors_since_major++;
-  const bool host = p.host.is_due(p.looks), device = p.device.is_due(p.looks);
+  const bool host = p.host.is_due(), device = p.device.is_due();
   if (!host && !device && !stress && p.tensors < std::max(kTensors, p.looks / 4)) return;
   if (collection_is_due) return collect_what_is_due(L);  // no binding was called in between
   collection_is_due = true;
