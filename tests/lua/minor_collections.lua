@@ -4,6 +4,8 @@ local h = require "harness"
 local lt = require "lutra"
 local test, truthy, equal = h.test, h.truthy, h.equal
 
+lt.config.stress = nil
+
 local function stressed(f)
   return function()
     lt.config.stress = "collect"
