@@ -230,7 +230,8 @@ class Product {
     }
     if (out.strides[3] == 1 && !has_bias_) {
       auto* rounded = scratch<uint16_t>(Scratch::kConvMap, (end - begin) * wide_, "convolution");
-      gemm::run_pair_piece(call_.isa, engine_, a, b, matrix(rounded, DType::kBFloat16, end - begin, g_.k, wide_, 1), packed);
+      gemm::run_pair_piece(call_.isa, engine_, a, b, matrix(rounded, DType::kBFloat16, end - begin, g_.k, wide_, 1),
+                           packed);
       return store(group, begin, end, [&](int64_t at, int64_t n) {
         look_in_loop();
         turn_halves(rounded, wide_, n, 1, g_.k, static_cast<uint16_t*>(out.data) + at, out.strides[1]);

@@ -1,4 +1,5 @@
-// One piece of a product of bfloat16 by tiles (tiles_amx.h), of AMX or of AVX-512's dots. Elements are those of gemm.cc.
+// One piece of a product of bfloat16 by tiles (tiles_amx.h), of AMX or of AVX-512's dots. Elements are those of
+// gemm.cc.
 #include <bit>
 
 #include "ops/extern/cpu/gemm_piece.h"
