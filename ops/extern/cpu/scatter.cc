@@ -240,6 +240,17 @@ template <class T, class R>
   }
 }
 
+// Elements side by side, each to the place that its index says: `stride` from one index to the next, or, across them,
+// the element's own place there. Most calls are such; what strides are known costs a third.
+template <class T, class R, class I>
+void reduce_places(const R& reduce, T* to, const T* from, const I* index, int64_t n, int64_t stride, bool across) {
+  if (!across) {
+    for (int64_t k = 0; k < n; k++) reduce(to[index[k]], from[k]);
+  } else {
+    for (int64_t k = 0; k < n; k++) reduce(to[int64_t(index[k]) * stride + k], from[k]);
+  }
+}
+
 // A slice, its dim `split` cut to [begin, end).
 template <class T, class R>
 void reduce_slice(const Walk& w, const R& reduce, T* to, const T* from, int dim, int split, int64_t begin,
@@ -281,6 +292,12 @@ void run_walk(const Walk& w, const R& reduce, T* to, const T* from, const Worker
     const int64_t dst_step = w.dst[w.dims - 1], src_step = w.src[w.dims - 1];
     each_line(w, part, begin, end, [&](const Line& line) {
       with_index(w, w.indices[0], line, [&](const auto* p, int64_t step, int64_t wrap, int64_t stride) {
+        const bool along = dst_step == 0 && stride == 1, across = dst_step == 1;
+        if (step == 1 && src_step == 1 && wrap == 0 && (along || across)) {
+          T* first = to + line.dst + (across ? line.first : 0);
+          return reduce_places<T>(reduce, first, from + line.src + line.first, p + line.first, line.last - line.first,
+                                  stride, across);
+        }
         for (int64_t k = line.first; k < line.last; k++) {
           const int64_t v = p[k * step];
           reduce(to[line.dst + k * dst_step + (v + (v < 0 ? wrap : 0)) * stride], from[line.src + k * src_step]);
