@@ -13,6 +13,8 @@ template <>
 struct Vector<float> {
   using Type = __m512;
   static constexpr int kWidth = 16;
+  static constexpr bool kTurnsLines = true;
+  static void turn_lines(Type* v);
   static Type load(const float* p) { return _mm512_loadu_ps(p); }
   static void store(float* p, Type v) { _mm512_storeu_ps(p, v); }
   static Type splat(float v) { return _mm512_set1_ps(v); }
@@ -37,6 +39,34 @@ struct Vector<float> {
     v[2] = _mm512_castpd_ps(_mm512_unpacklo_pd(c, d)), v[3] = _mm512_castpd_ps(_mm512_unpackhi_pd(c, d));
   }
 };
+
+// 16 lines of 16 elements, transposed: in pairs, in fours, then by lanes of 16 bytes.
+inline void Vector<float>::turn_lines(__m512* v) {
+  __m512 w[16];
+  const auto pairs = [](const __m512& a) { return _mm512_castps_pd(a); };
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    w[i] = _mm512_unpacklo_ps(v[i], v[i + 1]), w[i + 1] = _mm512_unpackhi_ps(v[i], v[i + 1]);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    const int a = i / 4 * 4 + i % 4 / 2;
+    v[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(pairs(w[a]), pairs(w[a + 2])));
+    v[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(pairs(w[a]), pairs(w[a + 2])));
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) {
+    w[i] = _mm512_shuffle_f32x4(v[i], v[i + 4], 0x88), w[i + 4] = _mm512_shuffle_f32x4(v[i], v[i + 4], 0xdd);
+    w[i + 8] = _mm512_shuffle_f32x4(v[i + 8], v[i + 12], 0x88);
+    w[i + 12] = _mm512_shuffle_f32x4(v[i + 8], v[i + 12], 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) {
+    v[i] = _mm512_shuffle_f32x4(w[i], w[i + 8], 0x88), v[i + 8] = _mm512_shuffle_f32x4(w[i], w[i + 8], 0xdd);
+    v[i + 4] = _mm512_shuffle_f32x4(w[i + 4], w[i + 12], 0x88);
+    v[i + 12] = _mm512_shuffle_f32x4(w[i + 4], w[i + 12], 0xdd);
+  }
+}
 
 template <>
 struct Vector<double> {
