@@ -326,6 +326,25 @@ D erfinv_short(const D& x) {
   return select(a < D(1.0), r, select(a == D(1.0), with_sign_of(D(kInf), x), D(kNaN)));
 }
 
+// normal_double in 32 bits: of the first word and of 24 bits of the third one.
+template <class D, class I>
+auto normal_single(const Words<I>& w) {
+  const D whole(4503599627370496.0);  // 2^52
+  // From 2^-32 to 1.
+  auto u = narrow(D(1.0) - (floating(w.word(0) | I(0x4330000000000000ll)) - whole) * D(2.3283064365386963e-10));
+  using F = decltype(u);
+  F radius = root(log_of_parts(split_normal(u)) * F(-2.0));
+  F quarters = narrow(unit_single<D>(w.word(2)) * D(4.0)), t = quarters + F(12582912.0);
+  F r = (quarters - (t - F(12582912.0))) * F(1.57079637), z = r * r;
+  F s = horner(z, {-0.000195082335, 0.00833210815, -0.166666538});
+  s = mul_add(s, z * r, r);
+  F c = horner(z, {2.44300882e-05, -0.00138872978, 0.0416666456});
+  c = mul_add(c, z * z, mul_add(z, F(-0.5), F(1.0)));
+  auto k = bits(t) + IntOf<F>(1);
+  F v = select(floating(shl(k & IntOf<F>(1), 30)) > F(0.0), c, s);
+  return radius * floating(bits(v) ^ shl(k & IntOf<F>(2), 30));
+}
+
 // A rational guess, then two steps of Newton's on erf.
 template <class D>
 D erfinv_double(const D& x) {

@@ -207,17 +207,23 @@ Cell cast(DType from, DType to, Cell a) {
   return r;
 }
 
+// normal_single of the same bits.
+inline double normal_wide(const Words<uint64_t>& w) {
+  const double u = 1 - double(w.word(0)) * 0x1p-32, turns = double(w.word(2) >> 8) * 0x1p-24;
+  return std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * turns);
+}
+
 template <bool kWide>
 Cell random(Op op, DType t, int64_t index, uint64_t call, uint64_t seed) {
   const Words<uint64_t> w = philox<uint64_t>(uint64_t(index), call, seed);
+  const bool wide = t == DType::kFloat64;
   Cell r;
   if (op == Op::kRandBits)
     r.i = int64_t(random_bits(w));
   else if (op == Op::kNormal)
-    r.f = round_to<kWide>(t, normal_double<double>(w));
+    r.f = wide ? normal_double<double>(w) : kWide ? normal_wide(w) : round_to<kWide>(t, normal_single<double>(w));
   else
-    r.f =
-        t == DType::kFloat64 ? unit_double<double>(w.w[0], w.w[1]) : round_to<kWide>(t, unit_single<double>(w.word(0)));
+    r.f = wide ? unit_double<double>(w.w[0], w.w[1]) : round_to<kWide>(t, unit_single<double>(w.word(0)));
   return r;
 }
 

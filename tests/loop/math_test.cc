@@ -289,6 +289,11 @@ TEST_CASE("words of Philox", "[loop]") {
     REQUIRE(unit_single<double>(w.word(0)) == double(c[0] >> 8) / 16777216.0);
     const double u = 1 - double(fraction) / 4503599627370496.0;
     REQUIRE(same(log_of_parts(split_normal(u)), log_of(u)));
+    // In 32 bits: of the first word, rounded, and of the angle's upper bits.
+    const long double chance = 1 - c[0] / 4294967296.0L, turns = (c[2] >> 8) / 16777216.0L;
+    const long double radius = sqrtl(-2 * logl(chance)), want = radius * cosl(2 * 3.14159265358979323846L * turns);
+    REQUIRE(fabsl(normal_single<double>(w) - want) <= 4e-7L * radius + 1.2e-7L / radius);
+    REQUIRE(fabsl(normal_single<double>(w) - normal_double<double>(w)) <= 1e-6L * radius + 2.4e-7L / radius);
   }
   CHECK(same(log_of_parts(split_normal(1.0)), 0.0));
   CHECK(same(log_of_parts(split_normal(0x1p-52)), log_of(0x1p-52)));

@@ -256,9 +256,10 @@ Value KernelEmitter::random(const Inst& in, Form f, const a64::Gp& index) {
   const loop::Words<I64> w = loop::philox(I64(index), call, seed);
   if (in.op == Op::kRandBits) return {loop::random_bits(w).reg, {}};
   const bool wide = f == Form::kF64;
-  const F64 d = in.op == Op::kNormal ? loop::normal_double<F64>(w)
-                : wide               ? loop::unit_double<F64>(w.w[0], w.w[1])
-                                     : loop::unit_single<F64>(w.word(0));
+  if (in.op == Op::kNormal) {
+    return {{}, wide ? loop::normal_double<F64>(w).reg : rounded(f, loop::normal_single<F64>(w).reg)};
+  }
+  const F64 d = wide ? loop::unit_double<F64>(w.w[0], w.w[1]) : loop::unit_single<F64>(w.word(0));
   return {{}, wide ? d.reg : rounded(f, narrow(d).reg)};
 }
 

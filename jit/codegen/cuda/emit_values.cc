@@ -204,10 +204,11 @@ std::string Writer::value(const Inst& in) const {
     const std::string w =
         str("lutra::loop::philox<uint64_t>(uint64_t(v", in.a, "), b.head.call + ", in.arg, "u, b.head.seed)");
     if (in.op == Op::kRandBits) return str("i64(lutra::loop::random_bits(", w, "))");
-    const char* wide = in.op == Op::kNormal ? "lutra::loop::normal_double<double>(" : "uniform_double(";
-    if (in.type == DType::kFloat64) return str(wide, w, ")");
-    if (in.op == Op::kUniform) return rounded(in.type, str("uniform_single(", w, ")"));
-    return rounded(in.type, str("float(", wide, w, "))"));
+    const bool normal = in.op == Op::kNormal;
+    if (in.type == DType::kFloat64) {
+      return str(normal ? "lutra::loop::normal_double<double>(" : "uniform_double(", w, ")");
+    }
+    return rounded(in.type, str(normal ? "lutra::loop::normal_single<double>(" : "uniform_single(", w, ")"));
   }
   const std::string v = row.operands == 1 ? unary(in) : binary(in);
   return row.rule == TypeRule::kSame ? rounded(in.type, v) : v;

@@ -297,8 +297,10 @@ Value KernelEmitter::random(const Inst& in, const Value& index) {
   };
   if (in.op == Op::kRandBits)
     static_cast<Piece&>(v) = loop::random_bits(w);
-  else if (in.op == Op::kNormal)
+  else if (in.op == Op::kNormal && is_wide(in.type))
     put(loop::normal_double<F64>(w));
+  else if (in.op == Op::kNormal)
+    v.reg = rounded(in.type, loop::normal_single<F64>(w).in_register());
   else
     put(is_wide(in.type) ? loop::unit_double<F64>(w.w[0], w.w[1]) : loop::unit_single<F64>(w.word(0)));
   return v;

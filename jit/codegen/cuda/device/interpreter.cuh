@@ -166,8 +166,8 @@ LUTRA_CALL u64 random_word(unsigned op, unsigned type, u64 index, u64 call, u64 
   const lutra::loop::Words<uint64_t> w = lutra::loop::philox<uint64_t>(index, call, seed);
   if (op == kRandBits) return lutra::loop::random_bits(w);
   if (op == kUniform) return type == kFloat64 ? word(uniform_double(w)) : rounded(type, uniform_single(w));
-  const double x = lutra::loop::normal_double<double>(w);
-  return type == kFloat64 ? word(x) : rounded(type, float(x));
+  return type == kFloat64 ? word(lutra::loop::normal_double<double>(w))
+                          : rounded(type, lutra::loop::normal_single<double>(w));
 }
 
 inline u64 loaded(unsigned type, u64 base, i64 at) {
