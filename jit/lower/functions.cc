@@ -155,6 +155,10 @@ int32_t pointwise_acosh(Element& x) {
 }
 int32_t pointwise_atanh(Element& x) {
   Num a = wide(x), m = abs(a);
+  if (is_narrow(x)) {
+    Num r = select(m < 0x1p-12, m + m * m * m * (1.0 / 3), log((1.0 + m) / (1.0 - m)) * 0.5);
+    return rounded(copysign(r, a));
+  }
   return rounded(copysign(log1p((m + m) / (1.0 - m)) * 0.5, a));
 }
 int32_t pointwise_exp2(Element& x) { return one_argument(x, Op::kExp2); }
