@@ -189,9 +189,15 @@ int32_t pointwise_arange(Element& x) {
   bool starts = x.has(1);
   DType t = is_float(x.type()) ? DType::kFloat64 : DType::kInt64;
   int32_t at = x.body().cast(x.body().index(x.index[0]), t);
-  int32_t step = x.scalar(x.has(2) ? x.node.args[2].as<Scalar>() : Scalar(1), t);
-  int32_t v = x.op(Op::kMul, t, at, step);
-  if (starts) v = x.op(Op::kAdd, t, x.scalar(x.node.args[0].as<Scalar>(), t), v);
+  // Whole numbers from 0 on, one by one, are the index itself.
+  const auto is_whole = [](const Scalar& s, int64_t v) { return !s.expr && s.kind == Scalar::kInt && s.i == v; };
+  int32_t v = at;
+  if (x.has(2) && !is_whole(x.node.args[2].as<Scalar>(), 1)) {
+    v = x.op(Op::kMul, t, at, x.scalar(x.node.args[2].as<Scalar>(), t));
+  }
+  if (starts && !is_whole(x.node.args[0].as<Scalar>(), 0)) {
+    v = x.op(Op::kAdd, t, x.scalar(x.node.args[0].as<Scalar>(), t), v);
+  }
   return x.body().cast(v, x.type());
 }
 

@@ -64,6 +64,32 @@ TEST_CASE("every op and type agrees with the interpreter, unit strides", "[codeg
   });
 }
 
+// An index beside numbers of the whole range, which are uniform where the index is that of the vector loop; and such an
+// index that something else takes, too.
+TEST_CASE("an index is compared with what is uniform as the interpreter does", "[codegen]") {
+  const std::vector<int64_t> others = {INT64_MIN, -70, -1, 0,  1,   7,   8,   15,        16,        17,       31,
+                                       32,        63,  64, 70, 128, 299, 300, INT32_MAX, 1ll << 32, INT64_MAX};
+  const auto rows = int64_t(others.size());
+  for (const bool alone : {true, false}) {
+    for (const std::string op : {"eq", "ne", "lt", "le", "gt", "ge"}) {
+      Case c("kernel @k(p0: i64 in, p1: f32 out, p2: b8 out, p3: i64 out; n0, n1;) {\n  for i0 in n1 {\n" +
+             std::string("    %0 = load.i64 p0[i0]\n    store.i64 p3[i0*n0], %0\n    for i1 in n0 vector {\n") +
+             "      %2 = index.i64 i1\n      %3 = " + op + ".b8 %2, %0\n      %4 = " + op + ".b8 %0, %2\n" +
+             "      %5 = cast.f32 %3\n      store.f32 p1[i0*n0 + i1], %5\n      store.b8 p2[i0*n0 + i1], %4\n" +
+             (alone ? "" : "      store.i64 p3[i0*n0 + i1], %2\n") + "    }\n  }\n}\n");
+      for (int64_t length : {1, 5, 8, 16, 21, 64, 70, 130, 300}) {
+        c.buffers.clear();
+        c.buffer(DType::kInt64, size_t(rows));
+        for (DType t : {DType::kFloat32, DType::kBool, DType::kInt64}) c.buffer(t, size_t(rows * length));
+        c.ints = {length, rows};
+        c.fill_all(uint64_t(length), 0.4);
+        std::copy(others.begin(), others.end(), c.buffers[0]->as<int64_t>());
+        check_exact(c);
+      }
+    }
+  }
+}
+
 TEST_CASE("every op and type agrees with the interpreter, any stride", "[codegen]") {
   for_each_op([](loop::Op op, DType t, DType result) {
     const int n = loop::info(op).operands;

@@ -16,10 +16,14 @@ Analysis::Analysis(const Kernel& k, int most_lanes)
       loops(size_t(k.loops)),
       lanes(most_lanes),
       wide_lanes_(most_lanes / 2),
+      lane_index_(size_t(k.values), false),
       computed_with_(size_t(k.values), false),
       defined_in_(size_t(k.values)) {
   std::vector<const Loop*> nest;
   find_tiles(k.body, nest);
+  for_each_loop(k.body, [&](const Loop& l) {
+    if (l.mode == LoopMode::kVector) find_lane_indices(l);
+  });
   walk(k.body, nullptr);
 }
 
@@ -97,6 +101,45 @@ bool Analysis::is_column(const Inst& in) const {
   return std::find(columns_.begin(), columns_.end(), &in) != columns_.end();
 }
 
+static bool takes(const Inst& in, int32_t id) {
+  const int32_t operands[] = {in.a, in.b, in.c};
+  for (int i = 0; i < info(in.op).operands; i++) {
+    if (operands[i] == id) return true;
+  }
+  for (const Access::Term& t : in.access.terms) {
+    if (has_access(in.op) && t.is_value && t.id == id) return true;
+  }
+  return false;
+}
+
+void Analysis::find_lane_indices(const Loop& l) {
+  std::vector<bool> inside(lane_index_.size(), false);
+  std::vector<int32_t> indices;
+  const auto define = [&](int32_t id) {
+    if (id >= 0) inside[size_t(id)] = true;
+  };
+  for_each_inst(l.body, [&](const Inst& in) {
+    define(in.id);
+    if (in.op == Op::kIndex && in.arg == l.id) indices.push_back(in.id);
+  });
+  for_each_loop(l.body, [&](const Loop& inner) {
+    for (const Accumulator& a : inner.accs) define(a.id);
+  });
+  for (const int32_t id : indices) {
+    bool only = true;
+    for_each_inst(l.body, [&](const Inst& in) {
+      if (!takes(in, id)) return;
+      const bool compares = info(in.op).rule == TypeRule::kCompare;
+      only = only && compares && !inside[size_t(in.a == id ? in.b : in.a)];
+    });
+    lane_index_[size_t(id)] = only;
+  }
+}
+
+bool Analysis::compares_lanes(const Inst& in) const {
+  return info(in.op).rule == TypeRule::kCompare && (is_lane_index(in.a) || is_lane_index(in.b));
+}
+
 void Analysis::walk(const std::vector<Stmt>& body, const Loop* vector_loop) {
   for (const Stmt& s : body) {
     if (const auto* p = std::get_if<std::unique_ptr<Loop>>(&s)) {
@@ -127,7 +170,7 @@ void Analysis::inst(const Inst& in, const Loop* vector_loop) {
   }
   const int32_t operands[] = {in.a, in.b, in.c};
   for (int i = 0; i < info(in.op).operands && in.op != Op::kStore; i++) computed_with_[size_t(operands[i])] = true;
-  if (!vector_loop) return;
+  if (!vector_loop || is_lane_index(in.id) || compares_lanes(in)) return;
   bool wide = size_of(in.type) == 8;
   for (int i = 0; i < info(in.op).operands; i++) wide |= size_of(types[size_t(operands[i])]) == 8;
   const bool doubles = in.op == Op::kPow || in.op == Op::kErfc || in.op == Op::kErfinv;

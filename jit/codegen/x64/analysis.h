@@ -21,8 +21,13 @@ struct Analysis {
   bool is_column(const loop::Inst& in) const;
   // Whether nothing takes its value but stores.
   bool is_stored_only(const loop::Inst& in) const { return in.id >= 0 && !computed_with_[size_t(in.id)]; }
+  // Whether a value is a vector loop's index that nothing takes but comparisons with what is uniform in that loop:
+  // these compare distances in 32 bits, and the index itself needs no register.
+  bool is_lane_index(int32_t id) const { return id >= 0 && lane_index_[size_t(id)]; }
+  bool compares_lanes(const loop::Inst& in) const;
 
  private:
+  void find_lane_indices(const loop::Loop& l);
   void find_tiles(const std::vector<loop::Stmt>& body, std::vector<const loop::Loop*>& nest);
   const loop::Loop* tiling(const std::vector<const loop::Loop*>& nest) const;
   void walk(const std::vector<loop::Stmt>& body, const loop::Loop* vector_loop);
@@ -31,6 +36,7 @@ struct Analysis {
   const int wide_lanes_;
   std::vector<std::pair<const loop::Loop*, const loop::Loop*>> tiles_;  // vector loop, loop in tiles
   std::vector<const loop::Inst*> columns_;
+  std::vector<bool> lane_index_;               // by value id
   std::vector<bool> computed_with_;            // by value id: something but a store takes it
   std::vector<const loop::Loop*> defined_in_;  // by value id: the vector loop around its definition
 };

@@ -83,6 +83,8 @@ void KernelEmitter::inst(const Inst& in, LaneGroup& group) {
     }
     default: break;
   }
+  if (info_.is_lane_index(in.id)) return;
+  if (info_.compares_lanes(in)) return set_values(in.id, true, lane_comparison(in, group));
   const bool same = uniform(in, group);
   std::vector<Value> results;
   for (int u = 0; u < (same ? 1 : group.vectors); u++) results.push_back(evaluate(in, group, u));
@@ -230,6 +232,34 @@ Value KernelEmitter::comparison(const Inst& in, const Value& a, const Value& b) 
   else
     v.mask = v_.compare_ints(c, is_wide(t), reg(t, a), operand(t, b));
   return v;
+}
+
+// An index of the vector loop beside what is uniform: how far that lies ahead of the first lane, -1 where it is behind
+// and the number of lanes where it is beyond, beside the lanes' places. The index is not negative, so that a distance
+// from -1 on does not wrap.
+std::vector<Value> KernelEmitter::lane_comparison(const Inst& in, const LaneGroup& group) {
+  static const Cmp kCmp[] = {Cmp::kEq, Cmp::kNe, Cmp::kLt, Cmp::kLe, Cmp::kGt, Cmp::kGe};
+  static const Cmp kTurned[] = {Cmp::kEq, Cmp::kNe, Cmp::kGt, Cmp::kGe, Cmp::kLt, Cmp::kLe};
+  const bool first = info_.is_lane_index(in.a);
+  const int which = int(in.op) - int(Op::kEq), most = group.vectors * v_.lanes;
+  x86::Gp ahead = cc_.newInt64(), bound = cc_.newInt64();
+  v_.lane0(ahead, reg(DType::kInt64, value(first ? in.b : in.a, 0)), true);
+  cc_.mov(bound, -1);
+  cc_.cmp(ahead, bound);
+  cc_.cmovl(ahead, bound);
+  cc_.sub(ahead, loop_regs_[size_t(group.lane_loop->id)]);
+  cc_.cmp(ahead, bound);
+  cc_.cmovl(ahead, bound);
+  cc_.mov(bound, most);
+  cc_.cmp(ahead, bound);
+  cc_.cmovg(ahead, bound);
+  const x86::Vec distance = v_.broadcast(ahead, false);
+  std::vector<Value> results(size_t(group.vectors));
+  for (int u = 0; u < group.vectors; u++) {
+    results[size_t(u)].mask =
+        v_.compare_ints((first ? kTurned : kCmp)[which], false, distance, v_.places(u * v_.lanes));
+  }
+  return results;
 }
 
 Value KernelEmitter::selection(const Inst& in, const Value& a, const Value& b, const Value& c) {

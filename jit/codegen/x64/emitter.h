@@ -219,6 +219,7 @@ class KernelEmitter {
   Value int_op(const Inst& in, const Value& a, const Value& b, const LaneGroup& group);
   Value mask_op(const Inst& in, const Value& a, const Value& b);
   Value comparison(const Inst& in, const Value& a, const Value& b);
+  std::vector<Value> lane_comparison(const Inst& in, const LaneGroup& group);
   Value selection(const Inst& in, const Value& a, const Value& b, const Value& c);
   Value cast(DType from, DType to, const Value& a, bool stored = false);
   Value random(const Inst& in, const Value& index);

@@ -103,6 +103,12 @@ class Vectors {
     for (int i = 0; i < 8; i++) v[i] = first + i;
     return cc.newConst(asmjit::ConstPoolScope::kLocal, v, size_t(bytes));
   }
+  // As 32-bit lanes in a register.
+  x86::Vec places(int32_t first) {
+    int32_t v[16];
+    for (int i = 0; i < 16; i++) v[i] = first + i;
+    return unary(Ids::kIdVmovups, false, cc.newConst(asmjit::ConstPoolScope::kLocal, v, size_t(size(false))));
+  }
   x86::Vec copy(const x86::Vec& v, bool wide) { return unary(Ids::kIdVmovaps, wide, v); }
   x86::Vec binary(InstId id, bool wide, const x86::Vec& a, const asmjit::Operand_& b) {
     x86::Vec r = fresh(wide);
