@@ -45,8 +45,8 @@ local body = {"y = y * 1.5 + i", "y = y + x", "s = s + y:sum(0)", "s = s + i", "
 local around = {"y = y * 2", "s = s + y:sum(0)", "y = y + s", "n = n + 0", "y = y:t():contiguous():t()",
   "y = x:view(-1, 3) * 1", "y = y:matmul(m)", "s = s:exp()", "y = x:clone()", "y = y:squeeze(0):view(-1, 3)",
   "local k = y.shape[1]; s = s + k"}
-local results = {"lt.stack(list, 0)", "lt.cat(list, 0)", "y", "s", "y:sum()", "y:stride()", "#list", "y.shape", "y:t()", "y:is_contiguous()", "y * s", "n",
-  "total"}
+local results = {"lt.stack(list, 0)", "lt.cat(list, 0)", "y", "s", "y:sum()", "y:stride()", "#list", "y.shape",
+  "y:t()", "y:is_contiguous()", "y * s", "n", "total"}
 local inputs = {"data(%d, %d, 3)", "data(%d, %d, 3)", "data(%d, %d, 3)", "data(%d, 3, %d):t()",
   "data(%d, 9, 3):narrow(0, 1, %d)", "data(%d, 9, 6)[{{0, %d}, {0, 3}}]", "data(%d, 1, 3):expand(%d, 3)",
   "data(%d, %d, 3, {requires_grad = true})"}
