@@ -292,4 +292,22 @@ test("an integer that is computed is another object in each call", function()
   equal(kinds(lt.compile(computes)), kinds(computes))
 end)
 
+test("a number and an integer take turns", function()
+  local source = [[return function(x, v, w)
+    local item = ({10, 20, 30})[v]
+    return x:sum(), v + w, lt.tensor({v + 0, v * 1}), item
+  end]]
+  local calls = {{-1, "x"}, {0.5, 1}, {3LL, 4294967296}, {0.5, 0.5}, {2ULL, 2}, {0.25, 1}, {0LL, 0.5}, {0 / 0, 1},
+    {2, 3LL}, {5LL, 1}, {0.5, 2}}
+  for first = 1, #calls do
+    local f = loadstring(source)()
+    local c = lt.compile(f)
+    for i = first, #calls do
+      local want, got = {pcall(f, x, unpack(calls[i]))}, {pcall(c, x, unpack(calls[i]))}
+      equal(#got, #want)
+      for r = 1, want[1] and #want or 1 do equal(text(got[r]), text(want[r]), "result " .. r) end
+    end
+  end
+end)
+
 h.finish()

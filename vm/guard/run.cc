@@ -79,7 +79,8 @@ struct Runner {
         break;
       }
       case GuardOp::kIntegerLoad: {
-        const std::optional<double> n = number_of_integer(mirror::object(L, reg(s.a)), s.index);
+        const bool is = lua_type(L, reg(s.a)) == kCdataType;
+        const auto n = is ? number_of_integer(mirror::object(L, reg(s.a)), s.index) : std::nullopt;
         n ? lua_pushnumber(L, *n) : lua_pushnil(L);
         break;
       }
