@@ -276,15 +276,19 @@ local kept = {
   ["of closures"] = "local function a() return function() i = i + 1 return function() return i, f end end end " ..
     "K = a()() return y + i",
   ["of other functions"] = "local t = {} for k = 1, 3 do t[k] = {on = make(k), v = y * k} end K = t return y + i",
-  ["that C calls back"] = "local r = y; ('abc'):gsub('%w', function(c) r = r + i lt.graph_break() return c, f end) return r",
+  ["that C calls back"] = "local r = y; ('abc'):gsub('%w', function(c) r = r + i lt.graph_break() return c, f end) " ..
+    "return r",
   ["of other functions that C calls back"] = "r = y; ('abc'):gsub('%w', make(i)) return r",
   ["that are metamethods"] =
     "K = setmetatable({y = y}, {__add = function(a, b) lt.graph_break() return a.y + b, f end}) return K + y",
-  ["that are iterators"] = "local n = 0 for k in function() n = n + 1 lt.graph_break() if n < 4 then return n, f end end " ..
+  ["that are iterators"] = "local n = 0 for k in function() n = n + 1 lt.graph_break() if n < 4 then return n, " ..
+    "f end end " ..
     "do y = y * 2 + k end return y",
-  ["that are coroutines"] = "local c = coroutine.wrap(function(z) coroutine.yield(z * 2) lt.graph_break() return z, f end) " ..
+  ["that are coroutines"] = "local c = coroutine.wrap(function(z) coroutine.yield(z * 2) lt.graph_break() " ..
+    "return z, f end) " ..
     "local a = c(y) lt.graph_break() return a + c()",
-  ["of loops that break"] = "local fl = {} for k = 1, 3 do local q = k fl[k] = function() q = q + 1 return y * q, f end " ..
+  ["of loops that break"] = "local fl = {} for k = 1, 3 do local q = k fl[k] = function() q = q + 1 return y * " ..
+    "q, f end " ..
     "y = y + i lt.graph_break() end for _, g in ipairs(fl) do y = y + g() end return y",
 }
 

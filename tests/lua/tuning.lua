@@ -52,8 +52,8 @@ test("max-autotune finds out while a function runs", function()
     return loss
   end, {mode = "max-autotune"})
   for i = 1, 40 do truthy(step(lt.randn(4 + i % 3, 8)):item() >= 0) end
-  raises("compile: unknown mode 'max-autotun' (known: default, reduce-overhead, max-autotune); did you mean", lt.compile,
-    f, {mode = "max-autotun"})
+  raises("compile: unknown mode 'max-autotun' (known: default, reduce-overhead, max-autotune); did you mean",
+    lt.compile, f, {mode = "max-autotun"})
 end)
 
 test("lutra tune keeps what it finds for all programs", function()

@@ -1,0 +1,169 @@
+// What compiled code has to save, and what becomes of points and entries that do not.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <lua.hpp>
+#include <unordered_set>
+#include <utility>
+
+#include "ops/meta/unbacked.h"
+#include "vm/capture/dispatch/capture_point.h"
+#include "vm/capture/dispatch/entries.h"
+#include "vm/capture/dispatch/policy.h"
+#include "vm/capture/dispatch/state.h"
+#include "vm/host/runtime.h"
+
+namespace lutra {
+namespace {
+
+constexpr int kOften = 1024;
+
+// The loop's ops come at another place.
+bool runs_elsewhere(const CompiledProto& compiled, const ProtoPoint& point) {
+  const auto runs = [](const auto& e) { return !e->decline && e->hits >= kOften; };
+  for (const bc::Loop& l : compiled.code->loops()) {
+    for (const auto& [pc, other] : compiled.points) {
+      if (!contains(l, point.pc) || !contains(l, pc) || other.dead) continue;
+      if (std::any_of(other.entries.begin(), other.entries.end(), runs)) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+// An op that a segment runs saves about a microsecond of its eager call.
+constexpr double kSavedMs = 1e-3;
+
+bool has_to_pay(lua_State* L, const CompiledProto& compiled) {
+  return compiled.automatic && runtime(L).config.profit == "auto";
+}
+
+// A portal that runs nothing costs 0.1 us, and LuaJIT does not compile the loop around it: the stretch of a loop
+// without ops takes 100 times as long. Where compilation was asked for, a point that ran a graph once may do so again.
+bool gives_up(lua_State* L, ProtoPoint& point, CompiledProto& compiled) {
+  constexpr int kPatience = 32, kPatienceWhereAsked = 10000;
+  const bool pays = compiled.callee || has_to_pay(L, compiled), again = ++point.idle_calls % kOften == 0;
+  const int patience = pays ? kPatience : again && runs_elsewhere(compiled, point) ? kOften : kPatienceWhereAsked;
+  if (point.idle_calls < patience) return false;
+  const auto& entries = point.entries;
+  if (!pays && !std::all_of(entries.begin(), entries.end(), [](auto& e) { return e->decline; })) return false;
+  point.dead = compiled.changed = true;
+  point.given_up = compiled.callee;
+  return true;
+}
+
+namespace {
+
+using Seen = std::unordered_set<const CompiledProto*>;
+
+// Whether frames that the entry rebuilds run something that was compiled, or rebuild frames that do.
+bool resumes_code(const Entry& entry, Seen& seen) {
+  bool runs = false;
+  const auto look = [&](const ProtoPoint& point) {
+    for (const auto& e : point.entries) {
+      runs = runs || (!e->decline && e->segment) || resumes_code(*e, seen);
+    }
+  };
+  for (const ResumeFrame& r : entry.resumes) {
+    const auto resumed = static_cast<const ProtoBody&>(*r.body).compiled.lock();
+    if (resumed && seen.insert(resumed.get()).second) each_point(std::as_const(*resumed), look);
+  }
+  return runs;
+}
+
+// Whether an entry for that size may take the place of one that was made for another: sizes of 0 and 1 have none.
+bool learns_size(ProtoPoint& point, const Entry& entry, const LostSize& lost) {
+  constexpr int kLessons = 3, kLeast = 2;
+  if (!std::isfinite(lost.value) || (!tells_number(lost.op) && lost.value < kLeast)) return false;
+  const auto& sources = entry.guards.scalar_sources;
+  if (point.decisions.sizes_learnt >= kLessons || size_t(lost.number) >= sources.size()) return false;
+  const auto place = size_t(std::count(sources.begin(), sources.begin() + lost.number, nullptr));
+  const auto [at, added] = point.decisions.likely_sizes.emplace(place, lost.value);
+  if (!added && at->second == lost.value) return false;
+  at->second = lost.value;
+  point.decisions.sizes_learnt++, point.decisions.size_tries = 0;
+  return true;
+}
+
+}  // namespace
+
+void note_lost_size(lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
+                    const LostSize& lost) {
+  constexpr int kPatience = 4, kSeldom = 16;
+  runtime(L).counters.lost_sizes++;
+  const bool seldom = int64_t(kSeldom) * ++point.size_misses < entry.hits;
+  if (seldom) return;
+  if (!learns_size(point, entry, lost)) {
+    // A break is an error under fullgraph.
+    if (compiled.options.fullgraph || point.size_misses < kPatience) return;
+    point.decisions.sizes_outside = true;
+  }
+  forget_entry(L, point, entry);
+}
+
+void note_shared_source(lua_State* L, ProtoPoint& point) {
+  if (std::exchange(point.decisions.sources_apart, true)) return;
+  forget_entries(L, point);
+}
+
+bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry) {
+  constexpr int64_t kPatience = 32;  // recursion comes by before anything behind it has run
+  if (entry.segment || entry.compiling || entry.hits < kPatience) return false;
+  Seen seen;
+  if (resumes_code(entry, seen)) return false;
+  point.enters_callees = false;
+  entry.decline = true;
+  point.dead = std::all_of(point.entries.begin(), point.entries.end(), [](auto& e) { return e->decline; });
+  point.given_up = point.dead && compiled.callee;
+  compiled.changed = compiled.changed || point.dead;
+  return true;
+}
+
+// A portal takes about 160 ns longer than an eager op of tensors. What it saves is each further op, a tensor made of a
+// number (700 ns), and Lua's own work.
+bool is_slower(lua_State* L, ProtoPoint& point, CompiledProto& compiled, Entry& entry) {
+  constexpr int64_t kSeldom = kOften / 16;
+  if (!entry.light || entry.hits != kOften || entry.callable || runtime(L).config.profit == "always") return false;
+  const std::vector<bc::Loop>& loops = compiled.code->loops();  // that are left to Lua
+  if (std::none_of(loops.begin(), loops.end(), [&](const bc::Loop& l) { return contains(l, point.pc); })) return false;
+  if (log_wanted("graph_breaks")) {
+    const GuardPlace& at = entry.guards.start;
+    log_text("graph_breaks", str(at.file ? at.file : "?", ":", at.line, ": one op is faster without a graph"));
+  }
+  entry.decline = true;
+  const auto& all = point.entries;
+  point.dead = std::all_of(all.begin(), all.end(),
+                           [](const std::shared_ptr<Entry>& e) { return e->decline || e->hits < kSeldom; });
+  compiled.changed = compiled.changed || point.dead;
+  return true;
+}
+
+bool is_affordable(lua_State* L, const CaptureState& state) {
+  constexpr double kFreeMs = 1, kPartOfTime = 0.05;
+  if (runtime(L).config.profit != "auto") return true;
+  const AutomaticCode& code = state.automatic;
+  const double saved = double(code.saved_ops) * kSavedMs;
+  if (code.spent_ms <= kFreeMs + saved) return true;
+  const std::chrono::duration<double, std::milli> passed = std::chrono::steady_clock::now() - code.since;
+  return code.spent_ms <= kFreeMs + saved + kPartOfTime * passed.count();
+}
+
+bool worth_capture(lua_State* L, ProtoPoint& point, CompiledProto& compiled) {
+  constexpr int kFree = 3;
+  const auto& entries = point.entries;
+  double last_ms = 0, ops = 0;  // of the dearest
+  size_t made = 0;
+  for (const auto& e : entries) {
+    if (e->decline) continue;
+    made++;
+    if (e->capture_ms > last_ms) last_ms = e->capture_ms, ops = double(e->ops);
+  }
+  constexpr double kCallsToRepay = 1000;
+  if (made < kFree && last_ms <= kCallsToRepay * ops * kSavedMs) return true;
+  if (point.spent_ms <= double(point.saved_ops) * kSavedMs) return true;
+  gives_up(L, point, compiled);
+  return false;
+}
+
+}  // namespace lutra
