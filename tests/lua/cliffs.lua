@@ -269,68 +269,6 @@ test("C10 lt.auto", function()
   row("C10", ("a loop in a running frame is entered under lt.auto: %d graphs"):format(graphs()))
 end)
 
-test("closures that loops make and call, whose rounds change", function()
-  local programs = {
-    ["while"] = function(t, n)
-      local i, list = 0, {}
-      while i < n do
-        local k = i
-        list[#list + 1] = function() k = k + 1 return t * k end
-        t, i = t + i, i + 1
-      end
-      local s = t
-      for _, f in ipairs(list) do s = s + f() + f() end
-      return s
-    end,
-    ["for"] = function(t, n)
-      local list = {}
-      for i = 1, n do
-        local y = t * i
-        list[i] = function() return y + i end
-        t = t + 1
-      end
-      local s = t
-      for i = 1, #list do s = s + list[i]() end
-      return s
-    end,
-  }
-  local parted = "a function is called whose caller came to its recompile_limit"
-  for name, f in pairs(programs) do
-    local calls = {}
-    for i = 1, 60 do calls[i] = {x, i * 17 % 31} end
-    local made = compare(of(f), calls)
-    equal(lt.counters().graph_break[parted], nil, name)
-    truthy(made <= 20, name .. ": " .. made .. " graphs")
-  end
-end)
-
-test("one op between two calls of C is left to eager code", function()
-  local give = coroutine.wrap(function(t) while true do t = coroutine.yield(t) end end)
-  local function sum(t, n)
-    local s = t
-    for _ = 1, n do s = s + give(t) end
-    return s
-  end
-  local function scaled(t, n)
-    local s = t
-    for _ = 1, n do s = (s + give(t)) * 0.5 end
-    return s
-  end
-  local function hits(f, profit)
-    lt.reset()
-    lt.config.profit = profit
-    local g = lt.compile(f)
-    for n = 300, 2000, 170 do truthy(g(x, n):equal(f(x, n))) end
-    local before = lt.counters().cache.hits
-    g(x, 500)
-    lt.config.profit = nil
-    return lt.counters().cache.hits - before
-  end
-  truthy(hits(sum) < 10, "a portal stays")
-  truthy(hits(sum, "always") >= 500)
-  truthy(hits(scaled) >= 500, "two ops are worth a graph")
-end)
-
 if wants_table then
   table.sort(rows)
   print(table.concat(rows, "\n"))

@@ -206,7 +206,7 @@ struct PortalCall {
     point().saved_ops += int64_t(e.ops);
     if (compiled.automatic) state.automatic.saved_ops += int64_t(e.ops);
     const Caller* caller = e.level ? &callers[size_t(e.level) - 1] : nullptr;
-    if (!e.decline && (leads_nowhere(point(), compiled, e) || is_slower(L, point(), compiled, e))) refresh_code();
+    if (!e.decline && leads_nowhere(point(), compiled, e)) refresh_code();
     if (e.decline && gives_up(L, point(), compiled)) refresh_code();
     if (e.decline) return decline();
     Landing landing;

@@ -44,7 +44,5 @@ void note_shared_source(lua_State* L, ProtoPoint& point);
 // Whether an entry only resumes a callee in which nothing was compiled in several calls. It then declines, and the
 // point makes no more such; a point that has no other entries is given up.
 bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry);
-// Whether an entry in a loop has just been hit often enough for its portal to tell, and eager code is faster: likewise.
-bool is_slower(lua_State* L, ProtoPoint& point, CompiledProto& compiled, Entry& entry);
 
 }  // namespace lutra

@@ -14,23 +14,6 @@
 #include "vm/host/runtime.h"
 
 namespace lutra {
-namespace {
-
-constexpr int kOften = 1024;
-
-// The loop's ops come at another place.
-bool runs_elsewhere(const CompiledProto& compiled, const ProtoPoint& point) {
-  const auto runs = [](const auto& e) { return !e->decline && e->hits >= kOften; };
-  for (const bc::Loop& l : compiled.code->loops()) {
-    for (const auto& [pc, other] : compiled.points) {
-      if (!contains(l, point.pc) || !contains(l, pc) || other.dead) continue;
-      if (std::any_of(other.entries.begin(), other.entries.end(), runs)) return true;
-    }
-  }
-  return false;
-}
-
-}  // namespace
 
 // An op that a segment runs saves about a microsecond of its eager call.
 constexpr double kSavedMs = 1e-3;
@@ -43,9 +26,8 @@ bool has_to_pay(lua_State* L, const CompiledProto& compiled) {
 // without ops takes 100 times as long. Where compilation was asked for, a point that ran a graph once may do so again.
 bool gives_up(lua_State* L, ProtoPoint& point, CompiledProto& compiled) {
   constexpr int kPatience = 32, kPatienceWhereAsked = 10000;
-  const bool pays = compiled.callee || has_to_pay(L, compiled), again = ++point.idle_calls % kOften == 0;
-  const int patience = pays ? kPatience : again && runs_elsewhere(compiled, point) ? kOften : kPatienceWhereAsked;
-  if (point.idle_calls < patience) return false;
+  const bool pays = compiled.callee || has_to_pay(L, compiled);
+  if (++point.idle_calls < (pays ? kPatience : kPatienceWhereAsked)) return false;
   const auto& entries = point.entries;
   if (!pays && !std::all_of(entries.begin(), entries.end(), [](auto& e) { return e->decline; })) return false;
   point.dead = compiled.changed = true;
@@ -116,25 +98,6 @@ bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry) {
   entry.decline = true;
   point.dead = std::all_of(point.entries.begin(), point.entries.end(), [](auto& e) { return e->decline; });
   point.given_up = point.dead && compiled.callee;
-  compiled.changed = compiled.changed || point.dead;
-  return true;
-}
-
-// A portal takes about 160 ns longer than an eager op of tensors. What it saves is each further op, a tensor made of a
-// number (700 ns), and Lua's own work.
-bool is_slower(lua_State* L, ProtoPoint& point, CompiledProto& compiled, Entry& entry) {
-  constexpr int64_t kSeldom = kOften / 16;
-  if (!entry.light || entry.hits != kOften || entry.callable || runtime(L).config.profit == "always") return false;
-  const std::vector<bc::Loop>& loops = compiled.code->loops();  // that are left to Lua
-  if (std::none_of(loops.begin(), loops.end(), [&](const bc::Loop& l) { return contains(l, point.pc); })) return false;
-  if (log_wanted("graph_breaks")) {
-    const GuardPlace& at = entry.guards.start;
-    log_text("graph_breaks", str(at.file ? at.file : "?", ":", at.line, ": one op is faster without a graph"));
-  }
-  entry.decline = true;
-  const auto& all = point.entries;
-  point.dead = std::all_of(all.begin(), all.end(),
-                           [](const std::shared_ptr<Entry>& e) { return e->decline || e->hits < kSeldom; });
   compiled.changed = compiled.changed || point.dead;
   return true;
 }

@@ -195,17 +195,6 @@ void note_compiled(Entry& e) {
   }
 }
 
-// Numbers that an op takes are tensors of eager code's.
-bool is_light(const Trace& t) {
-  constexpr uint64_t kFewSteps = 24;
-  if (t.graph->nodes.size() != 1 || t.steps > kFewSteps) return false;
-  const Node& n = *t.graph->nodes[0];
-  for (size_t i = 0; i < n.args.size(); i++) {
-    if (n.args[i].is<Scalar>() && info(n.op).args[i].type == ArgType::kOperand) return false;
-  }
-  return true;
-}
-
 void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   if (t.graph->nodes.empty() && t.graph->outputs.empty()) {  // it resumes a callee
     t.close();
@@ -464,7 +453,6 @@ struct SegmentCapture {
     if (!d.hooks_outside && hooks && wanted.backend_function) stop_before(d.hooks_outside);
     if (!d.leaves_outside && parts_leaves(t, input_edges(t), wanted.backend_function)) stop_before(d.leaves_outside);
     next_points(t, end);
-    entry.light = is_light(t);
     compile_entry(t, wanted, entry);
   }
 

@@ -57,7 +57,6 @@ struct Entry {
   // What each call reads, side by side: a cold entry costs a call as many waits as it has cache lines.
   int64_t hits = 0;
   size_t ops = 0;
-  uint64_t steps = 0;                       // instructions that were interpreted for it
   int constants = 0, weak = 0;              // registry references
   std::unique_ptr<NativeGuards> native;     // guards as machine code; null where only the witness can run
   std::shared_ptr<Segment> segment;         // null where there are no ops before a break in a callee, which is resumed
@@ -66,7 +65,6 @@ struct Entry {
   int level = 0;                            // the frame that it leaves: the portal's, or so many calls up
   bc::Pc landing = 0;                       // of a frame above: the point there whose exit it is
   bool decline = false;                     // nothing to run: the original code is as good
-  bool light = false;                       // one op of tensors, and little around it
   bool takes_constants = false;             // of the graph: tensor inputs that no argument of the segment is
   Leaves leaves = Leaves::kUnknown;         // kResults: values and nothing else, none of them a constant
   bool results_differ = false;              // likewise: no output is two of them
