@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <lua.hpp>
+#include <utility>
 
 #include "vm/bind/binding.h"
 #include "vm/bind/tensor_box.h"
@@ -63,13 +64,15 @@ constexpr double kTensors = 256, kLeastTensors = 2048, kTensorsPerHeapKb = 2, kM
 thread_local Pressures pressures;
 
 // Takes account of what outlived a minor collection. Whether the heap is to be collected whole; a large one is
-// collected in steps, which end what minor collections need, and whole once that repays.
+// collected in steps, which end what minor collections need, and whole once that repays. While minor ones serve, it is
+// left alone until `most` bytes have outlived them.
 bool press(lua_State* L, Pressure& p, double heap, mirror::Minor minor) {
   const int64_t now = p.now(), grown = now - p.last;
   p.last = now;
   if (grown <= 0) return false;
   p.outlived += double(grown);
   if (heap * p.per_heap_kb < p.most) return p.outlived >= std::max(p.least(), heap * p.per_heap_kb);
+  if (minor == mirror::Minor::kDone && p.outlived < p.most) return false;
   if (minor == mirror::Minor::kTooMuch && p.made >= heap * p.per_heap_kb) return true;
   p.debt += double(grown) / std::max(p.most, double(now)) * heap * 0.5;
   if (p.debt < 1) return false;
@@ -166,6 +169,10 @@ bool collect_all(size_t) {
 }  // namespace
 
 constinit thread_local bool collection_is_due = false;
+// Whose garbage is to be looked for. Several states of a thread share what is counted, and another's call finds
+// nothing.
+static constinit thread_local const Runtime* due_state = nullptr;
+static constinit thread_local bool due_state_waits = false;  // while another state was due
 
 void open_pressure() { set_memory_pressure_hook(collect_all); }
 
@@ -176,11 +183,16 @@ void tell_collector(lua_State* L, const Runtime& rt) {
   p.tensors++, p.tensors_since_major++;
   const bool host = p.host.is_due(), device = p.device.is_due();
   if (!host && !device && !stress && p.tensors < std::max(kTensors, p.looks / 4)) return;
-  if (collection_is_due) return collect_what_is_due(L);  // no binding was called in between
-  collection_is_due = true;
+  if (collection_is_due && due_state == &rt) return collect_what_is_due(L);  // no binding was called in between
+  if (collection_is_due && !std::exchange(due_state_waits, true)) {
+    if (lua_gc(L, LUA_GCISRUNNING, 0)) relieve(L);
+    return;
+  }
+  collection_is_due = true, due_state = &rt, due_state_waits = false;
 }
 
 void collect_what_is_due(lua_State* L) {
+  if (&runtime(L) != due_state) return;
   collection_is_due = false;
   if (!lua_gc(L, LUA_GCISRUNNING, 0)) return;
   if (runtime(L).config.stress == "collect") collect_under_stress(L);
