@@ -33,7 +33,7 @@ local function report()
   end
   local path, problem = native.tune_save()
   if not path then error(problem, 0) end
-  io.stderr:write(string.format("%d calls, kept in %s\n", #calls, path))
+  io.stderr:write(string.format("%d call%s, kept in %s\n", #calls, #calls == 1 and "" or "s", path))
 end
 
 return function(script, ...)

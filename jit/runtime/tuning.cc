@@ -4,11 +4,16 @@
 // Lutra is not read: its candidates may be others.
 #include "jit/runtime/tuning.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -82,7 +87,9 @@ struct Table {
   std::mutex mutex;
   std::unordered_map<uint64_t, Trial> trials;  // never erased: references stay
   std::atomic<bool> serves_all{false};         // some trial is for calls that nobody tunes
-  std::atomic<bool> saving{false};
+  std::atomic<bool> unsaved{false};
+  std::string path;  // where what was found is to be kept
+  const std::string first_line = str("lutra-tuning 1 ", build_id());
 };
 
 Table& table() {
@@ -149,13 +156,13 @@ std::string path_of_table() {
   return folder.empty() ? "" : folder + "/tuning.txt";
 }
 
-std::string first_line() { return str("lutra-tuning 1 ", build_id()); }
-
 // The rows of a file that the process does not know yet.
-void read_table(Table& t) {
-  std::ifstream file(path_of_table());
+void read_table(Table& t, const std::string& path) {
+  std::error_code problem;
+  if (!fs::is_regular_file(path, problem)) return;
+  std::ifstream file(path);
   std::string line;
-  if (!std::getline(file, line) || line != first_line()) return;
+  if (!std::getline(file, line) || line != t.first_line) return;
   while (std::getline(file, line)) {
     std::istringstream in(line);
     std::string key, whom, op;
@@ -175,13 +182,13 @@ void read_once(Table& t) {
   if (settings().cache != CacheMode::kOff) {
     std::call_once(once, [&] {
       const std::lock_guard lock(t.mutex);
-      read_table(t);
+      read_table(t, path_of_table());
     });
   }
 }
 
 std::string table_text(Table& t) {
-  std::string text = first_line() + "\n";
+  std::string text = t.first_line + "\n";
   for (const auto& [key, row] : t.trials) {
     if (!row.settled) continue;
     char head[32], gain[32];
@@ -193,18 +200,50 @@ std::string table_text(Table& t) {
   return text;
 }
 
-// What runs have found is kept without anybody waiting.
+// One process at a time reads what others have found, and adds its own.
+class FileLock {
+ public:
+  explicit FileLock(const std::string& path) : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    if (fd_ >= 0) ::flock(fd_, LOCK_EX);
+  }
+  ~FileLock() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FileLock(const FileLock&) = delete;
+
+ private:
+  const int fd_;
+};
+
+void write_table(Table& t, const std::string& path) {
+  if (path.empty()) fail("tune: none of LUTRA_CACHE_DIR, XDG_CACHE_HOME and HOME tells where to keep the table");
+  const std::lock_guard lock(t.mutex);
+  std::error_code problem;
+  fs::create_directories(fs::path(path).parent_path(), problem);
+  const FileLock alone(path + ".lock");
+  read_table(t, path);
+  const std::string temporary = path + ".new";
+  std::ofstream file(temporary, std::ios::trunc);
+  file << table_text(t);
+  file.close();
+  if (file) fs::rename(temporary, path, problem);
+  if (!file || problem) fail("tune: cannot write ", path);
+}
+
+void write_found(Table& t) {
+  if (!t.unsaved.exchange(false)) return;
+  try {
+    write_table(t, t.path);
+  } catch (const Error&) {  // it will be measured again
+  }
+}
+
+// What runs have found is kept without anybody waiting, by the end of the process at the latest.
 void save_later(Table& t) {
-  if (settings().cache != CacheMode::kOn || t.saving.exchange(true)) return;
-  Job::start(
-      [&t] {
-        t.saving = false;
-        try {
-          save_tuning();
-        } catch (const Error&) {  // it will be measured again
-        }
-      },
-      Job::kPolite);
+  if (settings().cache != CacheMode::kOn) return;
+  t.path = path_of_table();
+  [[maybe_unused]] static const int at_exit = std::atexit([] { write_found(table()); });
+  if (!t.unsaved.exchange(true)) Job::start([&t] { write_found(t); }, Job::kPolite);
 }
 
 // -- runs -------------------------------------------------------------------------------------------------------------
@@ -295,6 +334,7 @@ LibraryChoice run_library(const Backend& backend, const ExternCall& call, Tuning
   }
   Trial& trial = at->second;
   if (tuning == Tuning::kAtOnce) {
+    if (!trial.found_now && trial.options.empty()) trial = new_trial(call);  // the file's: what it says may be old
     trial.for_all = trial.found_now = true, t.serves_all = true;
     if (writes_its_operands(call)) tuning = Tuning::kInFlight;
   }
@@ -331,18 +371,9 @@ std::vector<TunedCall> stop_tuning() {
 }
 
 std::string save_tuning() {
-  Table& t = table();
-  const std::string path = path_of_table(), temporary = path + ".new";
-  if (path.empty()) fail("tune: none of LUTRA_CACHE_DIR, XDG_CACHE_HOME and HOME tells where to keep the table");
-  const std::lock_guard lock(t.mutex);
-  read_table(t);  // what other processes have found meanwhile
-  std::error_code problem;
-  fs::create_directories(fs::path(path).parent_path(), problem);
-  std::ofstream file(temporary, std::ios::trunc);
-  file << table_text(t);
-  file.close();
-  if (file) fs::rename(temporary, path, problem);
-  if (!file || problem) fail("tune: cannot write ", path);
+  if (settings().cache != CacheMode::kOn) fail("tune: the disk cache is off or only read, so nothing is kept");
+  const std::string path = path_of_table();
+  write_table(table(), path);
   return path;
 }
 

@@ -77,6 +77,7 @@ std::vector<ExternOption> extern_options(const ExternCall& call) {
   const auto table = table_of(call.device.type);
   for (size_t row = 0; row < table.size(); row++) {
     if (!is_taken(table[row], call) || (table[row].stands_in && !out.empty())) continue;
+    if (table[row].once) return {{int(row), 0, 0}};
     for (int way = 0; way < table[row].ways; way++) add_cuts(call, {int(row), way, 0}, out);
   }
   return out;

@@ -58,6 +58,7 @@ struct ExternKernel {
   void (*run)(const ExternCall& call);    // may throw Error
   int ways = 1;                           // how many ways it has of doing a call, 0 being its own choice
   bool stands_in = false;                 // serves calls that no other candidate takes
+  bool once = false;                      // a call is made once and in one way: it runs a host's code
 };
 
 // How a call may be run: which row of its device's table, in which of its ways, cut as for so many threads (0: the

@@ -77,6 +77,12 @@ test("lutra tune keeps what it finds for all programs", function()
   local after = run(environment .. program .. " " .. script)
   truthy(after:find("mm\t[^\n]*the fastest of"), after)
   equal(after:match("sum\t[^\n]*"), plain:match("sum\t[^\n]*"))
+  -- What the table says is measured again.
+  local path = folder .. "/cache/tuning.txt"
+  h.write(path, (h.read(path):gsub(" mm tiles 0 %d+ %S+ ", " mm tiles 0 1 9.9 ")))
+  truthy(run(environment .. program .. " " .. script):find("9.90 times as fast", 1, true))
+  said = run(environment .. program .. " tune " .. script)
+  truthy(not said:find("9.90 x", 1, true) and not h.read(path):find(" 9.9 ", 1, true), said)
   -- Without the cache there is no table.
   truthy(run(environment .. "LUTRA_CACHE=off " .. program .. " " .. script):find("mm\tthe table's choice\n", 1, true))
   said = run(environment .. program .. " tune " .. script .. " leave")
@@ -84,10 +90,7 @@ test("lutra tune keeps what it finds for all programs", function()
   said = run(environment .. program .. " tune " .. script .. " fail")
   truthy(said:find("kept in ", 1, true) and said:find("on purpose", 1, true) and said:find("exit 1", 1, true), said)
   -- What is damaged, or of another build, is not taken.
-  local path = folder .. "/cache/tuning.txt"
-  local file = io.open(path)
-  local text = file:read("*a")
-  file:close()
+  local text = h.read(path)
   local damaged = {"", "lutra-tuning 1 none\n" .. text:match("\n(.*)"), text:gsub("\n%x+", "\nzz"),
     text:gsub(" tiles ", " nobody "), text:gsub("tiles %d+ %d+", "tiles 7 -3"), text:sub(1, -40), "\0\1\n\2"}
   for _, damage in ipairs(damaged) do
@@ -98,6 +101,21 @@ test("lutra tune keeps what it finds for all programs", function()
   end
   said = run("LUTRA_CACHE=on LUTRA_CACHE_DIR=/dev/null " .. program .. " tune " .. script)
   truthy(said:find("lutra: tune: cannot write /dev/null/tuning.txt", 1, true), said)
+end)
+
+test("what a short program finds is there for the next, and processes do not lose each other's", function()
+  local script = h.write(folder .. "/short.lua", [[
+    local n = tonumber(...)
+    local f = lt.compile(function(x, y) return x:mm(y) end, {mode = "max-autotune"})
+    local x, y = lt.ones(n, 8), lt.ones(8, 5)
+    for _ = 1, 60 do f(x, y) end]])
+  local path = folder .. "/cache/tuning.txt"
+  os.remove(path)
+  local all = {}
+  for n = 11, 18 do all[#all + 1] = ("%s%s %s %d &"):format(environment, program, script, n) end
+  run("(" .. table.concat(all, " ") .. " wait)")
+  local text = h.read(path)
+  for n = 11, 18 do truthy(text:find((" mm float32[%d,8],"):format(n), 1, true), text) end
 end)
 
 os.execute("rm -rf " .. folder)

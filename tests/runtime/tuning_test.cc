@@ -135,6 +135,8 @@ TEST_CASE("a call that is tuned at once is tuned for all", "[runtime][tuning]") 
   const std::vector<TunedCall> calls = stop_tuning();
   CHECK(calls.size() == 2);
   CHECK(stop_tuning().empty());
+  CHECK_THROWS_AS(save_tuning(), Error);
+  settings().cache = CacheMode::kOn;
   const std::string path = save_tuning();
   std::ifstream file(path);
   std::string line, text;

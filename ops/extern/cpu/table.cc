@@ -23,8 +23,8 @@ const ExternKernel kKernels[] = {
     {OpId::convolution_weight, "direct", conv_supports, nullptr, run_convolution_weight},
     {OpId::ctc_nll, "ctc", ctc_supports, nullptr, run_ctc_nll},
     {OpId::ctc_nll_backward, "ctc", ctc_supports, nullptr, run_ctc_nll_backward},
-    {OpId::host_op, "host", any_dtype, nullptr, run_host_op},
-    {OpId::host_op_backward, "host", any_dtype, nullptr, run_host_op},
+    {OpId::host_op, "host", any_dtype, nullptr, run_host_op, 1, false, true},
+    {OpId::host_op_backward, "host", any_dtype, nullptr, run_host_op, 1, false, true},
 #define ROW(op, kernel) {OpId::op, #kernel, any_dtype, nullptr, run_##kernel},
 #include "ops/extern/every_dtype.def"
 #undef ROW
