@@ -398,4 +398,34 @@ test("stop, restart, step, count and limits of the collector go on as before", s
   holds(x, 1)
 end))
 
+test("states that take turns on a thread each lose their own", function()
+  local ffi = require "ffi"
+  ffi.cdef [[
+    typedef struct lutra_State lutra_State;
+    lutra_State* lutra_open(const void*);
+    int lutra_do_string(lutra_State*, const char*, const char*);
+    void lutra_close(lutra_State*);
+  ]]
+  local function resident()
+    for line in io.lines "/proc/self/status" do
+      local kb = line:match "VmRSS:%s+(%d+)"
+      if kb then return tonumber(kb) / 1024 end
+    end
+  end
+  local makes, looks = ffi.C.lutra_open(nil), ffi.C.lutra_open(nil)
+  local function run(state, source) equal(ffi.C.lutra_do_string(state, source, "=test"), 0) end
+  run(makes, "x = lt.ones(1024, 256) function step() local y = x + 1 end")
+  run(looks, "small = lt.ones(2) function step() return small:dim() end")
+  local most, first = 0, nil
+  for i = 1, 300 do
+    run(makes, "step()")
+    run(looks, "step()")
+    if i == 20 then first = resident() end
+    if i > 20 then most = math.max(most, resident()) end
+  end
+  ffi.C.lutra_close(makes)
+  ffi.C.lutra_close(looks)
+  truthy(h.sanitized or most - first < 60, ("%.0f MB more"):format(most - first))
+end)
+
 h.finish()
