@@ -9,12 +9,11 @@
 // Invariants:
 // 1. Only a state in the middle of marking, with no gray object left, is held. Whatever ends that cycle finalizes the
 //    sentinel, a userdata that nothing refers to; until then no object is freed or loses its mark.
-// 2. What collect() gives is unreachable, is in no weak table but `own`, and counts as finalized for LuaJIT, which
-// frees
-//    its memory at the end of the cycle. The caller drops what the payloads hold before it runs anything else.
+// 2. What collect() gives is unreachable, is in no weak table but `own`, and counts as finalized for LuaJIT,
+//    which frees its memory at the end of the cycle. The caller drops what the payloads hold before it runs anything
+//    else.
 // 3. What other finalizers may still see lives on: new userdata of other kinds are roots, whether or not anything
-// refers
-//    to them; so is what a weak table refers to, other than userdata of the kind.
+//    refers to them; so is what a weak table refers to, other than userdata of the kind.
 #pragma once
 #include <cstddef>
 #include <vector>
