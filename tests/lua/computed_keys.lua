@@ -2,13 +2,7 @@
 -- for any stream of values, no break, eager's results.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, truthy = h.test, h.equal, h.truthy
-
-local function outcome(f, ...)
-  local r = {pcall(f, ...)}
-  if not r[1] then return "raises " .. tostring(r[2]) end
-  return h.text(r)
-end
+local test, equal, truthy, outcome = h.test, h.equal, h.truthy, h.outcome
 
 local VALUES = {2, 3, 1, 5, 7, 4, 9, 8, 6, 3, 2, 1, 9, 5, 10, 8, 4, 6, 7, 2, 3, 1, 5, 7, 4, 9, 8, 6, 3, 2}
 local BEYOND = {0, -1, -20, 20, 64, 0.5, 2 ^ 53, -2 ^ 53, 1 / 0, 0 / 0}

@@ -62,6 +62,13 @@ function M.text(v)
     table.concat(parts, " "))
 end
 
+-- What f(...) gives, or raises, as a text.
+function M.outcome(f, ...)
+  local r = {pcall(f, ...)}
+  if not r[1] then return "raises " .. tostring(r[2]) end
+  return M.text(r)
+end
+
 -- f(...) must raise a message that contains `text` (plain).
 function M.raises(text, f, ...)
   local ok, message = pcall(f, ...)

@@ -2,15 +2,9 @@
 -- recompiles, and no break. Then values that are none: eager's outcome. `--table` prints the counts.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, truthy = h.test, h.equal, h.truthy
+local test, equal, truthy, outcome = h.test, h.equal, h.truthy, h.outcome
 local wants_table = arg and arg[1] == "--table"
 local rows = {}
-
-local function outcome(f, ...)
-  local r = {pcall(f, ...)}
-  if not r[1] then return "raises " .. tostring(r[2]) end
-  return h.text(r)
-end
 
 local WHOLE = {2, 3, 0, 1, 5, 7, 4, 19, 18, 8, 9, 10, 11, 12, 13, 6, 15, 16, 17, 14, 3, 2, 0, 1, 19, 5, 11, 8, 4, 16}
 local SIGNED = {2, 3, 0, 1, 5, -1, 4, 19, -20, 8, 9, 10, -7, 12, 13, 6, 15, -16, 17, 14, 3, 2, 0, 1, 19, 5, -11, 8, 4,

@@ -2,13 +2,7 @@
 -- What an op needs of them is asserted by the run; where it does not hold, eager's error is raised at eager's line.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, truthy, breaks = h.test, h.equal, h.truthy, h.breaks
-
-local function outcome(f, ...)
-  local r = {pcall(f, ...)}
-  if not r[1] then return "raises " .. tostring(r[2]) end
-  return h.text(r)
-end
+local test, equal, truthy, breaks, outcome = h.test, h.equal, h.truthy, h.breaks, h.outcome
 
 local function ids(n, dtype) return lt.tensor({n, 1}, {dtype = dtype or "int64"}) end
 
