@@ -2,6 +2,7 @@
 #include <immintrin.h>
 
 #include "ops/extern/cpu/conv_micro.h"
+#include "ops/extern/cpu/transpose_avx512.h"
 
 namespace lutra::conv_avx512 {
 namespace {
@@ -40,32 +41,14 @@ struct Vector<float> {
   }
 };
 
-// 16 lines of 16 elements, transposed: in pairs, in fours, then by lanes of 16 bytes.
+// 16 lines of 16 elements.
 inline void Vector<float>::turn_lines(__m512* v) {
-  __m512 w[16];
-  const auto pairs = [](const __m512& a) { return _mm512_castps_pd(a); };
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    w[i] = _mm512_unpacklo_ps(v[i], v[i + 1]), w[i + 1] = _mm512_unpackhi_ps(v[i], v[i + 1]);
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    const int a = i / 4 * 4 + i % 4 / 2;
-    v[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(pairs(w[a]), pairs(w[a + 2])));
-    v[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(pairs(w[a]), pairs(w[a + 2])));
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; i++) {
-    w[i] = _mm512_shuffle_f32x4(v[i], v[i + 4], 0x88), w[i + 4] = _mm512_shuffle_f32x4(v[i], v[i + 4], 0xdd);
-    w[i + 8] = _mm512_shuffle_f32x4(v[i + 8], v[i + 12], 0x88);
-    w[i + 12] = _mm512_shuffle_f32x4(v[i + 8], v[i + 12], 0xdd);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; i++) {
-    v[i] = _mm512_shuffle_f32x4(w[i], w[i + 8], 0x88), v[i + 8] = _mm512_shuffle_f32x4(w[i], w[i + 8], 0xdd);
-    v[i + 4] = _mm512_shuffle_f32x4(w[i + 4], w[i + 12], 0x88);
-    v[i + 12] = _mm512_shuffle_f32x4(w[i + 4], w[i + 12], 0xdd);
-  }
+  __m512i lines[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i++) lines[i] = _mm512_castps_si512(v[i]);
+  transpose(lines);
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i++) v[i] = _mm512_castsi512_ps(lines[i]);
 }
 
 template <>

@@ -7,37 +7,13 @@
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512bf16")
 
+#include "ops/extern/cpu/transpose_avx512.h"
+
 namespace lutra::amx {
 namespace {
 
 inline __mmask32 first32(int64_t n) { return n >= 32 ? ~0u : (1u << n) - 1; }
 inline __mmask16 first16(int64_t n) { return n >= 16 ? __mmask16(0xffff) : __mmask16((1u << n) - 1); }
-
-// 16 x 16 elements of 32 bits.
-inline void transpose(__m512i* v) {
-  __m512i w[16];
-#pragma GCC unroll 8
-  for (int i = 0; i < 16; i += 2) {
-    w[i] = _mm512_unpacklo_epi32(v[i], v[i + 1]), w[i + 1] = _mm512_unpackhi_epi32(v[i], v[i + 1]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 16; i += 4) {
-    v[i] = _mm512_unpacklo_epi64(w[i], w[i + 2]), v[i + 1] = _mm512_unpackhi_epi64(w[i], w[i + 2]);
-    v[i + 2] = _mm512_unpacklo_epi64(w[i + 1], w[i + 3]), v[i + 3] = _mm512_unpackhi_epi64(w[i + 1], w[i + 3]);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; i++) {
-    w[i] = _mm512_shuffle_i32x4(v[i], v[i + 4], 0x88), w[i + 4] = _mm512_shuffle_i32x4(v[i], v[i + 4], 0xdd);
-    w[i + 8] = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0x88);
-    w[i + 12] = _mm512_shuffle_i32x4(v[i + 8], v[i + 12], 0xdd);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; i++) {
-    v[i] = _mm512_shuffle_i32x4(w[i], w[i + 8], 0x88), v[i + 8] = _mm512_shuffle_i32x4(w[i], w[i + 8], 0xdd);
-    v[i + 4] = _mm512_shuffle_i32x4(w[i + 4], w[i + 12], 0x88);
-    v[i + 12] = _mm512_shuffle_i32x4(w[i + 4], w[i + 12], 0xdd);
-  }
-}
 
 inline void store_tile(uint16_t* to, const __m512i* v) {
 #pragma GCC unroll 16
