@@ -6,7 +6,6 @@ local lt, use = ...
 local errors = use "errors"
 local base = use "nn.module"
 local keywords = use "keywords"
-local node_of = use("autograd").node_of
 
 local Module = base.Module
 local kinds = {"pre", "post", "backward_pre", "backward"}
@@ -56,7 +55,7 @@ local function with_node(list, backward, context, into, to)
     results[#results + 1] = into[1]
   end
   context.places, context.n = places, list.n
-  node_of("BackwardHookFunction", backward, context, tensors, results, {}, to)
+  use("autograd").node_of("BackwardHookFunction", backward, context, tensors, results, {}, to)
   return out
 end
 
