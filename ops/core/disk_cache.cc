@@ -30,8 +30,11 @@ struct Header {
 constexpr char kMagic[8] = {'L', 'U', 'T', 'R', 'A', 'C', '0', '2'};
 
 std::mutex mutex;
-std::string warned;                       // the cache directory that a line was last told of
-std::map<std::string, uint64_t> written;  // by cache directory: bytes since its folders were looked through
+std::string warned;  // the cache directory that a line was last told of
+struct Written {
+  uint64_t bytes = 0, files = 0;
+};
+std::map<std::string, Written> written;  // by cache directory: since its folders were looked through
 
 constexpr const char* kCacheKinds[] = {"segment", "cubin", "ptx"};
 
@@ -134,7 +137,10 @@ std::string about(const std::string& path) {
   return text.substr(0, text.find('\n'));
 }
 
-// Where all entries together take more than the limit, the oldest go until a quarter of it is free.
+// However small they are, a look through more takes longer than compilation.
+constexpr uint64_t kMostFiles = 16384;
+
+// Where all entries together are more than the limits, the oldest go until a quarter of these is free.
 void shrink() {
   struct File {
     std::string path;
@@ -155,25 +161,29 @@ void shrink() {
       total += uint64_t(s.st_size);
     });
   }
-  if (total <= limit) return;
+  uint64_t count = files.size();
+  if (total <= limit && count <= kMostFiles) return;
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
     return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
   });
   for (const File& f : files) {
-    if (total <= limit / 4 * 3) return;
-    if (unlink(f.path.c_str()) == 0) total -= f.bytes;
+    check_stop();
+    if (total <= limit / 4 * 3 && count <= kMostFiles / 4 * 3) return;
+    if (unlink(f.path.c_str()) == 0) total -= f.bytes, count--;
   }
 }
 
-// Once more so many bytes were written. The folders are looked through at a process's first entry there, then as they
-// may have grown by a sixteenth.
-bool may_be_full(uint64_t bytes) {
-  const std::string root = cache_directory();
+// Once the folders may have grown by a sixteenth, and at one entry of 256: many a process writes few. Not at the first
+// entry of each: what compiles waits for the look, which takes milliseconds.
+bool may_be_full(const std::string& entry, uint64_t bytes) {
+  constexpr char kLooks[] = "00";
   std::lock_guard lock(mutex);
-  const auto [place, first] = written.try_emplace(root, 0);
-  if (!first && place->second < settings().cache_bytes / 16) return place->second += bytes, false;
-  place->second = 0;
-  return true;
+  Written& since = written[cache_directory()];
+  since.bytes += bytes, since.files++;
+  const bool looks =
+      entry.starts_with(kLooks) || since.bytes >= settings().cache_bytes / 16 || since.files >= kMostFiles / 16;
+  if (looks) since = {};
+  return looks;
 }
 
 }  // namespace
@@ -208,7 +218,7 @@ void write_cached(const char* kind, const std::string& key, const std::string& d
   if (folder.empty() || settings().cache != CacheMode::kOn) return;
   if (!make_folder(folder)) return warn(folder, strerror(errno));
   if (!is_ours(folder)) return;
-  const std::string path = folder + "/" + digest(key);
+  const std::string entry = digest(key), path = folder + "/" + entry;
   std::string temporary = path + ".XXXXXX";
   const int fd = mkostemp(temporary.data(), O_CLOEXEC);
   if (fd < 0) return warn(folder, strerror(errno));
@@ -227,12 +237,12 @@ void write_cached(const char* kind, const std::string& key, const std::string& d
     warn(path, strerror(why));
     unlink(temporary.c_str());
   }
-  if (!may_be_full(sizeof h + key.size() + data.size())) return;
+  if (!may_be_full(entry, sizeof h + key.size() + data.size())) return;
   try {
     shrink();
   } catch (...) {  // an interrupt: the next entry looks again
     std::lock_guard lock(mutex);
-    written.erase(cache_directory());
+    written[cache_directory()].files = kMostFiles;
     throw;
   }
 }

@@ -229,6 +229,16 @@ TEST_CASE("a look for old entries that is interrupted is made again at the next 
   settings().cache_bytes = uint64_t{1} << 30;
 }
 
+TEST_CASE("so many entries go, however small they are", "[cuda]") {
+  constexpr size_t kMost = 16384, kBefore = kMost + 500;
+  Folder f;
+  write_cached("segment", "key", "data");
+  for (size_t i = 0; i < kBefore; i++) put(str(f.path, "/a/b/segment/f", i), "");
+  for (int i = 0; i < 1100; i++) write_cached("segment", str("key ", i), "data");
+  CHECK(f.entries().size() <= kMost);
+  CHECK(f.entries().size() >= kMost / 2);
+}
+
 TEST_CASE("what a killed writer leaves is removed, and the cache is emptied", "[cuda]") {
   Folder f;
   write_cached("segment", "key", "data");
