@@ -137,10 +137,11 @@ std::string about(const std::string& path) {
   return text.substr(0, text.find('\n'));
 }
 
-// However small they are, a look through more takes longer than compilation.
-constexpr uint64_t kMostFiles = 16384;
+// What compiles waits for a look, so neither what it reads nor what it removes may be much: some file systems take
+// milliseconds to remove one.
+constexpr uint64_t kMostFiles = 16384, kMostGone = 256;
 
-// Where all entries together are more than the limits, the oldest go until a quarter of these is free.
+// Where all entries together are more than the limits, the oldest go until a quarter of these is free, by and by.
 void shrink() {
   struct File {
     std::string path;
@@ -161,27 +162,25 @@ void shrink() {
       total += uint64_t(s.st_size);
     });
   }
-  uint64_t count = files.size();
+  uint64_t count = files.size(), gone = 0;
   if (total <= limit && count <= kMostFiles) return;
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
     return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
   });
   for (const File& f : files) {
     check_stop();
-    if (total <= limit / 4 * 3 && count <= kMostFiles / 4 * 3) return;
+    if ((total <= limit / 4 * 3 && count <= kMostFiles / 4 * 3) || gone++ == kMostGone) return;
     if (unlink(f.path.c_str()) == 0) total -= f.bytes, count--;
   }
 }
 
-// Once the folders may have grown by a sixteenth, and at one entry of 256: many a process writes few. Not at the first
-// entry of each: what compiles waits for the look, which takes milliseconds.
+// Once the folders may have grown by a sixteenth, and at one entry of 64: many a process writes few.
 bool may_be_full(const std::string& entry, uint64_t bytes) {
-  constexpr char kLooks[] = "00";
   std::lock_guard lock(mutex);
   Written& since = written[cache_directory()];
   since.bytes += bytes, since.files++;
-  const bool looks =
-      entry.starts_with(kLooks) || since.bytes >= settings().cache_bytes / 16 || since.files >= kMostFiles / 16;
+  const bool looks = (entry[0] == '0' && entry[1] < '4') || since.bytes >= settings().cache_bytes / 16 ||
+                     since.files >= kMostFiles / 16;
   if (looks) since = {};
   return looks;
 }
