@@ -346,6 +346,43 @@ test("hooks that capture their tensor", stressed(function()
   holds(x.grad, 40)
 end))
 
+-- LuaJIT before November 2023 forgets a write barrier: a trace that was made while a variable was open goes on to store
+-- in it once it is closed. `before_it_closes` is called while it is open. Gives a function that stores by the trace.
+local function variable_of_a_trace(before_it_closes)
+  local run = loadstring "return function(set, n) for i = 1, n do set(i) end end"()
+  local v
+  local function set(i) v = {i, tostring(i) .. " of " .. i} end
+  run(set, 200)
+  before_it_closes()
+  return function() run(set, 200) end, function() return v end
+end
+
+-- LuaJIT ends the cycle that is on its way, and what it has freed becomes something else.
+local function end_cycle()
+  repeat until collectgarbage("step", 1000)
+  local other = {}
+  for i = 1, 2000 do other[i] = {-i, tostring(-i) .. " of " .. -i} end
+  return other
+end
+
+for what, before in pairs {open = function() churn(3) end, closed = function() end} do
+  test("what traces store in closed variables that were " .. what .. " at a minor collection", function()
+    local sets, gets = {}, {}
+    lt.config.stress = "collect"
+    churn(3)
+    for i = 1, 20 do sets[i], gets[i] = variable_of_a_trace(before) end
+    if what == "closed" then churn(3) end
+    lt.config.stress = nil
+    for k = 1, 20 do sets[k]() end
+    local other = end_cycle()
+    for k = 1, 20 do
+      equal(gets[k]()[1], 200)
+      equal(gets[k]()[2], "200 of 200")
+    end
+    equal(#other, 2000)
+  end)
+end
+
 test("compiled functions, and LuaJIT's traces of loops around ops", stressed(function()
   local f = lt.compile(function(o, x)
     o.last = o.w + x

@@ -51,7 +51,5 @@ inline Global& global(lua_State* L) { return *std::bit_cast<Global*>(thread(L)->
 inline Header* list_link(const Header* o) { return std::bit_cast<Header*>(std::bit_cast<const Tab*>(o)->gclist); }
 
 bool is_global_known(lua_State* L);
-// LuaJIT's write barrier of a closed variable, for the value it has.
-void notice_value(lua_State* L, Upval* v);
 
 }  // namespace lutra::mirror

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "vm/mirror/global.h"
+#include "vm/mirror/watch.h"
 
 namespace lutra::mirror {
 namespace {
@@ -20,8 +21,7 @@ struct State {
   bool known = false, held = false;
   uint8_t white = 0;
   Udata* sentinel = nullptr;
-  const Header* newest = nullptr;            // of the objects that were looked at for variables
-  std::vector<Upval*>* variables = nullptr;  // closed and assigned to
+  Watch* watch = nullptr;
 };
 
 char state_key;
@@ -33,7 +33,7 @@ int sentinel_gone(lua_State* L) {
 }
 
 int state_gone(lua_State* L) {
-  delete std::exchange(static_cast<State*>(lua_touserdata(L, 1))->variables, nullptr);
+  delete std::exchange(static_cast<State*>(lua_touserdata(L, 1))->watch, nullptr);
   return 0;
 }
 
@@ -57,7 +57,7 @@ State& state_of(lua_State* L) {
   push_metatable(L, sentinel_gone);
   lua_setfenv(L, -2);
   lua_rawset(L, LUA_REGISTRYINDEX);
-  state->variables = new std::vector<Upval*>;
+  state->watch = new Watch;
   state->known = is_global_known(L);
   return *state;
 }
@@ -72,28 +72,6 @@ void put_sentinel(lua_State* L, State& state) {
   lua_setmetatable(L, -3);
   state.sentinel = static_cast<Udata*>(object(L, -2));
   lua_pop(L, 2);
-}
-
-// LuaJIT before November 2023 forgets a barrier: a trace that was made while a variable was open goes on to store in it
-// once it is closed. So what closed variables hold is looked at again.
-void find_variables(const Global& g, State& state) {
-  const auto* end = std::bit_cast<const Header*>(g.mainthread);
-  const auto* first = std::bit_cast<const Header*>(g.root);
-  for (const Header* o = first; o != state.newest && o != end; o = std::bit_cast<const Header*>(o->nextgc)) {
-    if (o->gct != type_of(kUpval)) continue;
-    auto* v = std::bit_cast<Upval*>(o);
-    if (!v->immutable) state.variables->push_back(v);
-  }
-  state.newest = first;
-}
-
-void notice_variables(lua_State* L, State& state) {
-  find_variables(global(L), state);
-  const ThresholdScope threshold(L);
-  for (Upval* v : *state.variables) {
-    if (!(v->marked & kBlack) || is_number(v->tv) || tag(v->tv) >= kLightud) continue;
-    if (static_cast<Header*>(gc_pointer(v->tv))->marked & kWhites) notice_value(L, v);
-  }
 }
 
 // -- LuaJIT's own marking
@@ -343,10 +321,8 @@ Minor hold(lua_State* L, const MinorKind& kind, Found* found) {
     put_sentinel(L, state);
   }
   mark_gray(L);
-  if (g.state != kPropagate) return Minor::kBusy;
-  state.held = true, state.white = g.currentwhite & kWhites, state.newest = nullptr;
-  state.variables->clear();
-  find_variables(g, state);
+  if (g.state != kPropagate || !state.watch->begin(L)) return Minor::kBusy;
+  state.held = true, state.white = g.currentwhite & kWhites;
   Walk walk(g, kind, SIZE_MAX);
   if (!walk.reach(L, std::bit_cast<const Udata*>(state.sentinel->nextgc), nullptr)) return Minor::kDone;
   walk.take(&state.sentinel->nextgc, nullptr, nullptr, &found->gone);
@@ -360,11 +336,12 @@ Minor collect(lua_State* L, const MinorKind& kind, Found* found) {
   Global& g = global(L);
   if (is_busy(g) || !lua_checkstack(L, 4)) return Minor::kBusy;
   if (!is_held(state, g)) return Minor::kTooMuch;
-  notice_variables(L, state);
+  const bool more = g.gray;
   mark_gray(L);
+  if (!state.watch->go_on(L, more)) return Minor::kTooMuch;
   Walk walk(g, kind, 4096 + g.total / 256);
   const bool reached = walk.reach(L, std::bit_cast<const Udata*>(g.mainthread->nextgc), state.sentinel);
-  found->looks = walk.looks() + state.variables->size() / 4;
+  found->looks = walk.looks() + state.watch->size() / 4;
   if (!reached) return Minor::kTooMuch;
   walk.take(&g.mainthread->nextgc, state.sentinel, state.sentinel, &found->gone);
   walk.clear_weak();

@@ -58,12 +58,6 @@ void settle(lua_State* L, Upval* v, Func* writer, int index) {
 
 }  // namespace
 
-void notice_value(lua_State* L, Upval* v) {
-  push_writer(L);
-  store_again(L, v, static_cast<Func*>(object(L, -1)), lua_gettop(L));
-  lua_pop(L, 1);
-}
-
 void* object(lua_State* L, int index) {
   const TValue v = index > 0 ? base(L)[index - 1] : top(L)[index];
   return is_number(v) || tag(v) >= kLightud ? nullptr : gc_pointer(v);
