@@ -74,8 +74,7 @@ void push_maker(lua_State* L, const mirror::Proto* child) {
 }
 
 void push_closure(lua_State* L, const mirror::Proto* child, const mirror::Proto* parent) {
-  push_maker(L, child);
-  lua_call(L, 0, 1);
+  push_plain_closure(L, child);
   auto* closure = static_cast<mirror::Func*>(mirror::object(L, -1));
   hash_variables(closure, parent);
   adopt_newborn(portal_state(L), closure);
@@ -107,6 +106,15 @@ void push_room_maker(lua_State* L, int n) {
 }
 
 }  // namespace
+
+void push_plain_closure(lua_State* L, const mirror::Proto* p) {
+  push_maker(L, p);
+  lua_call(L, 0, 1);
+}
+
+bool has_maker(const mirror::Proto* p) {
+  return std::all_of(p->uv, p->uv + p->sizeuv, [](uint16_t u) { return !(u & kLocal) || (u & 0xffu) < kMostCaptured; });
+}
 
 void hash_variables(mirror::Func* closure, const mirror::Proto* parent) {
   const mirror::Proto* p = mirror::proto_of(closure);

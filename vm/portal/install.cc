@@ -20,7 +20,7 @@ namespace lutra {
 namespace {
 
 char table_keys[static_cast<int>(PortalTable::kCount)];
-const char* const kModes[] = {"v", "k", "k", "k", "kv", "v", "v", "k"};
+const char* const kModes[] = {"v", "k", "k", "k", "kv", "v", "v", "v", "k"};
 static_assert(std::size(kModes) == static_cast<size_t>(PortalTable::kCount));
 
 // The new prototype's constants that have more than a dump tells become the original's own: children, of which it makes
@@ -221,8 +221,8 @@ void sweep_records(lua_State* L) {
 
 namespace {
 
-// Pushes a function of the patched prototype with the upvalues and the environment of the one at `index`.
-void push_patched(lua_State* L, int index, const Patched& patched) {
+// Pushes a function of the patched prototype, which is loaded for it.
+void load_patched(lua_State* L, int index, const Patched& patched) {
   lua_Debug ar;
   lua_pushvalue(L, index);
   lua_getinfo(L, ">S", &ar);
@@ -232,6 +232,44 @@ void push_patched(lua_State* L, int index, const Patched& patched) {
     lua_pop(L, 1);
     fail_internal("patch: LuaJIT refuses the prototype: ", message);
   }
+}
+
+// Likewise of the prototype that was loaded for an earlier function, where that lives: a frame that is rebuilt at each
+// call would load it each time. False, and nothing pushed, where it does not.
+bool push_loaded(lua_State* L, const Patched& patched, const mirror::Proto* original) {
+  if (patched.version == 0) return false;
+  const int top = lua_gettop(L);
+  push_table(L, PortalTable::kLoaded);
+  lua_rawgeti(L, -1, int(patched.version));
+  const mirror::Proto* copy = lua_isnil(L, -1) ? nullptr : to_proto(L, -1);
+  push_table(L, PrototypeTable::kOriginal);
+  lua_pushvalue(L, -2);
+  if (copy) lua_rawget(L, -2);
+  const bool known = copy && mirror::object(L, -1) == original && has_maker(copy);
+  lua_settop(L, top);
+  if (known) push_plain_closure(L, copy);
+  return known;
+}
+
+// Of the function at the top, whose prototype has just been loaded.
+void note_loaded(lua_State* L, const Patched& patched, const mirror::Proto* original) {
+  const int clone = lua_gettop(L);
+  share_constants(patched.dump.top(), original, mirror::proto_of(lua_function(L, clone)));
+  add_record(L, clone, patched);
+  push_table(L, PrototypeTable::kOriginal);
+  push_proto(L, clone);
+  mirror::push_object(L, mirror::kProto, original);
+  lua_rawset(L, -3);
+  if (patched.version != 0) {
+    push_table(L, PortalTable::kLoaded);
+    push_proto(L, clone);
+    lua_rawseti(L, -2, int(patched.version));
+  }
+  lua_settop(L, clone);
+}
+
+// The function at the top gets the upvalues and the environment of the one at `index`.
+void take_variables(lua_State* L, int index) {
   const int clone = lua_gettop(L);
   for (int i = 1; lua_getupvalue(L, index, i); ++i) {
     lua_pop(L, 1);
@@ -289,19 +327,15 @@ void make_clone(lua_State* L, int index, const Patched& patched) {
   luaL_checkstack(L, 20, "patch");
   index = absolute(L, index);
   check_lua_function(L, index);
-  push_patched(L, index, patched);
-  remember_source(L, index, patched.resumed);
-  if (!portal_state(L).mirror) return remember_original(L, index);
+  const bool mirror = portal_state(L).mirror;
+  const mirror::Proto* original = mirror ? original_proto(L, index) : nullptr;
+  const bool loaded = mirror && push_loaded(L, patched, original);
+  if (!loaded) load_patched(L, index, patched);
   const int clone = lua_gettop(L);
-  const mirror::Proto* original = original_proto(L, index);
-  mirror::Proto* copy = mirror::proto_of(lua_function(L, clone));
-  share_constants(patched.dump.top(), original, copy);
-  add_record(L, clone, patched);
-  push_table(L, PrototypeTable::kOriginal);
-  push_proto(L, clone);
-  mirror::push_object(L, mirror::kProto, original);
-  lua_rawset(L, -3);
-  lua_settop(L, clone);
+  take_variables(L, index);
+  remember_source(L, index, patched.resumed);
+  if (!mirror) return remember_original(L, index);
+  if (!loaded) note_loaded(L, patched, original);
   if (original->flags & mirror::kProtoNoJit) luaJIT_setmode(L, clone, LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);
 }
 
