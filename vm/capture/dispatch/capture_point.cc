@@ -136,6 +136,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   if (&left == &compiled) teach_new_points(compiled, known, point, s.lessons);
   compile_callees(state, L, compiled, s.left_out);
   if (s.entry->decline) return s.entry;
+  point.ops_at.insert(s.ops_at);
   for (size_t i = 0; i < s.finished.resumes.size(); i++) {
     s.entry->resumes[i].body =
         std::make_shared<ProtoBody>(resume_proto(state, L, compiled, s.finished.resumes[i], kept));
@@ -260,6 +261,7 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
     const bool raised = compiled->options.fullgraph && entry->why.is_raised();
     if (entry->guards.steps.empty() || (!raised && ++point.idle_captures >= 3 && idle)) {
       point.dead = compiled->changed = true;
+      if (!entry->guards.steps.empty()) leave_loop(*compiled, point);
       point.given_up = compiled->callee && !entry->guards.steps.empty();
       release_entry(L, *entry);
       return nullptr;

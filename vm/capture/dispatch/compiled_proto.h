@@ -63,11 +63,13 @@ struct ProtoPoint {
   int size_misses = 0;             // runs that were given up for a size that elements decided
   bool enters_callees = true;
   Within within{};
-  int idle_calls = 0;     // in a row, that ran nothing
-  bool given_up = false;  // a callee's, since it ran nothing for long: see revive_callees
-  int64_t saved_ops = 0;  // that entries have run
-  double spent_ms = 0;    // in captures
-  int idle_captures = 0;  // without an op, since the last one with
+  int idle_calls = 0;         // in a row, that ran nothing
+  int idle_rounds = 0;        // in all, less the calls that ran something
+  std::set<bc::Pc> ops_at{};  // where the entries' first ops are; 0: in a frame above
+  bool given_up = false;      // a callee's, since it ran nothing for long: see revive_callees
+  int64_t saved_ops = 0;      // that entries have run
+  double spent_ms = 0;        // in captures
+  int idle_captures = 0;      // without an op, since the last one with
   std::map<std::string, std::set<int>> dynamic_dims;
   std::map<std::string, std::set<std::string>> changing_values;  // by source: what misses brought, a few of them
   std::set<std::string> loose_functions;
@@ -132,6 +134,9 @@ struct CompiledProto : std::enable_shared_from_this<CompiledProto> {
   std::vector<std::pair<std::weak_ptr<CompiledProto>, unsigned>> makers;  // whose `born` has this one
   decltype(makers) retired_makers;                                        // whose had it
   std::map<bc::Pc, std::shared_ptr<Patched>> bodies;  // newest bytecode as it is entered at a pc (switch_over)
+  // Points of loops that have gone: see gives_up and leave_loop. Hits since then, and how many bring them back.
+  std::set<bc::Pc> gone_on;
+  int64_t hits_since = 0, brings_back_at = 1024;
 };
 
 // f(point) of all points, and of what they are under callers.

@@ -201,7 +201,8 @@ struct PortalCall {
     const auto [nslots, nargs, self] = values;
     CompiledProto& root = compiled.root ? *compiled.root : compiled;
     if (!root.callees.empty() && ++root.hits >= root.revives_at) revive_callees(state, L, root);
-    if (!e.decline) point().idle_calls = 0;
+    if (!e.decline && comes_back(compiled)) refresh_code();
+    if (!e.decline) point().idle_calls = 0, point().idle_rounds = std::max(point().idle_rounds - 1, 0);
     note_hit(point(), e, loaded.tensors);
     point().saved_ops += int64_t(e.ops);
     if (compiled.automatic) state.automatic.saved_ops += int64_t(e.ops);

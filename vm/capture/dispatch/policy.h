@@ -25,8 +25,14 @@ bool has_to_pay(lua_State* L, const CompiledProto& compiled);
 // Whether another capture at a point of such a compiled prototype is worth its time, by what the entries have saved.
 // False many times in a row, and the point is given up.
 bool worth_capture(lua_State* L, ProtoPoint& point, CompiledProto& compiled);
-// A call of a portal that has run nothing; true where there were so many in a row that the point is given up.
+// A call of a portal that has run nothing; true where there were so many that the point is given up. In a loop it then
+// goes on to where its entries have their first ops: rounds without ops are LuaJIT's.
 bool gives_up(lua_State* L, ProtoPoint& point, CompiledProto& compiled);
+// A point that has nothing to run goes. If it is in a loop, segments may begin where that is left to.
+void leave_loop(CompiledProto& compiled, const ProtoPoint& point);
+// Those that have gone so are tried again after 1024, 4096, ... hits of the others: rounds may have got ops. True where
+// that is now.
+bool comes_back(CompiledProto& compiled);
 
 // A number of a graph that elements decided, and what it was.
 struct LostSize {

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cmath>
 #include <lua.hpp>
+#include <optional>
 #include <unordered_set>
 #include <utility>
 
@@ -22,14 +23,88 @@ bool has_to_pay(lua_State* L, const CompiledProto& compiled) {
   return compiled.automatic && runtime(L).config.profit == "auto";
 }
 
+namespace {
+
+constexpr int kOften = 256, kTrial = 32;
+
+// The condition of a `while` stands before its loop, which jumps back to it.
+bc::Pc first_of(const bc::Proto& proto, const bc::Loop& l) {
+  bc::Pc first = l.head;
+  for (bc::Pc at = l.head; at <= l.end; at++) {
+    for (const bc::Pc next : bc::successors(proto, at)) first = std::min(first, next);
+  }
+  return first;
+}
+
+// The innermost loop around it; nothing where there is none.
+std::optional<std::pair<bc::Pc, bc::Pc>> loop_around(const CompiledProto& compiled, bc::Pc pc) {
+  std::optional<std::pair<bc::Pc, bc::Pc>> found;
+  for (const bc::Loop& l : compiled.code->loops()) {
+    const bc::Pc first = first_of(compiled.code->proto(), l);
+    if (pc < first || pc > l.end) continue;
+    if (!found || l.end - first < found->second - found->first) found = {first, l.end};
+  }
+  return found;
+}
+
+void add_next(CompiledProto& compiled, const ProtoPoint& point, bc::Pc pc) {
+  add_point(compiled, pc, point.decisions.kept_loops, point.within);
+  const auto next = compiled.points.find(pc);
+  if (next == compiled.points.end() || !next->second.entries.empty()) return;
+  next->second.dynamic_dims.insert(point.dynamic_dims.begin(), point.dynamic_dims.end());
+  next->second.changing_values.insert(point.changing_values.begin(), point.changing_values.end());
+}
+
+// False where it is in no loop, where the ops are at the point itself, or where nothing can stand before them.
+bool goes_on(CompiledProto& compiled, ProtoPoint& point) {
+  const bc::Proto& proto = compiled.code->proto();
+  const auto can = [&](bc::Pc pc) { return pc != 0 && pc != point.pc && bc::insertable(proto, pc); };
+  if (!point.firsts.empty() || !loop_around(compiled, point.pc)) return false;
+  if (point.ops_at.empty() || !std::all_of(point.ops_at.begin(), point.ops_at.end(), can)) return false;
+  for (const bc::Pc pc : point.ops_at) add_next(compiled, point, pc);
+  point.dead = compiled.changed = true;
+  compiled.gone_on.insert(point.pc);
+  compiled.hits_since = 0;
+  return true;
+}
+
+}  // namespace
+
+void leave_loop(CompiledProto& compiled, const ProtoPoint& point) {
+  const auto loop = point.firsts.empty() ? loop_around(compiled, point.pc) : std::nullopt;
+  if (!loop) return;
+  const auto [first, last] = *loop;
+  for (bc::Pc at = first; at <= last; at++) {
+    for (const bc::Pc next : bc::successors(compiled.code->proto(), at)) {
+      if (next > last) add_next(compiled, point, next);
+    }
+  }
+  compiled.gone_on.insert(point.pc);
+}
+
+bool comes_back(CompiledProto& compiled) {
+  constexpr int64_t kEach = 4;
+  if (compiled.gone_on.empty() || ++compiled.hits_since < compiled.brings_back_at) return false;
+  compiled.brings_back_at *= kEach;
+  for (const bc::Pc pc : std::exchange(compiled.gone_on, {})) {
+    ProtoPoint& point = compiled.points.at(pc);
+    point.dead = point.given_up = false, point.idle_calls = point.idle_captures = 0,
+    point.idle_rounds = kOften - kTrial;
+  }
+  return compiled.changed = true;
+}
+
 // A portal that runs nothing costs 0.1 us, and LuaJIT does not compile the loop around it: the stretch of a loop
 // without ops takes 100 times as long. Where compilation was asked for, a point that ran a graph once may do so again.
 bool gives_up(lua_State* L, ProtoPoint& point, CompiledProto& compiled) {
   constexpr int kPatience = 32, kPatienceWhereAsked = 10000;
   const bool pays = compiled.callee || has_to_pay(L, compiled);
+  if (++point.idle_rounds % kOften == 0 && goes_on(compiled, point)) return true;
   if (++point.idle_calls < (pays ? kPatience : kPatienceWhereAsked)) return false;
   const auto& entries = point.entries;
   if (!pays && !std::all_of(entries.begin(), entries.end(), [](auto& e) { return e->decline; })) return false;
+  if (goes_on(compiled, point)) return true;
+  leave_loop(compiled, point);
   point.dead = compiled.changed = true;
   point.given_up = compiled.callee;
   return true;

@@ -244,7 +244,7 @@ int api_reset(lua_State* L) {
     compiled->failed = false;
     compiled->recompiles->clear(), compiled->log->clear(), compiled->breaks->clear();
     each_point(*compiled, [L](ProtoPoint& point) { forget_entries(L, point); });
-    compiled->called_ops.clear(), compiled->parted_calls.clear();
+    compiled->called_ops.clear(), compiled->parted_calls.clear(), compiled->gone_on.clear();
     for (auto& [pc, point] : compiled->points) {
       if (point.dead) compiled->changed = true;
       point.dead = point.limit_reached = point.breaks_for_places = false;
@@ -257,7 +257,8 @@ int api_reset(lua_State* L) {
       point.stays = point.crosses = false;
       point.with_callers.clear();
       point.most_callers = ProtoPoint().most_callers, point.steered = 0;
-      point.idle_captures = 0, point.given_up = false;
+      point.idle_captures = point.idle_rounds = 0, point.given_up = false;
+      point.ops_at.clear();
     }
     if (compiled->patched) refresh(state, L, compiled);  // points that were given up have no portal
   }

@@ -306,7 +306,13 @@ struct SegmentCapture {
     made.level = 0;
     try {
       t.arguments = call.nargs;
-      end.results = t.run(first_frame(t, place, call));
+      Frame& first = first_frame(t, place, call);
+      while (!first.done) {
+        if (t.graph->nodes.empty()) made.ops_at = first.pc;
+        t.step(first);
+      }
+      if (t.graph->nodes.empty()) made.ops_at = 0;
+      end.results = t.run(first);
       while (made.level < callers()) {
         Frame& f = enter_caller(t, place.callers[made.level], made.level + 1, end.results);
         made.level++;

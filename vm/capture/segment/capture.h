@@ -64,6 +64,7 @@ struct CapturedSegment {
   size_t level = 0;                       // the frame in which it ends: 0, or that many calls up
   int left_out = 0;                       // stack index of a table of the functions that the segment has left to Lua
   std::map<bc::Pc, size_t> called_ops{};  // by call of the frame that it begins in: the ops that it inlines
+  bc::Pc ops_at = 0;                      // of that frame: the instruction of the first op; 0: a frame above has it
 };
 
 // Throws what the program's own code raises, and where fullgraph is wanted and the graph breaks.
