@@ -3,6 +3,7 @@
 #include <random>
 
 #include "ops/defs/call.h"
+#include "ops/grad/tape.h"
 #include "tests/host/lutra_state.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/mirror/mirror.h"
@@ -271,6 +272,30 @@ TEST_CASE("both guard executors agree on integers of 64 bits", "[guard]") {
       GuardProgram p = program_of({arg, cdata, load, number}, 2);
       p.scalar_sources.resize(1);
       compare(pool, p, a, 0, 1, 1, 22);
+    }
+  }
+}
+
+TEST_CASE("both guard executors agree on hooks", "[guard]") {
+  Pool pool;
+  pool.n = int(pool.number(R"lua(
+    local lt = require "lutra"
+    local w = lt.ones(2, {requires_grad = true})
+    v[#v + 1] = w
+    w:register_hook(print).remove()
+    w:register_hook(lt.add)
+    w:register_hook(function() end)
+    return #v)lua"));
+  pool.push(pool.n);
+  register_hook(*to_tensor(pool.L, -1), [](const Tensor& g) { return g; });
+  lua_pop(pool.L, 1);
+  for (const int tensor : {26, 27, pool.n}) {
+    for (int k = 0; k < 5; k++) {
+      const GuardStep arg = step(GuardOp::kArgLoad, -1, -1, 0), load = step(GuardOp::kHookLoad, 0, -1, k);
+      for (const int type : {LUA_TNIL, LUA_TBOOLEAN, LUA_TFUNCTION}) {
+        compare(pool, program_of({arg, load, step(GuardOp::kTypeCheck, 1, -1, type)}, 2), tensor, 0, 1, 1, 22);
+      }
+      compare(pool, program_of({arg, load, step(GuardOp::kNilCheck, 1)}, 2), tensor, 0, 1, 1, 22);
     }
   }
 }

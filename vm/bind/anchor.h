@@ -26,6 +26,10 @@ class Anchor {
   bool usable() const;
   bool is_of(lua_State* L) const;
   bool dropped() const { return id_ < 0; }
+  bool is_state_alive() const {
+    const auto live = alive_.lock();
+    return live && *live;
+  }
   lua_State* state() const { return L_; }
   void push(lua_State* L) const;
   // Whether the state holds it. Needs no memory.

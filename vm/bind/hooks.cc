@@ -6,6 +6,8 @@
 //    the function.
 // 3. A hook of a result belongs to the result's node, which may outlive the tensor and goes with what backward frees.
 //    The tensor's own hooks have a watcher, which is told of its userdata and of graphs.
+#include "vm/bind/hooks.h"
+
 #include <lua.hpp>
 
 #include "ops/grad/tape.h"
@@ -21,7 +23,8 @@ namespace {
 class LuaHook : public UserdataKeeper, public LuaCallee {
  public:
   // Of the function at the top, which stays there; node: that of t, null for a leaf.
-  LuaHook(lua_State* L, const TensorImpl* t, const GradNode* node) : function_(L), tensor_(t), node_(node) {}
+  LuaHook(lua_State* L, const TensorImpl* t, const GradNode* node)
+      : function_(L), address_(lua_topointer(L, -1)), tensor_(t), node_(node) {}
   ~LuaHook() override { drop(); }
 
   void drop() {
@@ -46,6 +49,10 @@ class LuaHook : public UserdataKeeper, public LuaCallee {
     hold();
   }
 
+  HookFunction function() const {
+    if (function_.dropped() || !function_.is_state_alive()) return {};
+    return {function_.state(), address_};
+  }
   int push_functions(lua_State* L) const override {
     if (function_.dropped() || !function_.is_of(L)) return 0;
     function_.push(L);
@@ -79,6 +86,7 @@ class LuaHook : public UserdataKeeper, public LuaCallee {
   void hold() { function_.hold(graph_ || !userdata_); }
 
   Anchor function_;
+  const void* const address_;
   const TensorImpl* const tensor_;  // there as long as it has a userdata
   const GradNode* const node_;
   bool graph_ = false, userdata_ = false;
@@ -130,6 +138,9 @@ void push_handle(lua_State* L, Handle handle) {
 
 UserdataKeeper* keeper_of(const GradHook& hook) { return static_cast<UserdataKeeper*>(hook.keeper.get()); }
 
+// Null: it calls no function of Lua.
+const LuaHook* lua_hook(const GradHook& hook) { return dynamic_cast<const LuaHook*>(hook.keeper.get()); }
+
 }  // namespace
 
 int register_hook_of(lua_State* L) {
@@ -152,6 +163,26 @@ int register_hook_of(lua_State* L) {
   push_handle(L, {hook, register_hook(
                             *t, [hook](const Tensor& grad) { return hook->call(grad); }, hook)});
   return 1;
+}
+
+const GradHook* hook_at(const Tensor& leaf, int k) {
+  if (!leaf->autograd) return nullptr;
+  for (const GradHook& hook : leaf->autograd->hooks) {
+    if (*hook.live && k-- == 0) return &hook;
+  }
+  return nullptr;
+}
+
+HookFunction function_of(const GradHook& hook) {
+  const LuaHook* h = lua_hook(hook);
+  return h ? h->function() : HookFunction();
+}
+
+void push_hook(lua_State* L, const Tensor& leaf, int k) {
+  const GradHook* hook = hook_at(leaf, k);
+  if (!hook) return lua_pushnil(L);
+  const LuaHook* h = lua_hook(*hook);
+  if (!h || !h->push_functions(L)) lua_pushboolean(L, 0);
 }
 
 void hooks_gain_userdata(lua_State* L, const AutogradMeta& meta) {

@@ -191,6 +191,11 @@ class GuardEmitter {
         object(kArg0, s.a);
         a_.set(kArg1, uint64_t(s.index));
         return s.op == GuardOp::kIntegerLoad ? call(&get_integer) : call(&get_random);
+      case GuardOp::kHookLoad:
+        value(kArg0, s.a);
+        a_.set(kArg1, uint64_t(s.index));
+        a_.move(kArg2, kRun);
+        return call(&get_hook);
       case GuardOp::kConstantLoad: return a_.set(kT0, constant_at(constants_, s.index));
       case GuardOp::kStringMetaLoad:
         out_.asks_strings = true;

@@ -1,6 +1,7 @@
 // What guards' machine code calls: it reads LuaJIT's structs and tensors, and no Lua API.
 #include <cmath>
 
+#include "vm/bind/hooks.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/guard/native_run.h"
 #include "vm/guard/plain.h"
@@ -51,6 +52,17 @@ std::optional<double> number_of_integer(const void* cdata, int type) {
 uint64_t get_integer(const void* cdata, int64_t type) noexcept {
   const std::optional<double> n = number_of_integer(cdata, int(type));
   return n ? mirror::make_number(*n).u64 : mirror::kNilValue;
+}
+
+// A function of another state is none of this one, in which its address says nothing.
+uint64_t get_hook(uint64_t leaf, int64_t k, const GuardRun* run) noexcept {
+  const Udata* u = static_cast<const Udata*>(mirror::gc_pointer(TValue{leaf}));
+  const GradHook* hook = hook_at(*tensor_in_userdata(u->payload(), u->len), int(k));
+  if (!hook) return mirror::kNilValue;
+  const HookFunction f = function_of(*hook);
+  constexpr uint64_t kFalseValue = ~(uint64_t{1} << 47);
+  const bool own = f.L && mirror::thread(f.L)->glref == mirror::thread(run->L)->glref;
+  return own ? mirror::make_gc(mirror::kFunc, f.address).u64 : kFalseValue;
 }
 
 uint64_t get_random(const Func* f, int64_t index) noexcept {

@@ -4,6 +4,7 @@
 
 #include "ops/core/overlap.h"
 #include "ops/defs/element.h"
+#include "vm/bind/hooks.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/guard/native_run.h"
 #include "vm/guard/program.h"
@@ -87,6 +88,11 @@ struct Runner {
       case GuardOp::kRandomLoad: {
         const LuaRandom* state = random_of(L, reg(s.a));
         state ? lua_pushnumber(L, draw_ahead(*state, s.index)) : lua_pushnil(L);
+        break;
+      }
+      case GuardOp::kHookLoad: {
+        const Tensor* t = to_tensor(L, reg(s.a));
+        t ? push_hook(L, *t, s.index) : lua_pushnil(L);
         break;
       }
       case GuardOp::kConstantLoad: lua_rawgeti(L, constants, s.index); break;

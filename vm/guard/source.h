@@ -24,6 +24,7 @@ enum class SourceKind : uint8_t {
   kElement,     // the one element of the tensor base, which a CPU's memory has, a number
   kInteger,     // the integer of 64 bits that the cdata base is, a number; its type is `index`
   kRandom,      // what the math.random in base draws after `index` other draws, a number
+  kHook,        // function of hook `index`, of those that run, of the leaf base
   kConstant,    // constant `index`, which never changes
   kStringMeta,  // metatable of strings
   kGrad,        // gradient of the tensor base

@@ -24,6 +24,7 @@ GuardOp load_of(SourceKind kind) {
     case SourceKind::kElement: return GuardOp::kElementLoad;
     case SourceKind::kInteger: return GuardOp::kIntegerLoad;
     case SourceKind::kRandom: return GuardOp::kRandomLoad;
+    case SourceKind::kHook: return GuardOp::kHookLoad;
     case SourceKind::kConstant: return GuardOp::kConstantLoad;
     case SourceKind::kStringMeta: return GuardOp::kStringMetaLoad;
     case SourceKind::kGrad: return GuardOp::kGradLoad;
