@@ -96,7 +96,8 @@ local w = lt.ones(3, {requires_grad = true})
 local function double(g) return g * 2 end
 local f = lt.compile(function(x)
   local y = w * x
-  w:register_hook(double)
+  y:register_hook(double)
+  y:mul_(2)
   return y:sum()
 end)
 f(lt.ones(3))]],
@@ -150,9 +151,9 @@ local loss = (w * 2):sum()
 local f = lt.compile(function(loss) loss:backward() end)
 f(loss)]],
   hooks = [[
-local w = lt.ones(3, {requires_grad = true})
-w:register_hook(function(g) return g * 2 end)
-local f = lt.compile(function(x) (w * x):sum():backward() end)
+local y = lt.ones(3, {requires_grad = true}) * 2
+y:register_hook(function(g) return g * 2 end)
+local f = lt.compile(function(x) return lt.grad((x * y):sum(), {y}) end)
 f(lt.ones(3))]],
   hooked_view = [[
 local w = lt.ones(3, {requires_grad = true})

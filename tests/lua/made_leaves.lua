@@ -112,7 +112,7 @@ check("hooks of a leaf, and a backward within", function(frame)
   local w, loss = f(x)
   loss:backward()
   return all(w.grad, unpack(seen))
-end, 3)
+end, 2)
 
 check("a result of a leaf that nobody has", function(frame)
   local seen = {}

@@ -58,7 +58,8 @@ void each_recipe(Entry& e, F f) {
   for (UpvalueWrite& w : e.effects.upvalue_writes) f(w.function), f(w.value);
   for (SlotWrite& w : e.effects.slot_writes) f(w.value);
   for (GradWrite& w : e.effects.grad_writes) f(w.value);
-  for (HookOutput& h : e.effects.hooks) f(h.function);
+  for (Recipe& r : e.effects.retained) f(r);
+  for (LeftHook& h : e.effects.hooks) f(h.tensor), f(h.function);
   f(e.effects.draws.function);
   f(e.effects.seed);
   for (ResumeFrame& r : e.resumes) f(r.function);
@@ -225,7 +226,9 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   sources.resize(g.inputs.size());
   std::move(leaves.begin(), leaves.end(), std::back_inserter(sources));
   e.segment = make_segment(std::move(t.graph), sources, differentiable, options);
-  for (TensorSpec& spec : t.program.tensors) spec.hooks = !t.backward_called;
+  for (size_t i = 0; i < t.program.tensors.size(); i++) {
+    t.program.tensors[i].hooks = i >= t.inputs.size() || !t.inputs[i].unhooked;
+  }
   if (options.background) {
     e.compiling.reset(new Compiling{t.program, end, env, std::move(constants)});
     return finish_symbols(t.program, end, *env, nullptr);

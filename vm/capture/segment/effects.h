@@ -84,10 +84,9 @@ struct OutputGrad {
   int output = 0;
   Recipe value;
 };
-// A function that a backward outside calls with the gradient of an output.
-struct HookOutput {
-  int output = 0;
-  Recipe function;
+// A function that a backward outside calls with the gradient of an output or an input.
+struct LeftHook {
+  Recipe tensor, function;
 };
 // A call that made a view; its first argument is what it was called on, and None here.
 struct ViewCall {
@@ -142,8 +141,8 @@ struct Effects {
   std::vector<ViewOutput> view_outputs;
   std::vector<int> hidden_bases;  // outputs that are views of what nothing else sees
   std::vector<OutputGrad> output_grads;
-  std::vector<int> retained;      // outputs that keep their gradient
-  std::vector<HookOutput> hooks;  // in the order in which they are registered
+  std::vector<Recipe> retained;  // outputs and inputs that keep their gradient
+  std::vector<LeftHook> hooks;   // in the order in which they are registered
   Draws draws;
   Recipe seed;  // before the run: a constant, a register or a symbol; kNil: none
   std::vector<HistoryWrite> history_writes;

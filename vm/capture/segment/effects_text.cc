@@ -242,10 +242,10 @@ struct Parser : TextReader {
     } else if (accept("hidden")) {
       e.hidden_bases.push_back(of("out"));
     } else if (accept("retain")) {
-      e.retained.push_back(of("out"));
+      e.retained.push_back(recipe());
     } else if (accept("hook")) {
-      const int i = of("out");
-      e.hooks.push_back({i, after("=")});
+      const Recipe tensor = recipe();
+      e.hooks.push_back({tensor, after("=")});
     } else if (accept("draw")) {
       e.draws.function = recipe();
       e.draws.count = place();
@@ -339,8 +339,8 @@ struct Verifier {
     for (int i : e.leaf_outputs) out(i);
     for (const ViewOutput& v : e.view_outputs) out(v.output), value(v.base);
     for (int i : e.hidden_bases) out(i);
-    for (int i : e.retained) out(i);
-    for (const HookOutput& h : e.hooks) out(h.output), value(h.function);
+    for (const Recipe& r : e.retained) value(r);
+    for (const LeftHook& h : e.hooks) value(h.tensor), value(h.function);
     value(e.draws.function);
     seed(e.seed);
     for (const OutputGrad& g : e.output_grads) out(g.output), value(g.value);
@@ -385,8 +385,8 @@ std::string print(const Effects& e) {
   for (int i : e.written) line("writes in ", i);
   for (int i : e.leaf_outputs) line("leaf out ", i);
   for (int i : e.hidden_bases) line("hidden out ", i);
-  for (int i : e.retained) line("retain out ", i);
-  for (const HookOutput& h : e.hooks) line("hook out ", h.output, " = ", text_of(h.function));
+  for (const Recipe& r : e.retained) line("retain ", text_of(r));
+  for (const LeftHook& h : e.hooks) line("hook ", text_of(h.tensor), " = ", text_of(h.function));
   if (e.seed.kind != Recipe::kNil) line("seed ", text_of(e.seed));
   if (e.draws.count) line("draw ", text_of(e.draws.function), " ", e.draws.count);
   for (const ViewOutput& v : e.view_outputs) line(text_of(v));

@@ -328,7 +328,7 @@ struct Finisher {
     }
     for (const Cell* cell : t.written_cells) value(cell->value);
     for (const Trace::Hooked& h : t.hooked) {
-      if (!h.hook.expired()) value(h.function);
+      if (h.function && !h.hook.expired()) value(h.function);
     }
   }
 
@@ -474,8 +474,10 @@ struct Finisher {
       if (h.hook.expired()) continue;
       const Edge now = gradient_edge(h.tensor);
       const bool same = now.node == h.edge.node && now.result == h.edge.result;
-      if (!same || is_leaf(h.tensor)) stop_at(h.step, h.why);
-      left.hooks.push_back({tensor(h.tensor).index, value(h.function)});
+      const bool input = t.input_of_fake.count(h.tensor.get()) > 0;
+      if (!same || (is_leaf(h.tensor) && !input)) stop_at(h.step, h.why);
+      const Recipe of = tensor(h.tensor);
+      h.function ? left.hooks.push_back({of, value(h.function)}) : left.retained.push_back(of);
     }
   }
 
@@ -522,7 +524,7 @@ struct Finisher {
     for (size_t i = 0; i < t.graph->outputs.size(); i++) {
       const Tensor y = t.graph->outputs[i].tensor();
       const bool retained = retains(y);
-      if (retained) left.retained.push_back(int(i));
+      if (retained) left.retained.push_back({Recipe::kTensorOut, int(i)});
       if (!y->requires_grad || !(is_leaf(y) || retained) || !y->autograd || !y->autograd->grad) continue;
       left.output_grads.push_back({int(i), tensor(y->autograd->grad)});
     }
@@ -532,6 +534,7 @@ struct Finisher {
   // the hooks.
   void forget_retained() {
     for (const Trace::Hooked& h : t.hooked) h.remove();
+    for (const auto& remove : t.loaded_hooks) remove();
     for (const Tensor& y : t.retained) {
       const Edge edge = gradient_edge(y);
       if (edge.node) edge.node->retained.clear();

@@ -300,10 +300,13 @@ struct EntryRunner {
       const Tensor& leaf = outputs[size_t(w.output)].tensor();
       autograd_meta(leaf).grad = made ? outputs[size_t(w.value.index)].tensor() : values.tensors[size_t(w.value.index)];
     }
-    for (int i : left.retained) retain_grad(outputs[size_t(i)].tensor());
-    for (const HookOutput& h : left.hooks) {
+    for (const Recipe& r : left.retained) {
+      const bool made = r.kind == Recipe::kTensorOut;
+      retain_grad(made ? outputs[size_t(r.index)].tensor() : values.tensors[size_t(r.index)]);
+    }
+    for (const LeftHook& h : left.hooks) {
       push_method(L, "register_hook");
-      push({Recipe::kTensorOut, h.output});
+      push(h.tensor);
       push(h.function);
       lua_call(L, 2, 0);
     }

@@ -7,6 +7,7 @@
 #include "vm/capture/trace/border.h"
 #include "vm/capture/trace/builtins.h"
 #include "vm/capture/trace/cdata.h"
+#include "vm/capture/trace/gradient_hooks.h"
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/read_numbers.h"
 #include "vm/capture/trace/reader.h"
@@ -335,7 +336,7 @@ void Trace::load_grad(Tensor fake, const Source* src) {
 void Trace::prepare_backward() {
   for (size_t i = 0; i < inputs.size(); i++) {
     const Source* s = inputs[i].source;
-    if (s && has_hooks(inputs[i].real)) stop(Break::hooks);
+    load_hooks(*this, i);
     const Tensor fake = inputs[i].fake;  // load_grad adds inputs
     if (s && decisions.preload_grads.count(s->text)) load_grad(fake, s);
   }

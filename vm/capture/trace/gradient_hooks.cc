@@ -1,8 +1,13 @@
-// Hooks of tensors that the trace has made. A hook that is there when the trace ends is registered again after the run,
-// for backwards outside (segment/finish.cc).
+// Hooks of tensors that the trace has made, and of inputs. A hook that the trace registers and that is there when it
+// ends is registered again after the run, for backwards outside (segment/finish.cc).
 #include "vm/capture/trace/gradient_hooks.h"
 
+#include <lua.hpp>
+#include <utility>
+
 #include "ops/grad/tape.h"
+#include "vm/bind/hooks.h"
+#include "vm/capture/trace/border.h"
 #include "vm/capture/trace/builtins.h"
 #include "vm/capture/trace/regions.h"
 #include "vm/capture/trace/trace.h"
@@ -10,12 +15,24 @@
 namespace lutra {
 namespace {
 
-// A result of the segment that requires grad; hooks of others are eager code's.
+// Whether the real tensor of an input can get hooks after the run, for its history is what it was. Writes to a view, or
+// to its base, would make another one of it.
+bool takes_hooks(const Trace::TensorInput& in) {
+  const bool value = in.source && in.source->kind != SourceKind::kGrad && !in.memory;
+  return value && in.real->requires_grad && !in.real->base && in.fake->requires_grad && !has_new_history(in);
+}
+
+// A tensor that requires grad: a result of the segment, or an input, whose own hooks come first.
 Tensor own_tensor(Trace& t, const char* name, const Vars& args) {
   Var* v = args.empty() ? t.nil() : t.force(args[0]);
   if (v->kind != VarKind::kTensor || !v->tensor->requires_grad) t.stop(Break::raises, {name});
   if (!t.regions.empty()) t.regions.back()->refuse(str(name, " is called"));
-  if (t.decisions.hooks_outside || t.input_of_fake.count(v->tensor.get())) t.stop(Break::hook, {name});
+  if (t.decisions.hooks_outside) t.stop(Break::hook, {name});
+  const auto input = t.input_of_fake.find(v->tensor.get());
+  if (input == t.input_of_fake.end()) return v->tensor;
+  const auto i = size_t(input->second);
+  if (!takes_hooks(t.inputs[i])) t.stop(Break::hook, {name});
+  if (is_leaf(t.inputs[i].real)) load_hooks(t, i);
   return v->tensor;
 }
 
@@ -63,15 +80,52 @@ Var* handle(Trace& t) {
   return table;
 }
 
+// f: null where the gradient is kept.
+void hook(Trace& t, const char* name, const Tensor& y, Var* f) {
+  BreakReason why(Break::hook, {name}, {t.file(), t.line()}, t.call_chain());
+  const auto alive = std::make_shared<char>();
+  auto run = [&t, f, alive](const Tensor& g) { return !f || t.ended ? Tensor() : run_hook(t, f, g); };
+  auto remove = register_hook(y, std::move(run));
+  t.hooked.push_back({alive, y, gradient_edge(y), f, t.frames.back()->step, std::move(why), std::move(remove)});
+}
+
 }  // namespace
 
+// Where the gradient of an input with a history is asked for, its hooks would run at another time than in eager code.
+void load_hooks(Trace& t, size_t input) {
+  const Tensor fake = t.inputs[input].fake, real = t.inputs[input].real;
+  const Source* source = t.inputs[input].source;
+  if (!source) return;
+  if (!is_leaf(real) && has_hooks(fake)) t.stop(Break::hooks);
+  if (std::exchange(t.inputs[input].hooks_loaded, true)) return;
+  t.inputs[input].unhooked = !has_hooks(real);
+  if (t.inputs[input].unhooked) return;
+  if (!is_leaf(real) || !takes_hooks(t.inputs[input])) t.stop(Break::hooks);
+  for (int k = 0;; k++) {
+    luaL_checkstack(t.L, 4, "hooks");
+    push_hook(t.L, real, k);
+    const Source* place = t.source(SourceKind::kHook, source, nullptr, k, str("hook ", k + 1, " of ", source->text));
+    Var* f = t.force(t.wrap(place));
+    if (f->kind == VarKind::kNil) return;
+    if (f->kind != VarKind::kFunction) t.stop(Break::hooks);
+    t.loaded_hooks.push_back(
+        register_hook(fake, [&t, f](const Tensor& g) { return t.ended ? Tensor() : run_hook(t, f, g); }));
+  }
+}
+
+// A hook, which no backward of the trace runs, stands for the gradient that an input keeps.
 Vars run_retain_grad(Trace& t, Var*, const Vars& args) {
-  Var* v = args.empty() ? t.nil() : t.force(args[0]);
+  if (args.size() != 1) t.stop(Break::raises, {"retain_grad"});
+  Var* v = t.force(args[0]);
   const bool leaf = v->kind == VarKind::kTensor && v->tensor->requires_grad && is_leaf(v->tensor);
   if (leaf) return {};
   const Tensor y = own_tensor(t, "retain_grad", args);
-  retain_grad(y);
-  t.retained.push_back(y);
+  if (t.input_of_fake.count(y.get())) {
+    hook(t, "retain_grad", y, nullptr);
+  } else {
+    retain_grad(y);
+    t.retained.push_back(y);
+  }
   t.effect = true;
   return {};
 }
@@ -81,10 +135,7 @@ Vars run_register_hook(Trace& t, Var*, const Vars& args) {
   const bool function = f->kind == VarKind::kClosure || f->kind == VarKind::kFunction || f->kind == VarKind::kBinding;
   if (!function) t.stop(Break::raises, {"register_hook"});
   const Tensor y = own_tensor(t, "register_hook", args);
-  BreakReason why(Break::hook, {"register_hook"}, {t.file(), t.line()}, t.call_chain());
-  const auto alive = std::make_shared<char>();
-  auto remove = register_hook(y, [&t, f, alive](const Tensor& g) { return t.ended ? Tensor() : run_hook(t, f, g); });
-  t.hooked.push_back({alive, y, gradient_edge(y), f, t.frames.back()->step, std::move(why), std::move(remove)});
+  hook(t, "register_hook", y, f);
   t.effect = true;
   return {handle(t)};
 }

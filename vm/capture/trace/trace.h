@@ -305,9 +305,11 @@ class Trace {
     bool grad_loaded = false;  // fake's grad stands for the real one
     Tensor initial_grad;       // fake
     bool requires_grad = false;
-    bool grad_known = false;  // by a guard (not merely overwritten)
-    Edge edge;                // where the fake's gradient went to when the segment began
-    bool memory = false;      // the elements among which other inputs lie
+    bool grad_known = false;    // by a guard (not merely overwritten)
+    Edge edge;                  // where the fake's gradient went to when the segment began
+    bool memory = false;        // the elements among which other inputs lie
+    bool hooks_loaded = false;  // the fake has the hooks that the real one had
+    bool unhooked = false;      // none, by a guard
   };
   std::vector<TensorInput> inputs;  // by graph input
   std::vector<int32_t> unbacked;    // numbers of the graph that are sizes which elements decide
@@ -353,8 +355,9 @@ class Trace {
     std::function<void()> remove;
   };
   std::deque<Hooked> hooked;
-  std::unique_ptr<Coroutines> coroutines;  // that the trace has made; null: none yet
-  bool ended = false;                      // no instruction is interpreted any more
+  std::vector<std::function<void()>> loaded_hooks;  // what removes those of inputs from fakes
+  std::unique_ptr<Coroutines> coroutines;           // that the trace has made; null: none yet
+  bool ended = false;                               // no instruction is interpreted any more
   AutocastTrace autocast;
   bool effect = false;                                 // the current instruction has changed something
   Var *string_meta = nullptr, *tensor_meta = nullptr;  // the metatables of all strings, of all tensors

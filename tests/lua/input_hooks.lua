@@ -1,0 +1,467 @@
+-- Hooks of tensors that come into a compiled function, which computes gradients: those that they had before the call,
+-- those that it registers, and gradients that retain_grad keeps.
+local lt = require "lutra"
+local h = require "harness"
+local test, equal, breaks = h.test, h.equal, h.breaks
+
+local function text(v)
+  if type(v) ~= "userdata" then return tostring(v) end
+  local all = {}
+  for i, e in ipairs(v:detach():reshape(-1):totable()) do all[i] = ("%.9g"):format(e) end
+  return "{" .. table.concat(all, " ") .. "}" .. (v.grad and " grad " .. text(v.grad) or "")
+end
+
+-- make(w, notes, v) gives a function of x and, perhaps, what runs before each call. Results, gradients and notes are
+-- eager's in `calls` calls. Returns how many graphs and breaks that took: a list that grows, as notes do, takes two.
+local function compare(make, calls)
+  local function told(wrap)
+    local w = lt.tensor({0.5, -1, 2}, {requires_grad = true})
+    local v = lt.tensor({1, 3, -2}, {requires_grad = true})
+    local notes, all = {}, {}
+    local f, before = make(w, notes, v)
+    f = wrap(f)
+    for i = 1, calls or 4 do
+      if before then before(i) end
+      for _, result in ipairs {pcall(f, lt.tensor({1, 2, 3}) * i)} do all[#all + 1] = text(result) end
+      for _, note in ipairs(notes) do all[#all + 1] = text(note) end
+      all[#all + 1] = text(w) .. text(v)
+      w.grad, v.grad = nil, nil
+    end
+    return table.concat(all, ", ")
+  end
+  local want = told(function(f) return f end)
+  lt.reset()
+  equal(told(lt.compile), want)
+  return lt.counters().stats.unique_graphs, breaks()
+end
+
+local function graphs(wanted, make, calls)
+  local made, broken = compare(make, calls)
+  equal(broken, 0, "breaks")
+  equal(made, wanted, "graphs")
+end
+
+test("a parameter with a hook is a part of the graph", function()
+  graphs(1, function(w)
+    w:register_hook(function(g) return g * 2 end)
+    return function(x) (w * x):square():sum():backward() end
+  end)
+  graphs(2, function(w, notes)
+    w:register_hook(function(g) notes[#notes + 1] = g:sum() end)
+    return function(x) (w * x):square():sum():backward() end
+  end)
+  graphs(1, function(w, notes, v)
+    local n = 0
+    w:register_hook(function(g) n = n + 1 return g:clamp(-1, 1) end)
+    v:register_hook(function(g) n = n * 2 + 1 return g / 2 end)
+    return function(x)
+      (w * x * v):square():sum():backward()
+      return n
+    end
+  end)
+end)
+
+test("several hooks run in their order", function()
+  graphs(2, function(w, notes)
+    w:register_hook(function(g) return g * 3 end)
+    w:register_hook(function(g) notes[#notes + 1] = g end)
+    w:register_hook(function(g) return g + 1 end)
+    return function(x) (w * x):square():sum():backward() end
+  end)
+  local function same(g) return g * g end
+  graphs(1, function(w)
+    w:register_hook(same)
+    w:register_hook(function(g) return g + 0.5 end)
+    w:register_hook(same)
+    return function(x) (w * x):square():sum():backward() end
+  end)
+end)
+
+test("gradients are clipped by hooks, in one graph a train step", function()
+  local function told(wrap)
+    lt.manual_seed(3)
+    local net = lt.nn.Sequential(lt.nn.Linear(4, 8), lt.nn.Tanh(), lt.nn.Linear(8, 1))
+    local limit = 0.05
+    for _, p in ipairs(net:parameters()) do
+      p:register_hook(function(g) return g:clamp(-limit, limit) end)
+    end
+    local optimizer = lt.optim.SGD(net:parameters(), {lr = 0.1, momentum = 0.9})
+    local step = wrap(function(x, y)
+      optimizer:zero_grad()
+      local loss = (net(x) - y):square():mean()
+      loss:backward()
+      optimizer:step()
+      return loss:detach()
+    end)
+    local all = {}
+    for i = 1, 8 do
+      if i == 5 then limit = 0.02 end
+      all[i] = text(step(lt.randn({5, 4}), lt.randn({5, 1})))
+    end
+    for _, p in ipairs(net:parameters()) do all[#all + 1] = text(p) end
+    return table.concat(all, "\n")
+  end
+  local want = told(function(f) return f end)
+  lt.reset()
+  equal(told(lt.compile), want)
+  equal(breaks(), 0, "breaks")
+end)
+
+test("hooks that come and go are met by other graphs", function()
+  graphs(2, function(w)
+    local handle = w:register_hook(function(g) return g * 2 end)
+    local function before(i) if i == 3 then handle.remove() end end
+    return function(x) (w * x):square():sum():backward() end, before
+  end)
+  graphs(3, function(w)
+    local first
+    local function before(i)
+      if i == 2 then first = w:register_hook(function(g) return g * 2 end) end
+      if i == 3 then w:register_hook(function(g) return g + 1 end) end
+      if i == 5 then first.remove() end
+      if i == 6 then w:register_hook(function(g) return g * 2 end) end
+    end
+    return function(x) (w * x):square():sum():backward() end, before
+  end, 4)
+  -- The first one goes: the second one is the first of those that run.
+  graphs(2, function(w)
+    local first = w:register_hook(function(g) return g * 2 end)
+    w:register_hook(function(g) return g + 1 end)
+    local function before(i) if i == 3 then first.remove() end end
+    return function(x) (w * x):square():sum():backward() end, before
+  end)
+  -- What was removed and is another function in the same place, perhaps at the same address.
+  compare(function(w)
+    local handle
+    local function before(i)
+      if handle then handle.remove() end
+      handle = nil
+      collectgarbage()
+      handle = w:register_hook(i % 2 == 0 and function(g) return g * 2 end or function(g) return g - i end)
+    end
+    return function(x) (w * x):square():sum():backward() end, before
+  end, 8)
+end)
+
+test("closures of one function are told apart", function()
+  local function times(k) return function(g) return g * k end end
+  compare(function(w)
+    local handle
+    local function before(i)
+      if handle then handle.remove() end
+      handle = w:register_hook(times(i))
+    end
+    return function(x) (w * x):square():sum():backward() end, before
+  end, 6)
+  graphs(1, function(w, _, v)
+    w:register_hook(times(2))
+    v:register_hook(times(3))
+    return function(x) (w * x * v):sum():backward() end
+  end)
+end)
+
+test("hooks read what changes outside", function()
+  local made = compare(function(w, _, v)
+    local scale, box = 1, {by = lt.ones(3)}
+    w:register_hook(function(g) return g * scale + box.by end)
+    local function before(i)
+      scale = i / 2
+      box.by = i % 2 == 0 and v:detach() or lt.ones(3) * i
+    end
+    return function(x) (w * x):square():sum():backward() end, before
+  end, 6)
+  assert(made <= 3, made)
+end)
+
+test("hooks of leaves beside other gradients", function()
+  graphs(2, function(w, notes, v)
+    w:register_hook(function(g) notes[#notes + 1] = g return g * 2 end)
+    v:register_hook(function(g) notes[#notes + 1] = g * 5 end)
+    return function(x)
+      local y = w * x + v
+      y:register_hook(function(g) notes[#notes + 1] = g * 7 return g + 1 end)
+      y:square():sum():backward()
+    end
+  end)
+  graphs(1, function(w, _, v)
+    w:register_hook(function(g) return g * 2 end)
+    return function(x) return lt.grad((w * x * v):square():sum(), {w, v}) end
+  end)
+  graphs(1, function(w)
+    w:register_hook(function(g) return g * 2 end)
+    return function(x)
+      local loss = (w * x):square():sum()
+      loss:backward {retain_graph = true}
+      loss:backward()
+      return w.grad * 1
+    end
+  end)
+  graphs(1, function(w)
+    w:register_hook(function(g) return g * w end)
+    return function(x)
+      local g = lt.grad((w * x):pow(3):sum(), {w}, nil, {create_graph = true})
+      g = type(g) == "table" and g[1] or g
+      g:sum():backward()
+    end
+  end)
+end)
+
+test("a backward outside of what one within has met", function()
+  for _, within in ipairs {true, false} do
+    local function told(wrap)
+      local w, notes = lt.tensor({0.5, -1, 2}, {requires_grad = true}), {}
+      w:register_hook(function(g) notes[#notes + 1] = text(g) return g * 2 end)
+      local f = wrap(function(x)
+        if within then (w * x):sum():backward() end
+        return (w * x):square():sum()
+      end)
+      for i = 1, 3 do
+        f(lt.tensor({1, 2, 3}) * i):backward()
+        notes[#notes + 1] = text(w)
+      end
+      return table.concat(notes, " ")
+    end
+    local want = told(function(f) return f end)
+    lt.reset()
+    equal(told(lt.compile), want)
+    equal(breaks(), 0)
+  end
+end)
+
+test("hooks of inputs that break, fail or give what they must not", function()
+  compare(function(w)
+    w:register_hook(function(g) lt.graph_break() return g * 2 end)
+    return function(x) (w * x):square():sum():backward() return w.grad * 3 end
+  end)
+  compare(function(w)
+    w:register_hook(function() error("a hook fails", 0) end)
+    return function(x) (w * x):square():sum():backward() end
+  end)
+  for _, value in ipairs {3, "text", {}, false} do
+    compare(function(w)
+      w:register_hook(function() return value end)
+      return function(x) (w * x):square():sum():backward() end
+    end)
+  end
+  compare(function(w)
+    w:register_hook(function(g) return g:sum() end)
+    return function(x) (w * x):square():sum():backward() end
+  end)
+  compare(function(w, notes)
+    local handle
+    handle = w:register_hook(function(g)
+      handle.remove()
+      notes[#notes + 1] = g
+      return g * 2
+    end)
+    return function(x) (w * x):square():sum():backward() return x + 1 end
+  end)
+  compare(function(w)
+    w:register_hook(function(g)
+      for i = 1, 100 do if g:sum():item() > i then g = g / 2 end end
+      return g
+    end)
+    return function(x) (w * x):square():sum():backward() return x + 1 end
+  end)
+  compare(function(w)
+    w:register_hook(print and lt.neg)
+    w:register_hook(lt.abs)
+    return function(x) (w * x):square():sum():backward() end
+  end)
+end)
+
+test("a frozen leaf keeps its hooks", function()
+  compare(function(w, _, v)
+    w:register_hook(function(g) return g * 2 end)
+    local function before(i) w:requires_grad_(i % 2 == 0) end
+    return function(x) (w * x * v):square():sum():backward() return x + 1 end, before
+  end)
+  compare(function(w, _, v)
+    w:register_hook(function(g) return g * 2 end)
+    w:requires_grad_(false)
+    return function(x)
+      w:requires_grad_(true);
+      (w * x * v):square():sum():backward()
+      w:requires_grad_(false)
+    end
+  end)
+end)
+
+test("a hook of a leaf that the function registers and removes", function()
+  graphs(1, function(w)
+    local function double(g) return g * 2 end
+    return function(x)
+      local handle = w:register_hook(double);
+      (w * x):square():sum():backward()
+      handle.remove()
+    end
+  end)
+  graphs(2, function(w, notes)
+    w:register_hook(function(g) return g + 1 end)
+    return function(x)
+      local loss = (w * x):square():sum()
+      loss:backward {retain_graph = true}
+      local handle = w:register_hook(function(g) notes[#notes + 1] = g return g * 2 end)
+      loss:backward()
+      handle.remove()
+    end
+  end)
+end)
+
+test("a hook of a leaf that the function registers stays", function()
+  graphs(1, function(w)
+    return function(x)
+      w:register_hook(function(g) return g * 2 end);
+      (w * x):square():sum():backward()
+    end
+  end, 1)
+  compare(function(w, notes)
+    return function(x)
+      w:register_hook(function(g) notes[#notes + 1] = #notes return g * 2 end);
+      (w * x):square():sum():backward()
+    end
+  end)
+  compare(function(w, notes)
+    return function(x)
+      w:register_hook(function(g) notes[#notes + 1] = #notes return g * 2 end)
+      return x * 2
+    end, function() (w * 3):sum():backward() end
+  end)
+end)
+
+-- f is given what has a history, and its first result is differentiated outside, or it does so itself.
+local function with_history(wanted, make)
+  local function told(wrap)
+    local w, notes, all = lt.tensor({0.5, -1, 2}, {requires_grad = true}), {}, {}
+    local f = wrap(make(notes))
+    for i = 1, 4 do
+      local x = (w * i):tanh()
+      local results = {pcall(f, x)}
+      if type(results[2]) == "userdata" and results[2].requires_grad then
+        local _, message = pcall(results[2].backward, results[2])
+        all[#all + 1] = tostring(message)
+      end
+      for _, v in ipairs(results) do all[#all + 1] = text(v) end
+      for _, v in ipairs(notes) do all[#all + 1] = text(v) end
+      all[#all + 1] = text(x) .. text(w)
+      w.grad = nil
+    end
+    return table.concat(all, ", ")
+  end
+  local want = told(function(f) return f end)
+  lt.reset()
+  equal(told(lt.compile), want)
+  if not wanted then return end
+  equal(breaks(), 0, "breaks")
+  equal(lt.counters().stats.unique_graphs, wanted, "graphs")
+end
+
+test("an input with a history keeps its gradient, or gets a hook", function()
+  with_history(1, function()
+    return function(x)
+      x:retain_grad()
+      return x:square():sum()
+    end
+  end)
+  with_history(1, function()
+    return function(x)
+      x:retain_grad()
+      x:retain_grad()
+      return x:square():sum(), x
+    end
+  end)
+  with_history(1, function(notes)
+    return function(x)
+      x:register_hook(function(g) notes[#notes + 1] = g return g * 2 end)
+      x:retain_grad()
+      x:register_hook(function(g) return g + 1 end)
+      return x:square():sum()
+    end
+  end)
+  with_history(1, function()
+    return function(x)
+      x:register_hook(function(g) return g * 2 end).remove()
+      return x:square():sum()
+    end
+  end)
+end)
+
+test("an input with a history and hooks, whose gradient is computed or which is written", function()
+  with_history(nil, function(notes)
+    return function(x)
+      x:register_hook(function(g) notes[#notes + 1] = g return g * 2 end)
+      x:retain_grad()
+      x:square():sum():backward()
+    end
+  end)
+  with_history(nil, function(notes)
+    return function(x)
+      x:register_hook(function(g) notes[#notes + 1] = g return g * 2 end)
+      return lt.grad(x:square():sum(), {x})
+    end
+  end)
+  for _, look in ipairs {"retain_grad", "register_hook"} do
+    local function double(g) return g * 2 end
+    with_history(nil, function()
+      return function(x)
+        x[look](x, double)
+        x:mul_(2)
+        return x:square():sum()
+      end
+    end)
+    with_history(nil, function()
+      return function(x)
+        x:mul_(2)
+        x[look](x, double)
+        return x:square():sum()
+      end
+    end)
+    with_history(nil, function()
+      return function(x)
+        local part = x:narrow(0, 0, 2)
+        part[look](part, double)
+        return part:square():sum() + x:sum()
+      end
+    end)
+  end
+end)
+
+test("a view that comes in gets a hook", function()
+  local function told(wrap)
+    local w, all = lt.tensor({0.5, -1, 2}, {requires_grad = true}), {}
+    local f = wrap(function(part, write)
+      part:register_hook(function(g) return g * 2 end)
+      if write then part:mul_(3) end
+      return part:square():sum()
+    end)
+    for i = 1, 4 do
+      local y = w * i
+      f(y:narrow(0, 1, 2), i > 2):backward()
+      all[i] = text(w)
+      w.grad = nil
+    end
+    return table.concat(all, ", ")
+  end
+  local want = told(function(f) return f end)
+  lt.reset()
+  equal(told(lt.compile), want)
+end)
+
+test("hooks of leaves are collected with them", function()
+  local seen = setmetatable({}, {__mode = "k"})
+  local f = lt.compile(function(w, x) (w * x):square():sum():backward() end)
+  for i = 1, 3 do
+    local w = lt.tensor({1, 2, 3}, {requires_grad = true})
+    local hook = function(g) return g * i + w:detach() * 0 end
+    seen[hook], seen[w] = true, true
+    w:register_hook(hook)
+    f(w, lt.ones(3))
+    equal(text(w.grad), text(lt.tensor({2, 4, 6}) * i))
+  end
+  lt.reset()
+  collectgarbage()
+  collectgarbage()
+  equal(next(seen), nil)
+end)
+
+h.finish()
