@@ -1,5 +1,6 @@
 -- Hooks of gradients that are added and removed, in compiled functions and outside, before and after their tensors were
--- used; retained gradients; hooks that see, change, count and fail; hooks that read what changes between calls.
+-- used, of leaves and of what has a history; retained gradients; hooks that see, change, count and fail; hooks that
+-- read what changes between calls.
 local hooks = {"seen_hook", "double", "zero", "nothing", "counted", "scaled", "shifted", "chosen", "other"}
 
 local function generate(p)
@@ -50,6 +51,15 @@ local function generate(p)
   end
 
   local function h() return p:pick {"h1", "h2"} end
+  local history = p:chance(50)  -- x has one, or requires grad itself
+  local function input() return p:pick(history and {"w1", "w2", "x"} or {"w1", "w2"}) end
+  -- Of a leaf, for one backward.
+  local function once()
+    local t, name = input(), p:pick(hooks)
+    p:both(("local once = %s:register_hook(%s)"):format(t, name), ("once = %s.register_hook(%s)"):format(t, name))
+    p:same("lt.mul(%s, %s):sum():backward({retain_graph = true})", h(), h())
+    p:same("once:remove()")
+  end
   p:frame("f", "x, s", function()
     p.keep(p:same("local h1 = x * w1"))
     p.keep(p:same("local h2 = x + w2"))
@@ -59,6 +69,14 @@ local function generate(p)
         function() p:same("%s = %s:%s()", h(), h(), p:pick {"tanh", "square", "sin", "sigmoid"}) end,
         function() hook(p:pick {"h1", "h2", "w1", "w2", "x"}, true) end,
         function() hook(p:pick {"h1", "h2"}, true) end,
+        function() if history then hook("x", true) else once() end end,
+        once,
+        function() p:same("%s:retain_grad()", history and "x" or h()) end,
+        function()
+          local of, at = h(), input()
+          p:both(("%s = h1 + lt.grad(%s:sum(), %s, {retain_graph = true})"):format(h(), of, at),
+            ("%s = h1 + torch.autograd.grad(%s.sum(), %s, retain_graph=True)[0]"):format(h(), of, at))
+        end,
         function() p:same("%s:retain_grad()", h()) end,
         function() p:same("%s:mul_(s)", h()) end,
         function() p:both("lt.graph_break()", "") end,
@@ -70,10 +88,16 @@ local function generate(p)
     p.keep(p:same("return (h1 * h2):sum(), %s, %s", h(), p:pick {"h1", "h2", "h1 * 2", "h2:detach()", "h1['1:']"}))
   end)
   for call = 1, 2 + p:random(3) do
-    if p:chance(30) then hook(p:pick {"w1", "w2"}) end
+    for _ = 1, p:random(4) - 1 do hook(p:pick {"w1", "w2"}) end
     for _ = 1, p:random(3) - 1 do change() end
     p:same("x = data(%d, 3, {dtype = '%s'})", p:random(1000), dtype)
-    if p:chance(40) then p:same("x:requires_grad_(true)") end
+    if history and p:chance(50) then
+      p:same("x = x * %s", p:pick {"w1", "w2", "2 + w1"})
+      if p:chance(40) then hook("x") end
+    elseif history or p:chance(40) then
+      p:same("x:requires_grad_(true)")
+      if p:chance(40) then hook("x") end
+    end
     p:both(("r = {try('f %d', f, x, %s)}"):format(call, call / 2),
       ("r = attempt('f %d', f, x, %s)"):format(call, call / 2))
     local function result() return p:random(3) end
