@@ -270,6 +270,119 @@ test("hooks of inputs that break, fail or give what they must not", function()
   end)
 end)
 
+test("hooks that write, and what they keep", function()
+  for _, write in ipairs {"mul_", "add_", "div_"} do
+    graphs(1, function(w, _, v)
+      w:register_hook(function(g) g[write](g, 3) end)
+      v:register_hook(function(g) return g[write](g, 0.5) end)
+      return function(x) (w * x + v):square():sum():backward() end
+    end)
+    compare(function(w, _, v)
+      w:register_hook(function(g) g[write](g, 3) end)
+      return function(x) (w + v + x):sum():backward() end
+    end)
+  end
+  graphs(1, function(w, notes)
+    w:register_hook(function(g) notes[1] = g end)
+    return function(x)
+      (w * x):square():sum():backward()
+      w.grad:mul_(3)
+      notes[2] = notes[1] + w.grad
+    end
+  end)
+  compare(function(w, notes)
+    w:register_hook(function(g)
+      notes[1] = w.grad and w.grad * 1 or "none"
+      lt.no_grad(function() w:add_(g) end)
+    end)
+    return function(x)
+      (w * x):square():sum():backward();
+      (w * x):sum():backward()
+      return w * 1
+    end
+  end)
+  compare(function(w, notes)
+    local n = 0
+    w:register_hook(function(g)
+      n = n + 1
+      if n < 4 then w:register_hook(function(inner) notes[#notes + 1] = inner * n return inner + 1 end) end
+      return g * 2
+    end)
+    return function(x) (w * x):square():sum():backward() end
+  end)
+  compare(function(w)
+    w:register_hook(function(g) return g:double() end)
+    return function(x) (w * x):square():sum():backward() end
+  end)
+end)
+
+test("what a hook keeps is not the memory of .grad, which is written afterwards", function()
+  for _, gives in ipairs {false, true} do
+    local function told(wrap)
+      local w, v = lt.ones(3, {requires_grad = true}), lt.ones(3, {requires_grad = true})
+      local kept, all = {lt.zeros(3)}, {}
+      w:register_hook(function(g) kept[1] = g end)
+      v:register_hook(function(g) return gives and kept[1] or g end)
+      local f = wrap(function(x) (w * x + v):sin():sum():backward() end)
+      for i = 1, 4 do
+        w.grad, v.grad = nil, nil
+        f(lt.tensor({1, 2, 3}) * i)
+        w.grad:mul_(3)
+        v.grad:mul_(5)
+        all[i] = text(w) .. text(v) .. text(kept[1])
+      end
+      return table.concat(all, ", ")
+    end
+    local want = told(function(f) return f end)
+    lt.reset()
+    equal(told(lt.compile), want)
+    equal(breaks(), 0, "breaks")
+  end
+end)
+
+test("hooks of leaves in callees, loops, coroutines, checkpoints, no_grad", function()
+  graphs(1, function(w, _, v)
+    w:register_hook(function(g) return g * 2 end)
+    local function loss(x) return lt.checkpoint(function(y) return (w * y):tanh() * v end, x):sum() end
+    return function(x) loss(x):backward() end
+  end)
+  compare(function(w, _, v)
+    w:register_hook(function(g) return g * 2 end)
+    return function(x)
+      for i = 1, 3 do (w * x * v * i):square():sum():backward() end
+      return coroutine.wrap(function() (w * v):sum():backward() return w.grad * 1 end)()
+    end
+  end)
+  compare(function(w, _, v)
+    w:register_hook(function(g) return g * 2 end)
+    local f = function(x)
+      local y = lt.no_grad(function() return w * x end);
+      (y * v):sum():backward()
+      return w.grad == nil
+    end
+    return function(x) return coroutine.wrap(f)(x) end
+  end)
+  compare(function(w)
+    w:register_hook(function(g) return g * 2 end)
+    return function(x)
+      local loss = (w * x):square():sum()
+      lt.graph_break()
+      loss:backward()
+      return w.grad + 1
+    end
+  end)
+  compare(function(w, _, v)
+    w:register_hook(function(g) return g * 2 end)
+    return function(x)
+      local ok, message = pcall(function()
+        (w * x * v):sum():backward()
+        error("later", 0)
+      end)
+      return ok, message, w.grad * 1
+    end
+  end)
+end)
+
 test("a frozen leaf keeps its hooks", function()
   compare(function(w, _, v)
     w:register_hook(function(g) return g * 2 end)
@@ -458,7 +571,6 @@ test("hooks of leaves are collected with them", function()
     f(w, lt.ones(3))
     equal(text(w.grad), text(lt.tensor({2, 4, 6}) * i))
   end
-  lt.reset()
   collectgarbage()
   collectgarbage()
   equal(next(seen), nil)
