@@ -25,7 +25,10 @@ local function generate(p)
   p.keep(p:both("function chosen(g) if way > 1 then return g * way end end",
     "def chosen(g):\n    return g * way if way > 1 else None"))
   p.keep(p:both("function other(g) return g:sum():expand_as(g) end", "def other(g):\n    return g.sum().expand_as(g)"))
-  local handles = 0
+  -- PyTorch gives leaves their gradients before a later hook fails, and shows hooks the gradient that lt.grad begins
+  -- with even where it leads nowhere.
+  local handles, late, fails = 0, false, p:chance(25)
+  local alike = not fails
   local function change()
     p:pick {
       function() p:same("scale = %s", p:pick {"0.5", "2", "-1", "3"}) end,
@@ -37,7 +40,7 @@ local function generate(p)
     }()
   end
   local function hook(t, within)
-    local name = p:chance(5) and "broken" or p:pick(hooks)
+    local name = fails and p:chance(15) and "broken" or p:pick(hooks)
     if p:chance(within and 20 or 50) then
       handles = handles + 1
       return p:both(("handles[%d] = %s:register_hook(%s)"):format(handles, t, name),
@@ -73,9 +76,9 @@ local function generate(p)
         once,
         function() p:same("%s:retain_grad()", history and "x" or h()) end,
         function()
-          local of, at = h(), input()
-          p:both(("%s = h1 + lt.grad(%s:sum(), %s, {retain_graph = true})"):format(h(), of, at),
-            ("%s = h1 + torch.autograd.grad(%s.sum(), %s, retain_graph=True)[0]"):format(h(), of, at))
+          local to, of, at = h(), h(), input()
+          p:both(("%s = h1 + lt.grad(%s:sum(), %s, {retain_graph = true})"):format(to, of, at),
+            ("%s = h1 + torch.autograd.grad(%s.sum(), %s, retain_graph=True)[0]"):format(to, of, at))
         end,
         function() p:same("%s:retain_grad()", h()) end,
         function() p:same("%s:mul_(s)", h()) end,
@@ -104,11 +107,13 @@ local function generate(p)
     for _ = 1, p:random(3) - 1 do
       local at = result()
       local name = p:pick(hooks)
+      late = true
       p:attempt(p:name("late "), ("r[%d]:register_hook(%s)"):format(at + 1, name),
         ("r[%d].register_hook(%s)"):format(at, name))
     end
     if p:chance(30) then
       local at = result()
+      late = true
       p:attempt(p:name("retain "), ("r[%d]:retain_grad()"):format(at + 1), ("r[%d].retain_grad()"):format(at))
     end
     if handles > 0 and p:chance(50) then
@@ -116,6 +121,7 @@ local function generate(p)
       p:attempt(p:name("remove "), ("handles[%d]:remove()"):format(handle), ("handles[%d].remove()"):format(handle))
     end
     if p:chance(25) then
+      alike = alike and not late
       local text, at = p:pick {"lt.grad(r[2], %s, {allow_unused = true, retain_graph = true})"},
         p:pick {"w1", "w2", "r[3]"}
       p:both(("try('grad %d', lt.grad, r[2], %s, {allow_unused = true, retain_graph = true})"):format(call, at),
@@ -132,6 +138,7 @@ local function generate(p)
     p:same("gradient('x.grad', x.grad)")
     p:both("see('count', count[1])", "see('count', count[0])")
   end
+  p.python = p.python and alike
 end
 
 return {count = 40, generate = generate}
