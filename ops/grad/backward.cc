@@ -163,11 +163,20 @@ bool holds_base_alone(const Tensor& g) {
          g->base->numel().hint == g->numel().hint && lies_as_clone(g);
 }
 
+// Whether a hook of a later leaf may see the memory of g, which is fake: of real memory the engine counts who has it.
+bool Engine::seen_later(const Tensor& g) const {
+  if (!leaf_hooks_) return false;
+  return std::any_of(leaves_.begin() + std::ptrdiff_t(leaves_done_), leaves_.end(),
+                     [&](const Pending& p) { return p.grads[0] && p.grads[0]->storage == g->storage; });
+}
+
 // A gradient that becomes .grad belongs to that leaf alone and lies as the leaf does.
 Tensor Engine::owned(const Tensor& leaf, Tensor g) {
   const bool viewed = !g->is_fake() && holds_base_alone(g);
   bool alone = g->refs.load() == 1 && (viewed || g->storage->refs.load() == 1);
-  if (g->is_fake()) alone = given_.insert(g->storage.get()).second && (!g->base || lies_as_clone(g));
+  if (g->is_fake()) {
+    alone = !seen_later(g) && given_.insert(g->storage.get()).second && (!g->base || lies_as_clone(g));
+  }
   bool laid = g->is_contiguous() || (!leaf->is_contiguous() && is_dense(g->sizes, g->strides));
   if (alone && laid) {
     if (viewed) g->base = {};
@@ -305,6 +314,9 @@ void Engine::run_above(uint64_t stop) {
   while (!nodes_.empty() && nodes_.begin()->first > stop) run_node();
   if (!nodes_.empty() || stop > 0) return;
   const size_t end = rehearsal_ ? first_to_wait() : leaves_.size();
+  leaf_hooks_ = leaves_done_ < end && leaves_[leaves_done_].grads[0]->is_fake() &&
+                std::any_of(leaves_.begin() + std::ptrdiff_t(leaves_done_), leaves_.end(),
+                            [](const Pending& p) { return has_hooks(leaf_of(p.node.get())); });
   while (leaves_done_ < end) run_leaf();
 }
 

@@ -105,6 +105,7 @@ class Engine {
   void apply(Pending& p);
   void send_on(GradNode& node, std::vector<Tensor>& out, const std::vector<size_t>& order);
   bool runs(const Pending& p) const;
+  bool seen_later(const Tensor& g) const;
   Tensor owned(const Tensor& leaf, Tensor g);
   BackwardParts* parts() const;
   void run_node();
@@ -112,10 +113,12 @@ class Engine {
   size_t first_to_wait();
 
   bool retain_, create_, collecting_ = false;
+  size_t roots_ = 0;
   Rehearsal* rehearsal_ = nullptr;
   std::map<uint64_t, Pending, std::greater<>> nodes_;
   std::vector<Pending> leaves_;
   size_t leaves_done_ = 0;
+  bool leaf_hooks_ = false;  // some of them have hooks, which may give others some; of FakeTensors
   std::unordered_map<const GradNode*, size_t> leaf_at_;  // in leaves_
   std::vector<Target> targets_;
   std::unordered_set<const GradNode*> needed_;
