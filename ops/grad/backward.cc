@@ -224,6 +224,17 @@ Tensor Engine::visit(const GradNode& node, uint32_t result, Tensor g) {
   return grads[result];
 }
 
+// The hooks of a single root run as PyTorch's do, even where its gradient goes nowhere. Whether that is all there is.
+bool Engine::ends_at_root() {
+  if (!collecting_ || nodes_.size() + leaves_.size() != 1 || roots_ != 1) return false;
+  Pending& p = nodes_.empty() ? leaves_[0] : nodes_.begin()->second;
+  if (is_wanted({p.node, uint32_t(p.grads.size() - 1)})) return false;
+  GradModeScope mode(create_);
+  const Tensor leaf = leaf_of(p.node.get());
+  leaf ? run_leaf_hooks(leaf, p.grads[0]) : run_hooks(*p.node, p.grads);
+  return true;
+}
+
 // Whether something comes of a node's gradients: an input of it wants one, or one of a joint node's results that others
 // of its results depend on.
 bool Engine::runs(const Pending& p) const {
@@ -297,14 +308,18 @@ void Engine::run_node() {
   apply(p);
 }
 
+void Engine::run_leaf_hooks(const Tensor& leaf, Tensor& grad) {
+  for (const GradHook& hook : std::vector(autograd_meta(leaf).hooks)) {
+    if (!*hook.live) continue;
+    grad = hooked(hook, grad);
+  }
+}
+
 void Engine::run_leaf() {
   Pending& p = leaves_[leaves_done_++];
   if (!is_wanted({p.node, 0})) return;
   Tensor leaf = leaf_of(p.node.get());
-  for (const GradHook& hook : std::vector(autograd_meta(leaf).hooks)) {
-    if (!*hook.live) continue;
-    p.grads[0] = hooked(hook, p.grads[0]);
-  }
+  run_leaf_hooks(leaf, p.grads[0]);
   if (collecting_) take_targets(p.node.get(), p.grads);
   if (collecting_ || !leaf->requires_grad) return;
   accumulate(leaf, rehearsal_ ? rehearsal_->gradient_of(*p.node) : autograd_meta(leaf).grad, std::move(p.grads[0]));
@@ -437,7 +452,7 @@ void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, b
   Engine engine(retain_graph, create_graph);
   add_roots(engine, "backward", roots, std::move(gradients), create_graph);
   if (!inputs.empty()) engine.collect(targets_of("backward", inputs), inputs.size());
-  engine.run();
+  if (!engine.ends_at_root()) engine.run();
   GradModeScope mode(create_graph);
   for (size_t i = 0; i < inputs.size(); i++) {
     if (engine.results[i]) engine.accumulate(inputs[i], autograd_meta(inputs[i]).grad, engine.results[i]);
@@ -449,7 +464,7 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
   Engine engine(retain_graph, create_graph);
   add_roots(engine, "grad", outputs, std::move(grad_outputs), create_graph);
   engine.collect(targets_of("grad", inputs), inputs.size());
-  engine.run();
+  if (!engine.ends_at_root()) engine.run();
   for (size_t i = 0; i < inputs.size(); i++) {
     if (!engine.results[i] && !allow_unused) {
       fail("grad: input ", i, " appears to not have been used in the graph; give allow_unused=true if this is meant");

@@ -47,6 +47,7 @@ class Engine {
   void add_root(const Tensor& root, const Tensor& gradient) {
     if (gradient->is_fake()) given_.insert(gradient->storage.get());
     send(gradient_edge(root), gradient);
+    roots_++;
   }
   // What has come to an edge before the engine begins.
   void seed(const Edge& edge, const Tensor& g) { send(edge, g); }
@@ -57,6 +58,7 @@ class Engine {
     mark_needed();
     results.resize(count);
   }
+  bool ends_at_root();
   void run();
   void accumulate(const Tensor& leaf, Tensor& grad, Tensor g);
   std::vector<Tensor> results;
@@ -96,6 +98,7 @@ class Engine {
   void mark_needed();
   Tensor hooked(const GradHook& hook, const Tensor& gradient);
   void run_hooks(const GradNode& node, std::vector<Tensor>& grads);
+  void run_leaf_hooks(const Tensor& leaf, Tensor& grad);
   void take_targets(const GradNode* node, const std::vector<Tensor>& grads);
   bool is_joint_needed(GradNode& node, const std::set<uint32_t>& results);
   Pending* pending(const Edge& edge);

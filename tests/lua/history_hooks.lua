@@ -1,4 +1,4 @@
--- Hooks and kept gradients of tensors with a history that come into a compiled function.
+-- Hooks and kept gradients of tensors with a history: those that come into a compiled function, roots of lt.grad.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, breaks = h.test, h.equal, h.breaks
@@ -125,6 +125,58 @@ test("a view that comes in gets a hook", function()
   end
   local want = told(function(f) return f end)
   lt.reset()
+  equal(told(lt.compile), want)
+end)
+
+-- As PyTorch: those of a single root run, and it keeps its gradient, even if nothing that is asked for is behind it.
+test("lt.grad that leads nowhere runs the hooks of its root", function()
+  local function told(of, roots, inputs)
+    local w, x = lt.tensor({0.5, -1, 2}, {requires_grad = true}), lt.ones(3, {requires_grad = true})
+    local notes = {}
+    local function note(name) return function(g) notes[#notes + 1] = name .. text(g) end end
+    w:register_hook(note "w")
+    local function gradients(w, x)
+      local y = w * 2
+      local s = y:sum()
+      y:register_hook(note "y")
+      s:register_hook(note "s")
+      y:retain_grad()
+      local all = {w = {w}, y = {y}, s = {s}, two = {s, y}}
+      for i, root in ipairs(all[roots]) do all[i] = lt.ones_like(root) end
+      local gx = lt.grad(all[roots], inputs == "x" and {x} or {x, w}, all, {allow_unused = true})
+      return gx, y.grad
+    end
+    local gx, gy = of(gradients)(w, x)
+    equal(gx, nil)
+    return table.concat(notes, " ") .. " " .. text(gy)
+  end
+  for _, of in ipairs {function(f) return f end, lt.compile} do
+    equal(told(of, "s", "x"), "s{1} nil")
+    equal(told(of, "y", "x"), "y{1 1 1} {1 1 1}")
+    equal(told(of, "w", "x"), "w{1 1 1} nil")
+    equal(told(of, "two", "x"), " nil")
+    equal(told(of, "s", "both"), "s{1} y{1 1 1} w{2 2 2} {1 1 1}")
+  end
+end)
+
+test("what a root outside of the graph leads to", function()
+  local function told(of)
+    local w, x = lt.tensor({0.5, -1, 2}, {requires_grad = true}), lt.ones(3, {requires_grad = true})
+    local notes = {}
+    local y, z = of(function(w) return (w * 2):sin(), w + 1 end)(w)
+    for i, t in ipairs {y, z} do t:register_hook(function(g) notes[#notes + 1] = i .. text(g) end) end
+    z:retain_grad()
+    local function try(f, ...)
+      local ok, message = pcall(f, ...)
+      notes[#notes + 1] = ok and "" or message:gsub("^[^ ]*:%d+: ", "")
+    end
+    try(lt.grad, y, {x}, {lt.ones(3)}, {allow_unused = true})
+    try(lt.grad, z, {x}, {lt.ones(3)})
+    try(z.backward, z, lt.ones(3), {inputs = {x}})
+    try(y.backward, y, lt.ones(3))
+    return table.concat(notes, " ") .. text(z) .. text(w) .. text(x)
+  end
+  local want = told(function(f) return f end)
   equal(told(lt.compile), want)
 end)
 
