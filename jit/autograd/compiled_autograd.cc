@@ -114,10 +114,10 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
 
   void lead_to_made(const std::vector<Value>& out) {
     for (size_t k = 0; k < code->made_.size(); k++) {
-      const Tensor& leaf = out[code->made_[k]].tensor();
+      const Tensor& leaf = out[code->made_[k].output].tensor();
       leaf->requires_grad = true;
       next.push_back(gradient_edge(leaf));
-      leaf->requires_grad = code->traced_.inputs[code->sources_.size() + k]->requires_grad;
+      leaf->requires_grad = code->made_[k].requires_grad;
     }
   }
 
@@ -496,6 +496,8 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
   }
   self->find_written();
   for (size_t i = g.inputs.size(); i < sources.size(); i++) self->add_made_leaf(sources[i]);
+  // As when they were used: who calls backward may have made them so again.
+  for (const Tensor& t : self->traced_.inputs) t->requires_grad = true;
   // Which values are saved does not depend on the gradients' strides: any will do to find them.
   find_saved(self->traced_);
   ask_for_ones(g);

@@ -81,8 +81,13 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   CompileOptions options_;
   std::string text_;
   Compiled forward_;
-  std::vector<size_t> sources_;     // by source: which of the run's inputs
-  std::vector<size_t> made_;        // outputs that are leaves which take a gradient: the sources behind the inputs'
+  std::vector<size_t> sources_;  // by source: which of the run's inputs
+  // Outputs that are leaves which take a gradient: the sources behind the inputs'.
+  struct MadeLeaf {
+    size_t output;
+    bool requires_grad;  // behind the run
+  };
+  std::vector<MadeLeaf> made_;
   std::vector<size_t> results_;     // outputs that take a gradient
   std::vector<int> input_history_;  // by input of the run: its source, -1 where it takes no gradient
   std::vector<int> written_;        // by input of the run: the result that its memory is behind the run; -1: as it came

@@ -14,7 +14,7 @@ void CompiledAutograd::add_made_leaf(const Edge& edge) {
   const auto at = std::find_if(outputs.begin(), outputs.end(),
                                [&](const Value& v) { return v.is<Tensor>() && v.tensor().same(leaf); });
   if (!leaf || at == outputs.end()) fail_internal("a leaf that the graph makes is no output");
-  made_.push_back(size_t(at - outputs.begin()));
+  made_.push_back({size_t(at - outputs.begin()), leaf->requires_grad});
   traced_.sources.push_back(edge);
   traced_.inputs.push_back(leaf);
 }

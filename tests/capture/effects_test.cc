@@ -37,6 +37,7 @@ const char kAll[] = R"(effects {
   grad in 1 = nil
   grad out 1 = in 0
   requires_grad in 2 = true
+  requires_grad in 1 = true then false
   writes in 2
   leaf out 1
   hidden out 3
@@ -50,7 +51,7 @@ const char kAll[] = R"(effects {
   view out 6 of nil
   view out 7 of in 0 recorded symbolic
   history in 2 = out 8
-  refuse out 3 'it\'s gone' in 0 in 2
+  refuse out 3 'it\'s gone' in 0 in 2 out 1
   refuse out 4 'it was written' in 1 modified out 8 by 'mul' writes 2
   grad_mode false
   autocast 40
@@ -124,6 +125,7 @@ TEST_CASE("effects that name no place are found", "[capture]") {
                            "view out 0 of in 4",
                            "history in 0 = out 9",
                            "refuse out 0 'w' in 7",
+                           "refuse out 0 'w' out 9",
                            "refuse out 0 'w' modified out 9 by 'mul' writes 1",
                            "upvalue r 9 0 = nil",
                            "slot 0 = out 9",

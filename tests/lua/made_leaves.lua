@@ -170,6 +170,61 @@ check("views of a leaf, and a leaf in the memory of an argument", function(frame
   return all(w, w.grad, v, d, d.grad, x)
 end)
 
+check("a leaf that required grad when its gradient was computed", function(frame)
+  local f = frame(function(x)
+    local w = lt.ones(3, {requires_grad = true});
+    (w * x):sum():backward()
+    w:requires_grad_(false)
+    return w
+  end)
+  local w = f(x)
+  return all(w.requires_grad, w.grad)
+end)
+
+-- What w was when it was used decides where the history leads; what it is now, whether its gradient is kept.
+for _, before in ipairs {true, false} do
+  for _, after in ipairs {true, false} do
+    check(("a leaf that required grad when it was used, %s before, %s after"):format(before, after), function(frame)
+      local w = lt.ones(3, {requires_grad = before})
+      local f = frame(function(x)
+        w:requires_grad_(true)
+        local y = w * w
+        w:requires_grad_(after)
+        return (y * x):sum()
+      end)
+      local parts = {}
+      for _, outside in ipairs {false, true} do
+        w:requires_grad_(before)
+        local loss = f(x)
+        parts[#parts + 1] = all(w.requires_grad)
+        w:requires_grad_(outside)
+        for _ = 1, 2 do
+          local ok, message = pcall(loss.backward, loss)
+          parts[#parts + 1] = all(ok, message and message:gsub("^[^ ]*:%d+: ", ""), w.grad)
+        end
+        w.grad = nil
+      end
+      return table.concat(parts, "\n")
+    end)
+  end
+end
+
+check("a leaf behind what cannot be differentiated again", function(frame)
+  local f = frame(function(x)
+    local w, v = lt.ones(3, {requires_grad = true}), lt.ones(3, {requires_grad = true})
+    local y = w * w * x
+    y:sum():backward()
+    return y:sum(), w, v
+  end)
+  local loss, w, v = f(x)
+  local parts = {}
+  for _, leaf in ipairs {w, v} do
+    local ok, message = pcall(lt.grad, loss, {leaf}, {allow_unused = true, retain_graph = true})
+    parts[#parts + 1] = all(ok, message and message:gsub("^[^ ]*:%d+: ", ""))
+  end
+  return table.concat(parts, "\n")
+end)
+
 test("a leaf goes with what it is kept by", function()
   local f = lt.compile(function(x)
     local w, other = lt.ones(3, {requires_grad = true}), lt.ones(3, {requires_grad = true})

@@ -110,8 +110,8 @@ struct HistoryWrite {
 struct RefusedOutput {
   int output = 0;
   std::string why;
-  std::vector<int> inputs;  // that its history leads to
-  Recipe read{};            // else nil: what the op reads, and the graph has written since; in `why` it is a capture's
+  std::vector<Recipe> reached;  // inputs and made leaves that its history leads to
+  Recipe read{};                // else nil: what the op reads, and the graph has written since; in `why`, a capture's
   std::string op{};
   int writes = 0;
 };
@@ -120,9 +120,11 @@ struct Draws {
   Recipe function;
   int count = 0;
 };
+// An input that the run's tape sees as another one than it was or becomes.
 struct RequiresGradWrite {
   int input = 0;
-  bool value = false;
+  bool recorded = false;  // a history leads there
+  bool value = false;     // after the run
 };
 
 struct Effects {

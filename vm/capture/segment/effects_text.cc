@@ -6,11 +6,12 @@
 //            | "text" int "by" recipe "(" [recipes] ")"
 //            | "return" [recipes] | "set" recipe "[" recipe "]" "=" recipe | "setmetatable" recipe "," recipe
 //            | "upvalue" recipe int "=" recipe | "slot" int "=" recipe | "requires_grad" "in" int "=" bool
+//            ["then" bool]
 //            | "grad" ("in" | "out") int "=" recipe | "writes" "in" int | "leaf" "out" int | "hidden" "out" int
-//            | "retain" "out" int | "draw" recipe int
+//            | "retain" recipe | "hook" recipe "=" recipe | "draw" recipe int
 //            | "view" "out" int "of" recipe ["recorded"] ["symbolic"] ["complex"] {"by" op "(" values ")"}
-//            | "history" "in" int "=" "out" int | "refuse" "out" int string {"in" int} ["modified" recipe "by"
-//            string "writes" int] | "grad_mode" bool | "autocast" int
+//            | "history" "in" int "=" "out" int | "refuse" "out" int string {("in" | "out") int} ["modified"
+//            recipe "by" string "writes" int] | "grad_mode" bool | "autocast" int
 //   recipe  := "nil" | "false" | "true" | ("const" | "out" | "item" | "in" | "r" | "sym" | "table" | "closure" | "text"
 //   | "resume") int
 #include "jit/graph/text.h"
@@ -183,7 +184,7 @@ struct Parser : TextReader {
   void refuse() {
     RefusedOutput r;
     r.output = of("out"), r.why = quoted();
-    while (accept("in")) r.inputs.push_back(place());
+    while (peek("in") || peek("out")) r.reached.push_back(recipe());
     if (accept("modified")) {
       r.read = recipe();
       expect("by");
@@ -234,7 +235,8 @@ struct Parser : TextReader {
     } else if (accept("requires_grad")) {
       const int i = of("in");
       expect("=");
-      e.requires_grad_writes.push_back({i, boolean()});
+      const bool recorded = boolean();
+      e.requires_grad_writes.push_back({i, recorded, accept("then") ? boolean() : recorded});
     } else if (accept("writes")) {
       e.written.push_back(of("in"));
     } else if (accept("leaf")) {
@@ -347,7 +349,7 @@ struct Verifier {
     for (const HistoryWrite& w : e.history_writes) in(w.input), out(w.output);
     for (const RefusedOutput& r : e.refused_outputs) {
       out(r.output);
-      for (int i : r.inputs) in(i);
+      for (const Recipe& reached : r.reached) value(reached);
       value(r.read);
     }
     return wrong;
@@ -380,7 +382,9 @@ std::string print(const Effects& e) {
   for (const GradWrite& w : e.grad_writes) line("grad in ", w.input, " = ", text_of(w.value));
   for (const OutputGrad& g : e.output_grads) line("grad out ", g.output, " = ", text_of(g.value));
   for (const RequiresGradWrite& w : e.requires_grad_writes) {
-    line("requires_grad in ", w.input, " = ", w.value ? "true" : "false");
+    const auto text = [](bool b) { return b ? "true" : "false"; };
+    const std::string then = w.value == w.recorded ? "" : str(" then ", text(w.value));
+    line("requires_grad in ", w.input, " = ", text(w.recorded), then);
   }
   for (int i : e.written) line("writes in ", i);
   for (int i : e.leaf_outputs) line("leaf out ", i);
@@ -392,12 +396,12 @@ std::string print(const Effects& e) {
   for (const ViewOutput& v : e.view_outputs) line(text_of(v));
   for (const HistoryWrite& w : e.history_writes) line("history in ", w.input, " = out ", w.output);
   for (const RefusedOutput& r : e.refused_outputs) {
-    std::string inputs;
-    for (int i : r.inputs) inputs += str(" in ", i);
+    std::string reached;
+    for (const Recipe& recipe : r.reached) reached += str(" ", text_of(recipe));
     std::string read;
     if (r.read.kind != Recipe::kNil)
       read = str(" modified ", text_of(r.read), " by ", quote(r.op), " writes ", r.writes);
-    line("refuse out ", r.output, " ", quote(r.why), inputs, read);
+    line("refuse out ", r.output, " ", quote(r.why), reached, read);
   }
   if (e.sets_grad_mode) line("grad_mode ", e.grad_mode ? "true" : "false");
   if (e.autocast != Effects::kNoAutocast) line("autocast ", e.autocast);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <lua.hpp>
 #include <set>
+#include <unordered_set>
 
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
@@ -497,9 +498,6 @@ struct Finisher {
     for (const auto& [place, now] : left_variables(t)) left.slot_writes.push_back({place, value(now)});
     for (size_t i = 0; i < t.inputs.size(); i++) {
       const auto& in = t.inputs[i];
-      if (in.fake->requires_grad != in.requires_grad && is_leaf(in.fake)) {
-        left.requires_grad_writes.push_back({int(i), in.fake->requires_grad});
-      }
       if (has_new_history(in)) {
         left.history_writes.push_back({int(i), int(t.graph->outputs.size())});
         t.graph->outputs.push_back(in.fake);
@@ -515,6 +513,22 @@ struct Finisher {
     if (!(autocast_mode() == t.autocast.initial)) left.autocast = pack(autocast_mode());
   }
 
+  // Histories of outputs lead to leaves that required grad when they were used.
+  void requires_grad_writes() {
+    std::unordered_set<const GradNode*> met;
+    for (const Value& v : t.graph->outputs) {
+      if (v.tensor()->requires_grad && !is_leaf(v.tensor())) met.merge(nodes_behind(v.tensor()));
+    }
+    for (size_t i = 0; i < t.inputs.size(); i++) {
+      const auto& in = t.inputs[i];
+      if (!in.source || !is_leaf(in.fake)) continue;
+      const bool now = in.fake->requires_grad,
+                 recorded = now || (in.fake->autograd && met.count(in.fake->autograd->accumulator));
+      if (now != in.requires_grad || recorded != in.requires_grad)
+        left.requires_grad_writes.push_back({int(i), recorded, now});
+    }
+  }
+
   bool retains(const Tensor& y) const {
     return std::any_of(t.retained.begin(), t.retained.end(), [&](const Tensor& r) { return r.same(y); });
   }
@@ -525,7 +539,7 @@ struct Finisher {
       const Tensor y = t.graph->outputs[i].tensor();
       const bool retained = retains(y);
       if (retained) left.retained.push_back({Recipe::kTensorOut, int(i)});
-      if (!y->requires_grad || !(is_leaf(y) || retained) || !y->autograd || !y->autograd->grad) continue;
+      if (!(is_leaf(y) || retained) || !y->autograd || !y->autograd->grad) continue;
       left.output_grads.push_back({int(i), tensor(y->autograd->grad)});
     }
   }
@@ -560,6 +574,7 @@ struct Finisher {
     forget_retained();
     output_bases(t);
     for (const Value& v : t.graph->outputs) refresh_view(v.tensor());
+    requires_grad_writes();
     written_inputs();
     keep_tensors_apart(t, left);
     guard_modes(t);

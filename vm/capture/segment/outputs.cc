@@ -76,13 +76,19 @@ bool leads_to_output(const Graph& graph, const Tensor& y) {
   return false;
 }
 
-std::vector<int> inputs_behind(const Tensor& y, const std::vector<Edge>& sources) {
+// Inputs and made leaves that outputs are.
+std::vector<Recipe> reached_by(const Trace& t, const Tensor& y, const std::vector<Edge>& sources) {
   const std::unordered_set<const GradNode*> met = nodes_behind(y);
-  std::vector<int> inputs;
+  std::vector<Recipe> reached;
   for (size_t i = 0; i < sources.size(); i++) {
-    if (sources[i].node && met.count(sources[i].node.get())) inputs.push_back(int(i));
+    if (sources[i].node && met.count(sources[i].node.get())) reached.push_back({Recipe::kTensorIn, int(i)});
   }
-  return inputs;
+  for (size_t i = 0; i < t.graph->outputs.size(); i++) {
+    const Tensor z = t.graph->outputs[i].tensor();
+    const bool made = is_leaf(z) && z->autograd && !t.input_of_fake.count(z.get());
+    if (made && met.count(z->autograd->accumulator)) reached.push_back({Recipe::kTensorOut, int(i)});
+  }
+  return reached;
 }
 
 struct Refusal {
@@ -127,7 +133,7 @@ Recipe seen(const Trace& t, const Tensor& fake) {
 RefusedOutput refused(Trace& t, size_t output, const std::vector<Edge>& sources) {
   const Tensor y = t.graph->outputs[output].tensor();
   const Refusal r = refusal(t, y, sources);
-  RefusedOutput made{int(output), r.why, inputs_behind(y, sources)};
+  RefusedOutput made{int(output), r.why, reached_by(t, y, sources)};
   if (!r.read) return made;
   made.read = seen(t, r.read), made.op = r.op, made.writes = r.writes;
   if (made.read.kind != Recipe::kNil) return made;
@@ -136,13 +142,19 @@ RefusedOutput refused(Trace& t, size_t output, const std::vector<Edge>& sources)
   return made;
 }
 
+// Of a leaf that requires grad, or did when it was used.
+Edge leaf_edge(const Tensor& t) {
+  if (t->requires_grad) return gradient_edge(t);
+  return {Ref<GradNode>(t->autograd ? t->autograd->accumulator : nullptr), 0};
+}
+
 }  // namespace
 
 std::vector<Edge> input_edges(const Trace& t) {
   std::vector<Edge> edges;
   for (const auto& in : t.inputs) {
     Edge edge = in.edge;
-    if (!edge.node && in.source && in.fake->requires_grad && is_leaf(in.fake)) edge = gradient_edge(in.fake);
+    if (!edge.node && in.source && is_leaf(in.fake)) edge = leaf_edge(in.fake);
     edges.push_back(edge);
   }
   return edges;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <lua.hpp>
+#include <utility>
 
 #include "jit/runtime/lines.h"
 #include "ops/core/overlap.h"
@@ -50,6 +51,10 @@ struct EntryRunner {
   // Fresh tables, closures, texts, then operands of effects: on the stack, or in a table where they are many.
   int kept = 0, kept_before = 0, kept_table = 0;  // how many, stack index before the first, stack index or 0
 
+  Tensor tensor(const Recipe& r) const {
+    return r.kind == Recipe::kTensorOut ? outputs[size_t(r.index)].tensor() : values.tensors[size_t(r.index)];
+  }
+
   void compute() {
     if (!e.segment) return;
     const AutocastOff off;  // casts are in the graph
@@ -68,10 +73,8 @@ struct EntryRunner {
     for (int i : left.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
     for (const RefusedOutput& r : left.refused_outputs) {
       std::vector<Tensor> reached;
-      for (int i : r.inputs) reached.push_back(values.tensors[size_t(i)]);
-      Tensor read;
-      if (r.read.kind == Recipe::kTensorIn) read = values.tensors[size_t(r.read.index)];
-      if (r.read.kind == Recipe::kTensorOut) read = outputs[size_t(r.read.index)].tensor();
+      for (const Recipe& recipe : r.reached) reached.push_back(tensor(recipe));
+      const Tensor read = r.read.kind == Recipe::kNil ? Tensor() : tensor(r.read);
       set_history(outputs[size_t(r.output)].tensor(), Ref<GradNode>(new RefusedNode(r, reached, read)), 0);
     }
     for (const HistoryWrite& w : left.history_writes) {
@@ -296,14 +299,9 @@ struct EntryRunner {
       if (g || t->autograd) autograd_meta(t).grad = g;
     }
     for (const OutputGrad& w : left.output_grads) {
-      const bool made = w.value.kind == Recipe::kTensorOut;
-      const Tensor& leaf = outputs[size_t(w.output)].tensor();
-      autograd_meta(leaf).grad = made ? outputs[size_t(w.value.index)].tensor() : values.tensors[size_t(w.value.index)];
+      autograd_meta(outputs[size_t(w.output)].tensor()).grad = tensor(w.value);
     }
-    for (const Recipe& r : left.retained) {
-      const bool made = r.kind == Recipe::kTensorOut;
-      retain_grad(made ? outputs[size_t(r.index)].tensor() : values.tensors[size_t(r.index)]);
-    }
+    for (const Recipe& r : left.retained) retain_grad(tensor(r));
     for (const LeftHook& h : left.hooks) {
       push_method(L, "register_hook");
       push(h.tensor);
@@ -350,10 +348,21 @@ struct EntryRunner {
     if (left.autocast != Effects::kNoAutocast) set_autocast_mode(unpack(left.autocast));
   }
 
-  // Before the run, whose tape has to see it; undone when it fails.
-  void set_requires_grad(bool done) {
+  // As the run's tape has to see it. Gives what it was.
+  std::vector<char> set_requires_grad() {
+    std::vector<char> before;
     for (const RequiresGradWrite& w : left.requires_grad_writes) {
-      values.tensors[size_t(w.input)]->requires_grad = w.value == done;
+      bool& now = values.tensors[size_t(w.input)]->requires_grad;
+      before.push_back(std::exchange(now, w.recorded));
+    }
+    return before;
+  }
+
+  // After a run. before: what it was, where the run has failed.
+  void leave_requires_grad(const std::vector<char>* before) {
+    for (size_t i = 0; i < left.requires_grad_writes.size(); i++) {
+      const RequiresGradWrite& w = left.requires_grad_writes[i];
+      values.tensors[size_t(w.input)]->requires_grad = before ? (*before)[i] : w.value;
     }
   }
 
@@ -389,13 +398,14 @@ struct EntryRunner {
     const size_t room = (keeps_in_table() ? 0 : fresh() + operands()) + std::max(parts, left.results.size());
     if (!lua_checkstack(L, int(room) + 24)) return 0;
     set_seed();
-    set_requires_grad(true);
+    const std::vector<char> before = set_requires_grad();
     try {
       compute();
     } catch (const std::exception&) {
-      set_requires_grad(false);
+      leave_requires_grad(&before);
       throw;
     }
+    leave_requires_grad(nullptr);
     lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
     constants = lua_gettop(L);
     make_objects();
