@@ -308,7 +308,7 @@ TEST_CASE("both guard executors agree on groups, lists and roots", "[guard]") {
   const std::vector<GuardStep> tables{arg, step(GuardOp::kTypeCheck, 0, -1, LUA_TTABLE), vararg,
                                       step(GuardOp::kTypeCheck, 1, -1, LUA_TTABLE)};
   for (int a = 0; a <= pool.n; a++) {
-    for (int n = 0; n <= 6; n++) {
+    for (int n = -5; n <= 6; n++) {
       compare(pool, program_of({arg, step(GuardOp::kListCheck, 0, -1, n)}, 1), a, 0, 1, 1, kFunction);
     }
     if (a > 0) compare(pool, program_of({constant}, 1), 0, 0, a, 1, kFunction);

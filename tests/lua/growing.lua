@@ -135,6 +135,76 @@ check("the items are joined", function()
   end, list
 end, 12)
 
+-- A list made of random steps, twice the same for a seed.
+local function made_list(seed)
+  math.randomseed(seed)
+  local random, list = math.random, {}
+  if random(3) == 1 then list = {1, 2, 3, 4, 5} end
+  if random(3) == 1 then list.name = "a list" end
+  for i = 1, random(0, 140) do list[i] = i end
+  for _ = 1, random(0, 3) do list[random(140)] = nil end
+  for _ = 1, random(0, 2) * random(0, 40) do list[#list] = nil end
+  if random(4) == 1 then list[random(150, 300)] = 0 end
+  for i = 1, random(0, 2) do list["x" .. i] = i end
+  return list
+end
+
+local appending = {
+  function(list) return function(x, i) list[#list + 1] = i return x * #list end end,
+  function(list)
+    return function(x, i)
+      list[#list + 1] = i
+      local first = #list
+      list[#list + 1] = x
+      table.insert(list, -i)
+      return x * first + #list
+    end
+  end,
+  function(list)
+    return function(x, i)
+      list[#list + 1] = i
+      if i == 7 then list.new = #list end
+      list[1] = i
+      return x * #list + list[#list]
+    end
+  end,
+  function(list)
+    return function(x, i)
+      for k = 1, 3 do list[#list + 1] = i + k end
+      if i % 4 == 0 then list[#list] = nil list[#list] = nil end
+      return x * #list
+    end
+  end
+}
+
+test("ends of lists with holes and room", function()
+  local x = lt.ones(2)
+  for seed = 1, 400 do
+    lt.reset()
+    local way = appending[seed % #appending + 1]
+    local want, got = made_list(seed), made_list(seed)
+    local f, g = way(want), lt.compile(way(got))
+    for i = 1, 12 do equal(h.text(g(x, i)), h.text(f(x, i)), ("seed %d, call %d"):format(seed, i)) end
+    for k, v in pairs(want) do equal(h.text(got[k]), h.text(v), ("seed %d, item %s"):format(seed, k)) end
+    for k in pairs(got) do truthy(want[k] ~= nil, ("seed %d: %s"):format(seed, k)) end
+  end
+end)
+
+-- The guard looks at no items: a hole before the end is none of its business.
+test("an end is known without a look at each item", function()
+  local list = {}
+  for i = 1, 128 do list[i] = i end
+  for i = 128, 71, -1 do list[i] = nil end
+  lt.reset()
+  local f = lt.compile(function(x, i) list[#list + 1] = i return x * #list end)
+  for i = 1, 20 do equal(f(lt.ones(1), i):item(), 70 + i) end
+  local misses = lt.counters().cache.misses
+  list[10] = nil
+  for i = 21, 30 do equal(f(lt.ones(1), i):item(), 70 + i) end
+  equal(lt.counters().cache.misses, misses)
+  equal(h.breaks(), 0)
+end)
+
 -- Loops that fill or read a list of another length in each call: a few graphs for all lengths. body: of x, n and `of`,
 -- lists of n items.
 local function filled(name, graphs, body)

@@ -3,6 +3,7 @@
 
 #include "vm/bind/hooks.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/guard/lists.h"
 #include "vm/guard/native_run.h"
 #include "vm/guard/plain.h"
 #include "vm/guard/random.h"
@@ -134,6 +135,7 @@ int64_t check_length(GuardRun* run, int64_t a, int64_t wanted) noexcept {
 // Table `t` has the positive whole keys 1 .. n.
 int64_t check_list(GuardRun* run, int64_t a, int64_t n) noexcept {
   const Tab* t = table_at(run, a);
+  if (n < -1 && grows_in_place(t, -1 - n)) return 1;
   if (n < 0) n = mirror::length(t);
   int64_t count = 0;
   for (uint32_t i = 1; i < t->asize; i++) {

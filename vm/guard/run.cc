@@ -6,6 +6,7 @@
 #include "ops/defs/element.h"
 #include "vm/bind/hooks.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/guard/lists.h"
 #include "vm/guard/native_run.h"
 #include "vm/guard/program.h"
 #include "vm/guard/random.h"
@@ -19,6 +20,14 @@ int prototype_number(lua_State* L, int index) {
 }
 
 namespace {
+
+// kListCheck of that operand.
+bool is_list_for(lua_State* L, int table, int operand) {
+  if (operand >= 0) return is_list(L, table, operand);
+  const bool grows = operand < -1 && mirror::available(L) &&
+                     grows_in_place(static_cast<const mirror::Tab*>(lua_topointer(L, table)), -1 - operand);
+  return grows || is_list(L, table, int64_t(lua_objlen(L, table)));
+}
 
 struct Runner {
   lua_State* L;
@@ -183,9 +192,7 @@ struct Runner {
       case GuardOp::kNotOwnVariableCheck:
         return lua_isfunction(L, reg(s.a)) &&
                is_not_own_variable(L, static_cast<const mirror::Func*>(mirror::object(L, reg(s.a))), s.index);
-      case GuardOp::kListCheck:
-        return lua_istable(L, reg(s.a)) &&
-               is_list(L, reg(s.a), s.index < 0 ? int64_t(lua_objlen(L, reg(s.a))) : s.index);
+      case GuardOp::kListCheck: return lua_istable(L, reg(s.a)) && is_list_for(L, reg(s.a), s.index);
       case GuardOp::kLengthCheck: return lua_istable(L, reg(s.a)) && int(lua_objlen(L, reg(s.a))) == s.index;
       case GuardOp::kKeysCheck: return keys(s);
       case GuardOp::kArgCountCheck: return nargs - nslots == s.index;

@@ -5,6 +5,7 @@
 
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/trace/interpreter.h"
+#include "vm/capture/trace/lengths.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/trace.h"
 #include "vm/capture/trace/unbacked_sizes.h"
@@ -358,121 +359,6 @@ void Trace::set_index(Var* object, Var* k, Var* v) {
     object = h;
   }
   stop(Break::raises, {"a loop of __newindex"});
-}
-
-namespace {
-
-constexpr int64_t kMaxList = 1 << 16;
-
-// Which border LuaJIT finds beside a hole depends on how the table lies in memory: only lists have one length.
-void know_list(Trace& t, Table* table) {
-  if (table->list_known) return;
-  table->list_known = true;
-  table->border = table->pin ? table->length : 0;
-  if (table->pin == 0) return;
-  if (table->length > kMaxList) t.stop(Break::long_length);
-  t.push_pin(table->pin);
-  const bool is = is_list(t.L, lua_gettop(t.L), table->length);
-  lua_pop(t.L, 1);
-  if (!is) t.stop(Break::holes);
-  t.check(GuardOp::kListCheck, table->source, int(table->length), "no holes");
-}
-
-// Whether a real table may have got keys, which moves what it has: beside holes, it may have another length then.
-bool has_grown(const Table* t) {
-  return t->pin != 0 && std::any_of(t->log.begin(), t->log.end(), [t](const Key& id) {
-           const TableEntry& e = t->entries.at(id);
-           const Var* before = e.before;
-           if (e.replaces) return false;
-           return !before || before->kind == VarKind::kNil || before->kind == VarKind::kLazy;
-         });
-}
-
-// A real table without holes has one length, wherever its items are.
-void refuse_holes(Trace& t, Table* table) {
-  if (table->has_no_holes) return;
-  table->has_no_holes = true;
-  t.push_pin(table->pin);
-  const bool is = is_list(t.L, lua_gettop(t.L), int64_t(lua_objlen(t.L, -1)));
-  lua_pop(t.L, 1);
-  if (!is) t.stop(Break::holes);
-  t.check(GuardOp::kListCheck, table->source, -1, "no holes");
-}
-
-// A real table made by the writes of a fresh one: it has the same order and the same length.
-void push_replica(Trace& t, const Table* table) {
-  t.charge(table->writes.size());
-  if (table->maker) {
-    t.push_pin(table->maker);
-    lua_call(t.L, 0, 1);
-  } else {
-    lua_createtable(t.L, table->array_size, table->hash_size);
-  }
-  for (const auto& [id, v] : table->writes) {
-    if (id.is_room()) {
-      make_room(t.L, lua_gettop(t.L), int(id.n));
-      continue;
-    }
-    if (id.kind == Key::kObject) t.stop(Break::object_keys);
-    t.push_real(table->entries.at(id).key);
-    t.force(v)->kind == VarKind::kNil ? lua_pushnil(t.L) : lua_pushboolean(t.L, 1);
-    lua_rawset(t.L, -3);
-  }
-}
-
-}  // namespace
-
-int64_t Trace::length(Table* t) {
-  t->length_read = true;
-  if (!t->appended.empty()) stop(Break::changing_key);
-  if (t->pin != 0) stop_if_unsteady(*source(SourceKind::kLength, t->source, nullptr, 0, "#" + t->source->text));
-  if (t->pin != 0 && !t->length_known) {
-    push_pin(t->pin);
-    t->length = int64_t(lua_objlen(L, -1));
-    lua_pop(L, 1);
-    t->length_known = true;
-    check(GuardOp::kLengthCheck, t->source, int(t->length), str("length ", t->length));
-  }
-  if (!t->list_known && t->touched.empty() && !has_grown(t)) return t->pin ? t->length : 0;
-  know_list(*this, t);
-  for (int64_t i : t->touched) {
-    Key k;
-    k.n = double(i);
-    const bool there = force(t->entries.at(k).value)->kind != VarKind::kNil;
-    if (there && i > t->border) t->beyond.insert(i);
-    if (!there && i > t->border) t->beyond.erase(i);
-    if (there || i > t->border) continue;
-    for (int64_t j = i + 1; j <= t->border; j++) t->beyond.insert(t->beyond.end(), j);
-    t->border = i - 1;
-  }
-  t->touched.clear();
-  while (!t->beyond.empty() && *t->beyond.begin() == t->border + 1) {
-    t->beyond.erase(t->beyond.begin());
-    t->border++;
-  }
-  if (t->beyond.empty()) return t->border;
-  if (t->pin != 0) stop(Break::holes);
-  push_replica(*this, t);
-  const auto n = int64_t(lua_objlen(L, -1));
-  lua_pop(L, 1);
-  return n;
-}
-
-// is_seen: by the program, not to compare it with a position only.
-Var* Trace::length_of(Table* t, bool is_seen) {
-  if (!t->appended.empty()) {
-    refuse_holes(*this, t);
-    return t->appended.back();
-  }
-  if (t->pin == 0 || t->length_known || !t->touched.empty()) return number(double(length(t)));
-  t->length_read = true;
-  if (is_seen && has_grown(t)) refuse_holes(*this, t);
-  if (t->size) return t->size;
-  push_pin(t->pin);
-  lua_pushnumber(L, double(lua_objlen(L, -1)));
-  t->size = force(wrap(source(SourceKind::kLength, t->source, nullptr, 0, "#" + t->source->text)));
-  lua_pop(L, 1);
-  return t->size;
 }
 
 namespace {
