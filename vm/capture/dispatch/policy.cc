@@ -66,6 +66,7 @@ std::vector<Tensor> tensors_of(lua_State* L, const GuardProgram& p, int nslots, 
 // A step without what captures learn to leave open: any number, any list's length, another closure of a prototype.
 bool loosen(lua_State* L, GuardStep& s, int constants) {
   if (s.op == GuardOp::kSymbolsCheck || s.op == GuardOp::kLengthCheck) return false;
+  if (s.op == GuardOp::kListCheck) s.index = std::min(s.index, -1);
   if (s.op == GuardOp::kIdentityCheck && s.prototype) {
     s.op = GuardOp::kPrototypeCheck, s.index = s.prototype;
   } else if (compares_constant(s.op)) {
@@ -76,9 +77,11 @@ bool loosen(lua_State* L, GuardStep& s, int constants) {
   return true;
 }
 
-// Whether a call would run the entry but for sizes, numbers and their like: f sees the values that it brings.
+// Whether a call would run the entry but for sizes, numbers and their like, and for a check that is left out: f sees
+// the values that it brings.
 template <class F>
-bool is_near(lua_State* L, const GuardProgram& p, int nslots, int nargs, int self, int constants, int weak, F f) {
+bool is_near(lua_State* L, const GuardProgram& p, int nslots, int nargs, int self, int constants, int weak, F f,
+             int left_out = -1) {
   const std::vector<Tensor> tensors = tensors_of(L, p, nslots, nargs, self, constants, weak);
   GuardProgram loose = p;
   for (size_t i = 0; i < tensors.size(); i++) {
@@ -90,8 +93,9 @@ bool is_near(lua_State* L, const GuardProgram& p, int nslots, int nargs, int sel
     spec.contiguous = false;
   }
   loose.steps.clear();
-  for (GuardStep s : p.steps) {
-    if (loosen(L, s, constants)) loose.steps.push_back(s);
+  for (size_t i = 0; i < p.steps.size(); i++) {
+    GuardStep s = p.steps[i];
+    if (int(i) != left_out && loosen(L, s, constants)) loose.steps.push_back(s);
   }
   GuardValues values;
   const int top = lua_gettop(L);
@@ -245,6 +249,16 @@ void learn_others(lua_State* L, ProtoPoint& point, const GuardProgram& p, int ns
   });
 }
 
+// A length was another one, or nothing was where something is: at a place that a number had picked, which is another
+// number in this call. What stands at one place does not tell of others.
+void learn_picked(lua_State* L, ProtoPoint& point, const GuardProgram& p, int failed, int nslots, int nargs, int self,
+                  int constants, int weak) {
+  if (p.symbols.empty()) return;
+  is_near(
+      L, p, nslots, nargs, self, constants, weak,
+      [&](GuardValues& values, const auto&) { learn_related(point, p, values, true); }, failed);
+}
+
 int level_of(const ProtoPoint& point, const Source* s) {
   while (s && s->base) s = s->base;
   if (!s || s->kind != SourceKind::kArg) return 0;
@@ -350,6 +364,8 @@ bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
   learn_functions(L, point, p, failed, nslots, nargs, self, constants, weak);
   if (r.kind == name(TensorFact::kSize) || compares_constant(s.op))
     learn_others(L, point, p, nslots, nargs, self, constants, weak);
+  if (s.op == GuardOp::kLengthCheck || s.op == GuardOp::kNilCheck)
+    learn_picked(L, point, p, failed, nslots, nargs, self, constants, weak);
   with_values(L, p, failed, nslots, nargs, self, constants, weak, [&](GuardValues& values) {
     if (compares_constant(s.op)) learn_value(L, point, s, values, constants);
     if (s.op == GuardOp::kCdataCheck) note_value(point, s.source->text, r.new_text);
