@@ -107,6 +107,42 @@ test("an input with a history and hooks, whose gradient is computed or which is 
   end
 end)
 
+test("hooks that a backward within does not come to end no graph", function()
+  for _, prepare in ipairs {
+    function(x, note) x:register_hook(note) end,
+    function(x) x:retain_grad() end,
+    function(_, note, part) part:register_hook(note) end,
+    function(_, note, _, frozen)
+      frozen:requires_grad_(true)
+      frozen:register_hook(note)
+      frozen:requires_grad_(false)
+    end,
+  } do
+    local function told(wrap)
+      local w, frozen = lt.tensor({0.5, -1, 2}, {requires_grad = true}), lt.ones(3)
+      local notes, all = {}, {}
+      local f = wrap(function(x, part, w, frozen)
+        (w * w * frozen):sum():backward()
+        return x:square():sum() + (part * 2):sum()
+      end)
+      for i = 1, 3 do
+        local x = (w * i):tanh()
+        local part = x:narrow(0, 0, 2)
+        prepare(x, function(g) notes[#notes + 1] = text(g) return g * 2 end, part, frozen)
+        f(x, part, w, frozen):backward()
+        all[#all + 1] = text(x) .. text(part) .. text(w) .. text(frozen)
+        w.grad = nil
+      end
+      return table.concat(all, " ") .. table.concat(notes, " ")
+    end
+    local want = told(function(f) return f end)
+    lt.reset()
+    equal(told(lt.compile), want)
+    equal(breaks(), 0, "breaks")
+    equal(lt.counters().stats.unique_graphs, 1, "graphs")
+  end
+end)
+
 test("a view that comes in gets a hook", function()
   local function told(wrap)
     local w, all = lt.tensor({0.5, -1, 2}, {requires_grad = true}), {}

@@ -1,7 +1,8 @@
 -- Hooks of gradients that are added and removed, in compiled functions and outside, before and after their tensors were
 -- used, of leaves and of what has a history; retained gradients; hooks that see, change, count and fail; hooks that
 -- read what changes between calls.
-local hooks = {"seen_hook", "double", "zero", "nothing", "counted", "scaled", "shifted", "chosen", "other"}
+local quiet = {"double", "zero", "nothing", "scaled", "shifted", "chosen", "other"}
+local hooks = {"seen_hook", "counted", unpack(quiet)}
 
 local function generate(p)
   local dtype = p:chance(70) and "float64" or "float32"
@@ -25,10 +26,10 @@ local function generate(p)
   p.keep(p:both("function chosen(g) if way > 1 then return g * way end end",
     "def chosen(g):\n    return g * way if way > 1 else None"))
   p.keep(p:both("function other(g) return g:sum():expand_as(g) end", "def other(g):\n    return g.sum().expand_as(g)"))
-  -- PyTorch gives leaves their gradients before a later hook fails, and shows hooks the gradient that lt.grad begins
-  -- with even where it leads nowhere.
-  local handles, late, fails = 0, false, p:chance(25)
-  local alike = not fails
+  -- PyTorch comes to leaves before older nodes: others see that where a backward fails midway, or where leaves' hooks
+  -- tell when they run.
+  local handles, fails, spends, loud = 0, p:chance(25), p:chance(35), p:chance(50)
+  local alike = not (fails or spends or loud)
   local function change()
     p:pick {
       function() p:same("scale = %s", p:pick {"0.5", "2", "-1", "3"}) end,
@@ -40,7 +41,8 @@ local function generate(p)
     }()
   end
   local function hook(t, within)
-    local name = fails and p:chance(15) and "broken" or p:pick(hooks)
+    local leaf = not t:find "^h"
+    local name = fails and p:chance(15) and "broken" or p:pick((loud or not leaf) and hooks or quiet)
     if p:chance(within and 20 or 50) then
       handles = handles + 1
       return p:both(("handles[%d] = %s:register_hook(%s)"):format(handles, t, name),
@@ -58,7 +60,7 @@ local function generate(p)
   local function input() return p:pick(history and {"w1", "w2", "x"} or {"w1", "w2"}) end
   -- Of a leaf, for one backward.
   local function once()
-    local t, name = input(), p:pick(hooks)
+    local t, name = input(), p:pick(loud and hooks or quiet)
     p:both(("local once = %s:register_hook(%s)"):format(t, name), ("once = %s.register_hook(%s)"):format(t, name))
     p:same("lt.mul(%s, %s):sum():backward({retain_graph = true})", h(), h())
     p:same("once:remove()")
@@ -83,7 +85,7 @@ local function generate(p)
         function() p:same("%s:retain_grad()", h()) end,
         function() p:same("%s:mul_(s)", h()) end,
         function() p:both("lt.graph_break()", "") end,
-        function() p:same("lt.mul(%s, 2):sum():backward()", h()) end,
+        function() p:same("lt.mul(%s, 2):sum():backward(%s)", h(), spends and "" or "{retain_graph = true}") end,
         function() p:same("lt.mul(%s, %s):sum():backward({retain_graph = true})", h(), h()) end,
         function() p:same("local part = %s['1:']", h()) end,
       }()
@@ -107,13 +109,11 @@ local function generate(p)
     for _ = 1, p:random(3) - 1 do
       local at = result()
       local name = p:pick(hooks)
-      late = true
       p:attempt(p:name("late "), ("r[%d]:register_hook(%s)"):format(at + 1, name),
         ("r[%d].register_hook(%s)"):format(at, name))
     end
     if p:chance(30) then
       local at = result()
-      late = true
       p:attempt(p:name("retain "), ("r[%d]:retain_grad()"):format(at + 1), ("r[%d].retain_grad()"):format(at))
     end
     if handles > 0 and p:chance(50) then
@@ -121,7 +121,6 @@ local function generate(p)
       p:attempt(p:name("remove "), ("handles[%d]:remove()"):format(handle), ("handles[%d].remove()"):format(handle))
     end
     if p:chance(25) then
-      alike = alike and not late
       local text, at = p:pick {"lt.grad(r[2], %s, {allow_unused = true, retain_graph = true})"},
         p:pick {"w1", "w2", "r[3]"}
       p:both(("try('grad %d', lt.grad, r[2], %s, {allow_unused = true, retain_graph = true})"):format(call, at),

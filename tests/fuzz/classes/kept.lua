@@ -67,6 +67,7 @@ local function generate(p)
     p.keep(p:line("return (h1 + h2 * s):sum(), h1, h2, h3"))
   end, "end)"))
   for call = 1, 2 + p:random(2) do
+    for _ = 1, p:random(3) - 1 do if p:chance(50) then hook(p:pick(leaves)) end end
     p:line("r = {try('f %d', f, x, %s)}", call, call / 2)
     local function result() return ("r[%d]"):format(2 + p:random(3)) end
     local function try(text) p:line("try('%s', function() %s end)", p:name "late ", text) end

@@ -32,6 +32,9 @@ local function generate(p)
       function() if p:chance(20) then p:line("lt.graph_break()") end end,
       function() if p:chance(20) then p:line("%s.grad = nil", leaf()) end end,
       function() if p:chance(20) then p:line("%s:requires_grad_(%s)", leaf(), p:pick {"false", "true"}) end end,
+      function()
+        if p:chance(15) then p:line("%s:requires_grad_(%s)", p:pick {"w", "b"}, p:pick {"false", "true"}) end
+      end,
     }()
   end
   p.keep(p:block("f = frame(function(s)", function()
@@ -60,6 +63,9 @@ local function generate(p)
       p:pick {
         function() try(("%s:register_hook(%s)"):format(result(), p:pick {"keep", "twice"})) end,
         function() try(result() .. ":retain_grad()") end,
+        function()
+          if p:chance(40) then try(("%s:requires_grad_(%s)"):format(result(), p:pick {"true", "false"})) end
+        end,
         function() if p:chance(40) then try(write(result())) end end,
         function() try("lt.no_grad(function() shelf.v:add_(1) end)") end,
         function() p:line("r[2] = r[2] and r[2] + (%s * 2):sum()",

@@ -80,27 +80,37 @@ Var* handle(Trace& t) {
   return table;
 }
 
-// f: null where the gradient is kept.
+// Hooks of an input with a history may run among others that lie before the segment: the trace does not know when.
+Tensor stop_at_hook(Trace& t) {
+  if (!t.ended) t.stop(Break::hooks, {.dirty = true});
+  return {};
+}
+
+// f: null where the gradient of an input is kept.
 void hook(Trace& t, const char* name, const Tensor& y, Var* f) {
   BreakReason why(Break::hook, {name}, {t.file(), t.line()}, t.call_chain());
   const auto alive = std::make_shared<char>();
-  auto run = [&t, f, alive](const Tensor& g) { return !f || t.ended ? Tensor() : run_hook(t, f, g); };
+  const bool before = t.input_of_fake.count(y.get()) && !is_leaf(y);
+  auto run = [&t, f, alive, before](const Tensor& g) {
+    if (t.ended) return Tensor();
+    return before ? stop_at_hook(t) : run_hook(t, f, g);
+  };
   auto remove = register_hook(y, std::move(run));
   t.hooked.push_back({alive, y, gradient_edge(y), f, t.frames.back()->step, std::move(why), std::move(remove)});
 }
 
 }  // namespace
 
-// Where the gradient of an input with a history is asked for, its hooks would run at another time than in eager code.
 void load_hooks(Trace& t, size_t input) {
   const Tensor fake = t.inputs[input].fake, real = t.inputs[input].real;
   const Source* source = t.inputs[input].source;
-  if (!source) return;
-  if (!is_leaf(real) && has_hooks(fake)) t.stop(Break::hooks);
-  if (std::exchange(t.inputs[input].hooks_loaded, true)) return;
+  if (!source || !fake->requires_grad || std::exchange(t.inputs[input].hooks_loaded, true)) return;
   t.inputs[input].unhooked = !has_hooks(real);
   if (t.inputs[input].unhooked) return;
-  if (!is_leaf(real) || !takes_hooks(t.inputs[input])) t.stop(Break::hooks);
+  if (!is_leaf(real) || !takes_hooks(t.inputs[input])) {
+    t.loaded_hooks.push_back(register_hook(fake, [&t](const Tensor&) { return stop_at_hook(t); }));
+    return;
+  }
   for (int k = 0;; k++) {
     luaL_checkstack(t.L, 4, "hooks");
     push_hook(t.L, real, k);
