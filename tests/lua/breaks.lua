@@ -384,4 +384,26 @@ test("a long loop that no backward needs shares its body's code", function()
   equal(select(2, graphs_and_ops(lt.ones(3, {requires_grad = true}), 300)), 1500)
 end)
 
+test("a call of a method of a file is one break", function()
+  local file = assert(io.tmpfile())
+  local object = newproxy(true)
+  getmetatable(object).__index = {note = function(_, v) log[#log + 1] = v end, write = tostring}
+  local function f(x)
+    local y = x * 2
+    file:write("a text", 1)
+    y = y:exp()
+    object:note(tostring(file:seek("cur") > 0))
+    return y + 1, file.write == io.stdout.write, object.write
+  end
+  compare(f, lt.randn(3))
+  equal(breaks(), 2)
+  equal(lt.counters().stats.unique_graphs, 3)
+  local message = "bad argument #1 to 'write' (string expected, got table)"
+  h.raises(message, lt.compile(function(x)
+    local y = x * 2
+    file:write {}
+    return y
+  end), lt.ones(3))
+end)
+
 h.finish()

@@ -307,7 +307,8 @@ end)
 test("breaks say what is called or indexed", function()
   for statement, reason in pairs {
     ["io.stderr:write('')"] = "call of file:write",
-    ["local k = io.stdout.seek"] = "call of file:seek",
+    ["local k = io.stdout:seek()"] = "call of file:seek",
+    ["local k = io.stdout.seek print(k)"] = "call of print",
     ["local k = object.x"] = "a userdata is indexed",
   } do
     local breaks, text = breaks_of(frame("local c = b " .. statement))

@@ -108,6 +108,37 @@ void op_tsetm(Trace& t, Frame& f, bc::Ins i) {
 
 }  // namespace
 
+// Of a userdata whose methods are in a table, as a file's are: that table.
+Var* Trace::methods_of(Var* object) {
+  if (object->kind != VarKind::kObject || !object->source) stop_at_index(object);
+  push_pin(object->pin);
+  if (lua_type(L, -1) != LUA_TUSERDATA || !luaL_getmetafield(L, -1, "__index")) stop_at_index(object);
+  const bool has_table = lua_istable(L, -1);
+  lua_pop(L, 1);
+  if (!has_table || !lua_getmetatable(L, -1)) stop_at_index(object);
+  const std::string name = str("getmetatable(", object->source->text, ")");
+  Var* meta = wrap(source(SourceKind::kMetatable, object->source, nullptr, 0, name));
+  lua_pop(L, 1);
+  return force(raw_get(force(meta)->table, string("__index")));
+}
+
+// Says what it is that is neither table, tensor nor string, and has no table of methods.
+void Trace::stop_at_index(Var* object) {
+  if (object->kind == VarKind::kObject) {
+    push_pin(object->pin);
+    const std::string what = luaL_typename(L, -1);  // traces leave the stack as it is where they stop
+    if (what == "cdata") stop(Break::cdata, {"indexed"});
+    stop(Break::userdata, {what});
+  }
+  switch (object->kind) {
+    case VarKind::kNil: stop(Break::raises, {"indexing nil"});
+    case VarKind::kBool: stop(Break::raises, {"indexing a boolean"});
+    case VarKind::kNumber: stop(Break::raises, {"indexing a number"});
+    case VarKind::kString: stop(Break::raises, {"assigning a field of a string"});
+    default: stop(Break::raises, {"indexing a function"});
+  }
+}
+
 void install_tables(Handlers& h) {
   h.set(Op::TNEW, [](Trace& t, Frame& f, bc::Ins i) {
     const unsigned d = op_d(i), array = d & 0x7ff, hash = d >> 11;

@@ -310,38 +310,17 @@ Var* Trace::index(Var* object, Var* k) {
         object = h;
         break;
       }
-      default: stop_at_index(object, k);
+      default: object = methods_of(object);
     }
   }
   stop(Break::raises, {"a loop of __index"});
-}
-
-// Says what it is that is neither table, tensor nor string: `io.stderr:write` is a method of a file.
-void Trace::stop_at_index(Var* object, Var* k) {
-  if (object->kind == VarKind::kObject) {
-    push_pin(object->pin);
-    const std::string what = luaL_typename(L, -1);
-    luaL_getmetatable(L, LUA_FILEHANDLE);
-    const bool file = lua_getmetatable(L, -2) && lua_rawequal(L, -1, -2);
-    // Traces leave the stack as it is where they stop.
-    if (file && force(k)->kind == VarKind::kString) stop(Break::io, {"file:" + text(k)});
-    if (what == "cdata") stop(Break::cdata, {"indexed"});
-    stop(Break::userdata, {what});
-  }
-  switch (object->kind) {
-    case VarKind::kNil: stop(Break::raises, {"indexing nil"});
-    case VarKind::kBool: stop(Break::raises, {"indexing a boolean"});
-    case VarKind::kNumber: stop(Break::raises, {"indexing a number"});
-    case VarKind::kString: stop(Break::raises, {"assigning a field of a string"});
-    default: stop(Break::raises, {"indexing a function"});
-  }
 }
 
 void Trace::set_index(Var* object, Var* k, Var* v) {
   for (int depth = 0; depth < 100; depth++) {
     force(object);
     if (object->kind == VarKind::kNil) stop(Break::raises, {"assigning a field of nil"});
-    if (object->kind != VarKind::kTable && object->kind != VarKind::kTensor) stop_at_index(object, k);
+    if (object->kind != VarKind::kTable && object->kind != VarKind::kTensor) stop_at_index(object);
     if (force(k)->kind == VarKind::kNil) stop(Break::raises, {"a table index that is nil"});
     Var* mt = metatable(object);
     if (object->kind == VarKind::kTable) {

@@ -211,7 +211,8 @@ class Trace {
   Var* metamethod(Var* v, const char* name);
   Var* root_table(const Source* source);  // pops it; a table that is always one
   Var* index(Var* object, Var* key);
-  [[noreturn]] void stop_at_index(Var* object, Var* key);
+  Var* methods_of(Var* object);
+  [[noreturn]] void stop_at_index(Var* object);
   void set_index(Var* object, Var* key, Var* value);
   int64_t length(Table* t);                       // specialises
   void charge(uint64_t moves);                    // work of a builtin that no instruction counts
