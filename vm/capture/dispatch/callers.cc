@@ -15,6 +15,7 @@ namespace lutra {
 namespace {
 
 constexpr size_t kMostCallers = 34, kMostFrames = 2 * kMostCallers + 1, kMostPaths = 8;
+constexpr int kMostVarargs = 32;
 constexpr uint64_t kVarargFrame = 3, kProtectedFrame = 6;  // how the links of such frames end
 
 uint64_t kind_of(const mirror::TValue* link) { return link->u64 & 7; }
@@ -106,13 +107,12 @@ bc::Pc point_at(const CompiledProto& compiled, bc::Pc pc) {
 
 // The varargs lie between the two frames of the call. False where there are too many.
 bool find_varargs(lua_State* L, const bc::Proto& proto, Caller& c) {
-  constexpr ptrdiff_t kMost = 32;
   const mirror::TValue *own = mirror::thread(L)->stack + c.frame, *lower = link_of_call(L, c.frame);
   if (own == lower) return false;
   const ptrdiff_t count = own - lower - 2 - ptrdiff_t(proto.num_params);
   c.vararg = lower + 1 + proto.num_params - mirror::thread(L)->stack;
   c.varargs = int(std::max<ptrdiff_t>(count, 0));
-  return count <= kMost;
+  return count <= kMostVarargs;
 }
 
 bool find_place(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, Caller& c) {
@@ -149,8 +149,8 @@ bool pass_known(lua_State* L, const mirror::Upval*& open, ptrdiff_t frame, const
 }  // namespace
 
 bool may_cross(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, const PortalPlace& portal) {
-  return !compiled.key.prototype && !point.stays && !portal.packs && !point.varargs && !point.within.any() &&
-         mirror::available(L);
+  return !compiled.key.prototype && !point.stays && !portal.packs && !point.within.any() &&
+         mirror::available(L) && lua_gettop(L) - int(point.args.size()) <= kMostVarargs;
 }
 
 std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled,
@@ -206,7 +206,7 @@ std::vector<CallerPlace> places_of(const std::vector<Caller>& callers) {
 }
 
 std::shared_ptr<ProtoPoint> point_under(ProtoPoint& point, const std::vector<Caller>& callers) {
-  std::vector<uint64_t> key;
+  std::vector<uint64_t> key{uint64_t(callers[0].first)};  // behind the frame's own varargs
   for (const Caller& c : callers) {
     key.insert(key.end(), {c.compiled->serial, c.site->call, uint64_t(c.varargs), uint64_t(-c.base), c.between.size()});
     for (const Passage& passage : c.between) key.push_back(passage.packed());

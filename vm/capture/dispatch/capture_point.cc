@@ -120,7 +120,9 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   options.is_callee = compiled.callee;
   options.has_to_pay = has_to_pay(L, compiled);
   options.enters_callees = point.enters_callees && !options.has_to_pay;
-  const SegmentPlace place{*compiled.code, point.pc, point.args, point.varargs, places_of(callers)};
+  const int varargs = callers.empty() ? 0 : callers[0].first - int(point.args.size());
+  const bool asks = point.varargs && callers.empty();
+  const SegmentPlace place{*compiled.code, point.pc, point.args, asks, varargs, places_of(callers)};
   CapturedSegment s = capture_segment(L, state.trace, place, call, options_of(L, compiled), options, point.decisions);
   CompiledProto& left = s.level ? *callers[s.level - 1].compiled : compiled;
   point.decisions.kept_loops = std::move(s.kept_loops);

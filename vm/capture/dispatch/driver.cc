@@ -162,13 +162,13 @@ struct PortalCall {
   std::vector<Caller> callers{};
   std::shared_ptr<ProtoPoint> under{};
   SegmentCall values{};
-  bool parted = false;  // this call has just parted the point from frames above
+  bool parted = false;      // this call has just parted the point from frames above
+  int own = lua_gettop(L);  // what came in: slots, varargs
 
   ProtoPoint& point() { return under ? *under : home; }
 
   // Slots of frames above stand behind the frame's own.
   void take_values() {
-    const int own = lua_gettop(L);
     if (may_cross(L, compiled, home, portal)) callers = find_callers(state, L, compiled, home);
     if (!callers.empty() && push_callers(L, callers)) under = point_under(home, callers);
     if (!under) callers.clear(), lua_settop(L, own);
@@ -279,7 +279,7 @@ struct PortalCall {
     for (auto& [path, point] : home.with_callers) forget_entries(L, *point);
     home.with_callers.clear();
     callers.clear(), under.reset();
-    lua_settop(L, int(home.args.size()));
+    lua_settop(L, own);
     take_values();
     return parted = true;
   }
@@ -307,6 +307,7 @@ struct PortalCall {
       home.stays = home.exits[size_t(made->exit)].resume.kind != Resume::Kind::kReturn;
       return;
     }
+    if (home.varargs) return;  // the entry knows how many there are, and does not ask
     home.stays = true;
     home.decisions = under->decisions;
     home.entries.insert(home.entries.begin(), made);

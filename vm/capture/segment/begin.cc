@@ -76,6 +76,11 @@ Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call)
     lua_pushvalue(t.L, i + 1);
     f.slots[place.args[size_t(i)]] = t.wrap(t.source(SourceKind::kArg, nullptr, nullptr, i, names[size_t(i)]));
   }
+  for (int n = 0; n < place.fixed_varargs; n++) {
+    const int at = int(place.args.size()) + n;
+    lua_pushvalue(t.L, at + 1);
+    f.varargs.push_back(t.wrap(t.source(SourceKind::kArg, nullptr, nullptr, at, vararg_name(n))));
+  }
   for (int i = nslots; i < nargs; i++) {
     lua_pushvalue(t.L, i + 1);
     const int n = i - nslots;

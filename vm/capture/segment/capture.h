@@ -45,7 +45,8 @@ struct SegmentPlace {
   LuaCode& code;
   bc::Pc pc;
   const std::vector<unsigned>& args;
-  bool varargs;
+  bool varargs;                        // come in behind the slots; the entry asks how many
+  int fixed_varargs{};                 // likewise, where that is known: before the slots of callers
   std::vector<CallerPlace> callers{};  // innermost first
 };
 
