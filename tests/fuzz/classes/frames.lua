@@ -13,6 +13,18 @@ local function call(p, g)
     "y, n = %s(y, n)", "y = %s(y, n)", "local r, k, t = %s(y, n) y = r * 0.5 + (t or k)", "z = %s(y, n) + z",
     "y = %s((%s(y, n)), n)", "%s(y, n)", "for i = 1, 2 do y = %s(y, n + i) end",
     "for i, v in ipairs {1, 2} do y, n = %s(y, v + i) end", "for k, v in pairs {a = 2} do z = %s(z, v) end",
+    "for i = 1, 1 do y = %s(y, n) + i end", "for i = n, n, 0.5 do y, n = %s(y, i) end",
+    "for i = 3, 1, -1 do if i == 2 then y = %s(y, n) end z = z + i end", "for i = 1, n % 4 do y = %s(y, i) * 0.5 end",
+    "for i = 1, 9 do if i > 7 then z = %s(z, n) end end",
+    "for i = 1, 12 do y = y * 0.9 if i % 5 == 3 then y = %s(y, i) end end",
+    "for i = 1, 3 do if i == n % 3 then y = %s(y, n) + i if n > 4 then break end end i = i + n end",
+    "for i = 1, 2 do for k = i, 2 do y = %s(y, k) - i end end", "for k, v in next, {4, b = 1} do z = %s(z, v) end",
+    "for i, v in ipairs {3} do y = %s(y, v) end", "for k in pairs(keys) do y = %s(y, n) + keys[k] k = nil end",
+    "for i in upto(1) do z = %s(z, i) end", "for i, v in walk, 2, 0 do y = %s(y, v) * i end",
+    "for i = 1, 2 do local function add(v) return v + i end y = add(%s(y, n)) z = add(z) end",
+    "for i = 1, 2 do local k = n own(y) n, y = k, (%s(y, i)) end",
+    "for k, v in pairs(keys) do keys[k] = v + 1 z = %s(z, v) end",
+    "y = apply(%s, 1, y, n)", "y, n = pass(%s, y, n, z)", "for i = 1, select('#', pick(%s(y, n))) do z = z + i end",
     "do local i = 0 while i < 2 do i = i + 1 y = %s(y, i) end end", "repeat z, n = %s(z, n) until n ~= n + 1",
     "y, ok = pick(%s(y, n))", "z = ({%s(y, n)})[1]", "y = y + select(1, %s(z, n))",
     "ok, r1 = pcall(%s, y, n) y = ok and r1 or y", "y = lt.no_grad(%s, y, n)",
@@ -58,6 +70,11 @@ local function generate(p)
   p.keep(p:line("local all = getfenv(1)"))
   p.keep(p:line("within = function(e, v) return setmetatable({w = v:detach()}, {__index = all, __newindex = all}) end"))
   p.keep(p:line("pick = function(a, ...) return a, select('#', ...) end"))
+  p.keep(p:line("pass = function(g, ...) return g(...) end"))
+  p.keep(p:line("apply = function(g, k, ...) local r = pick(pass(g, ...)) return r * k, ... end"))
+  p.keep(p:line("keys = {2, a = 1}"))
+  p.keep(p:line("walk = function(k, i) if i < k then return i + 1, i * 2 end end"))
+  p.keep(p:line("upto = function(k) local i = 0 return function() i = i + 1 if i <= k then return i end end end"))
   local callees = {}
   for i = 1, 2 + p:random(3) do
     local name = "g" .. i
@@ -79,7 +96,7 @@ local function generate(p)
     p.keep(p:line("return y, n, z, c"))
   end, "end)"))
   for n = 1, 3 + p:random(5) do p:line("try('f %d', f, data(%d, 2, 3), %d)", n, n, p:random(6)) end
-  p:line("see('state', state.n, state.last, hits, shared, #list, table.concat(log, ';'))")
+  p:line("see('state', keys[1], keys.a, state.n, state.last, hits, shared, #list, table.concat(log, ';'))")
 end
 
 return {count = 60, generate = generate}

@@ -71,7 +71,8 @@ bool ends_mode(const CaptureState& state, lua_State* L, const mirror::LuaFrame& 
   return true;
 }
 
-CallSite find_call(LuaCode& code, const Patched& patched, bc::Pc return_pc) {
+CallSite find_call(const CompiledProto& compiled, const Patched& patched, bc::Pc return_pc) {
+  const LuaCode& code = *compiled.code;
   const bc::Proto& proto = code.proto();
   CallSite site;
   for (const Stand& s : patched.stands) {
@@ -81,6 +82,8 @@ CallSite find_call(LuaCode& code, const Patched& patched, bc::Pc return_pc) {
   if (site.call == 0 && at != patched.moved.end() && *at + 1 == return_pc) {
     site.call = bc::Pc(at - patched.moved.begin());
   }
+  site.enters = site.call != 0 && site.call + 1 == compiled.first_call.return_pc;
+  if (site.enters) site.call = compiled.first_call.pc;
   if (site.call == 0 || site.call + 1 >= proto.size()) return {};
   const bc::Op op = bc::op(proto.code[site.call]);
   if (op != bc::Op::CALL && op != bc::Op::CALLM) return {};
@@ -127,7 +130,7 @@ bool find_place(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame
   const bc::Pc return_pc = bc::Pc(frame.called + 1 - runs->bytecode());
   const auto [site, added] = c.compiled->call_sites.try_emplace({version, return_pc});
   if (added) {
-    site->second = std::make_shared<CallSite>(find_call(*c.compiled->code, *patched->second, return_pc));
+    site->second = std::make_shared<CallSite>(find_call(*c.compiled, *patched->second, return_pc));
   }
   c.site = site->second;
   if (c.site->call == 0) return false;
@@ -146,11 +149,13 @@ bool pass_known(lua_State* L, const mirror::Upval*& open, ptrdiff_t frame, const
   return true;
 }
 
+bool is_outermost(const CompiledProto& compiled) { return compiled.key.prototype || compiled.is_outermost; }
+
 }  // namespace
 
 bool may_cross(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, const PortalPlace& portal) {
-  return !compiled.key.prototype && !point.stays && !portal.packs && !point.within.any() &&
-         mirror::available(L) && lua_gettop(L) - int(point.args.size()) <= kMostVarargs;
+  return !is_outermost(compiled) && !point.stays && !portal.packs && !point.within.any() && mirror::available(L) &&
+         lua_gettop(L) - int(point.args.size()) <= kMostVarargs;
 }
 
 std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled,
@@ -176,7 +181,7 @@ std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const Compil
     c.called = frames[i].link, c.base = int(c.frame - frames[0].frame);
     c.between = std::exchange(between, {});
     callers.push_back(std::move(c));
-    if (callers.back().compiled->key.prototype) break;
+    if (is_outermost(*callers.back().compiled)) break;
   }
   while (!callers.empty() && callers.back().point == 0) callers.pop_back();
   return callers;
@@ -200,8 +205,8 @@ bool push_callers(lua_State* L, std::vector<Caller>& callers) {
 std::vector<CallerPlace> places_of(const std::vector<Caller>& callers) {
   std::vector<CallerPlace> places;
   for (const Caller& c : callers)
-    places.push_back(
-        {*c.compiled->code, c.site->call, c.site->args, c.first, c.point != 0, c.varargs, c.between, c.base});
+    places.push_back({*c.compiled->code, c.site->call, c.site->args, c.first, c.point != 0, c.varargs, c.between,
+                      c.base, c.site->enters});
   return places;
 }
 

@@ -71,7 +71,7 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
                                             const ResumeRequest& request, const KeptLoops& kept) {
   const LuaCode& code = *request.code;
   const ResumeSpec& spec = request.spec;
-  std::string key = str(request.prototype, " ", int(spec.mode), " ", spec.num_args, " ", request.last);
+  std::string key = str(request.prototype, " ", int(spec.mode), " ", spec.num_args, " ", request.last, request.first);
   for (const Share& s : *spec.shares) {
     key += str("; ", s.result, " ", s.child);
     for (const auto& [own, childs] : s.upvalues) key += str(" ", own, "=", childs);
@@ -86,16 +86,21 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
   options.dynamic_dims.clear();  // of the arguments of the function that the user compiled
   std::shared_ptr<CompiledProto> compiled = make_proto(state, L, make_code(std::move(dump), top), options);
   compiled->root = &root;
+  compiled->is_outermost = request.first;
   compiled->automatic = parent.automatic, compiled->callee = parent.callee;
   compiled->recompiles = parent.recompiles;
   compiled->log = parent.log;
   compiled->breaks = parent.breaks;
   check_room(L, *compiled);
-  compiled->helpers = resume.patched.sites;
   const auto moved = [&](bc::Pc old) {
     const auto at = std::find(resume.old_pc.begin() + 1, resume.old_pc.end(), old);
     return at == resume.old_pc.end() ? bc::Pc(0) : bc::Pc(at - resume.old_pc.begin());
   };
+  compiled->helpers = resume.patched.sites;
+  if (!resume.patched.stands.empty()) {
+    const Stand& stand = resume.patched.stands[0];
+    compiled->first_call = {stand.return_pc, moved(stand.pc)};
+  }
   KeptLoops own;
   for (const auto& [proto, head] : kept) {
     if (proto == &code.proto()) own.insert({&compiled->code->proto(), moved(head)});

@@ -93,6 +93,7 @@ struct ProtoPoint {
 struct CallSite {
   bc::Pc call = 0;
   std::vector<unsigned> args;
+  bool enters = false;  // the call that a rebuilt frame begins with
 };
 
 struct CompiledProto : std::enable_shared_from_this<CompiledProto> {
@@ -126,6 +127,8 @@ struct CompiledProto : std::enable_shared_from_this<CompiledProto> {
   std::map<std::pair<bc::Pc, std::string>, std::shared_ptr<CompiledProto>> resumes;
   std::vector<Site> helpers;      // calls of its code that share variables, of a rebuilt frame's
   CompiledProto* root = nullptr;  // that has this one among its resumes
+  bool is_outermost = false;      // the rest of a frame of the root's own function
+  Stand first_call{};             // that it begins with, and the call of its code that this stands for; 0: none
   // Of a root: frames of their own that its segments leave to Lua.
   std::vector<std::weak_ptr<CompiledProto>> callees;
   int64_t hits = 0, revives_at = 64;  // of its points, while it has callees

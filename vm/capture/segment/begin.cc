@@ -117,6 +117,7 @@ Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, Vars resu
   f.code = &caller.code;
   f.pc = f.began = caller.call;
   f.step = t.steps;
+  f.returned_to = true, f.came_round = !caller.enters;
   f.slots.assign(proto.framesize + 1, nullptr);
   const std::string calls = str(" (", level, level == 1 ? " call up)" : " calls up)");
   lua_pushvalue(t.L, caller.first + 1);
@@ -138,9 +139,6 @@ Frame& enter_caller(Trace& t, const CallerPlace& caller, size_t level, Vars resu
   }
   begin_open(t, f, level);
   t.last_close = 0;
-  for (const bc::Loop& l : caller.code.loops()) {  // an iterator's control value is another one the next time
-    if (l.iter && caller.call >= l.first_body && caller.call <= l.end) t.decisions.kept_loops.insert({&proto, l.head});
-  }
   t.frames.assign(1, &f);
   for (const Passage& passage : caller.between) {
     switch (passage.kind) {

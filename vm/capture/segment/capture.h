@@ -38,6 +38,7 @@ struct CallerPlace {
   int varargs;                        // that come in behind the slots
   std::vector<Passage> between;       // it and the frame below, innermost first
   int base;                           // place of its first slot (OpenFrame)
+  bool enters;                        // the frame was rebuilt within the call
 };
 
 // Where the segment begins, and the slots that come in there.

@@ -51,6 +51,7 @@ struct Finisher {
   std::map<const Var*, int> numbers;           // among the texts
   std::deque<std::function<void()>> unfilled;  // lists of tables have any length
   bool filling = false;
+  bool leaves = false;  // leaves_real_frame
   std::map<const TensorImpl*, int> outputs;
 
   [[noreturn]] void stop_at(uint64_t step, const BreakReason& why) {
@@ -135,13 +136,13 @@ struct Finisher {
   // Closures that share variables of the frame get them when the frame has them.
   void share_variables() {
     for (size_t i = 0; i < made_shares.size(); i++) {
-      const size_t outside = made_shares[i].count(t.frames[0]);
+      const size_t outside = leaves ? 0 : made_shares[i].count(t.frames[0]);
       LUTRA_CHECK(i < known_closures || made_shares[i].size() == outside, "a closure that a frame should have had");
       if (outside) share(i, result({Recipe::kClosure, int(i)}));
     }
     for (int at : exit.resume.args) {
       const Recipe r = left.results[size_t(at)];
-      if (r.kind != Recipe::kResume) continue;
+      if (r.kind != Recipe::kResume || leaves) continue;
       const Recipe function = entry.resumes[size_t(r.index)].function;
       if (function.kind == Recipe::kClosure) share(size_t(function.index), at);
     }
@@ -293,7 +294,7 @@ struct Finisher {
     const int num_args = rest.empty() ? 0 : int(rest.size()) - 1;
     push_function(f.function);
     const void* prototype = prototype_identity(t.L, lua_gettop(t.L));
-    const LuaCode* code = code_of(t.state, t.L, lua_gettop(t.L));
+    const LuaCode* code = i == 0 ? f.code : code_of(t.state, t.L, lua_gettop(t.L));
     lua_pop(t.L, 1);
     const std::vector<unsigned> slots = resume_slots(f.code->proto(), f.pc, mode);
     std::vector<Recipe> closures;
@@ -301,7 +302,7 @@ struct Finisher {
     spec.shares = shares_inside(f, slots.size(), rest, entry.resumes, made_shares, closures);
     spec.closures = int(closures.size());
     if (!has_room(f.code->proto(), spec)) stop_halfway(links);
-    made.resumes.push_back({code, std::move(spec), prototype, last});
+    made.resumes.push_back({code, std::move(spec), prototype, last, i == 0});
     append_function({Recipe::kResume, int(entry.resumes.size())}, handler, args);
     entry.resumes.push_back({nullptr, value(f.function)});
     for (unsigned s : slots) {
@@ -316,12 +317,14 @@ struct Finisher {
   // Frames that are rebuilt are given the closures that have their variables: all that outlive the trace are known
   // before.
   void find_closures(const std::vector<Link>& links) {
-    if (std::none_of(links.begin() + 1, links.end(), [](const Link& l) { return may_share(*l.frame); })) return;
+    const size_t first = leaves ? 0 : 1;
+    if (std::none_of(links.begin() + long(first), links.end(), [](const Link& l) { return may_share(*l.frame); }))
+      return;
     std::vector<Recipe> args;
-    append_call(links, 1, args);
+    append_call(links, first, args);
     made.resumes.clear(), entry.resumes.clear();
     const size_t results = left.results.size();
-    write_slots(live_behind(*t.frames[0]));
+    if (!leaves) write_slots(live_behind(*t.frames[0]));
     exit.outs.clear(), left.results.resize(results);
     for (Table* table : t.written_tables) {
       if (table->metatable_written) value(table->metatable);
@@ -422,6 +425,8 @@ struct Finisher {
     for (size_t i = links.size(); i-- > 1;) {
       for (size_t k = links[i].modes.size(); k-- > 0;) links[i].modes[k]->restore();
     }
+    leaves = leaves_real_frame(t, links);
+    if (leaves) return leave_frame(links);
     Frame& f = *t.frames[0];
     const bc::Proto& proto = f.code->proto();
     const bc::Op op = bc::op(proto.code[f.pc]);
@@ -450,6 +455,17 @@ struct Finisher {
     exit.resume.pc = t.last_close ? t.last_close : f.pc;  // a return that the original code makes closes first
     exit.resume.past_portal = end.kind == SegmentEnd::kBreak || ends_at_comparison(f, end);
     write_slots(f.code->liveness().before[f.pc]);
+  }
+
+  // The rest of the real frame stands in for it.
+  void leave_frame(const std::vector<Link>& links) {
+    exit.resume.kind = Resume::Kind::kTailCall;
+    std::vector<Recipe> args;
+    find_closures(links);
+    append_call(links, 0, args);
+    known_closures = made_shares.size();
+    if (too_many(args.size())) stop_halfway(links);
+    for (const Recipe& r : args) exit.resume.args.push_back(result(r));
   }
 
   BreakReason reason(Break why) const { return {why, {}, {t.file(), t.line()}, t.call_chain()}; }

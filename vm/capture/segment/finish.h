@@ -17,6 +17,7 @@ struct ResumeRequest {
   ResumeSpec spec;
   const void* prototype;  // identity of the function's
   bool last;              // the innermost frame
+  bool first;             // the real frame
 };
 
 // What a segment becomes, beside its entry.

@@ -1,8 +1,12 @@
 // Walks the frames of a trace that has ended.
 #include "vm/capture/segment/links.h"
 
+#include <algorithm>
+#include <lua.hpp>
+
 #include "vm/capture/segment/call_ops.h"
 #include "vm/mirror/mirror.h"
+#include "vm/mirror/prototypes.h"
 #include "vm/portal/patch.h"
 
 namespace lutra {
@@ -39,6 +43,17 @@ std::string obstacle(Trace& t, const Link& l, bool last) {
   if (!last && !calls(op)) return "a call that is not a call instruction";
   const bool after = !last || takes_multres(op);
   return why_not_resumable(f.code->proto(), f.pc, after ? ResumeMode::kAfterCall : ResumeMode::kAt, true);
+}
+
+bool leaves_real_frame(Trace& t, const std::vector<Link>& links) {
+  Frame& f = *t.frames[0];
+  // Closures from before the segment keep variables of the frame, lt.auto the frames that it has entered.
+  if (links.size() < 2 || f.active.empty() || !t.open_slots.empty() || t.options.automatic) return false;
+  if (f.function->kind != VarKind::kFunction || !obstacle(t, links[0], false).empty()) return false;
+  t.push_pin(f.function->pin);
+  const bool resumed = is_resumed(t.L, lua_gettop(t.L));
+  lua_pop(t.L, 1);
+  return !resumed;
 }
 
 Vars call_operands(Trace& t, Frame& f) {

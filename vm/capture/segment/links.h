@@ -14,6 +14,9 @@ struct Link {
 };
 
 std::vector<Link> chain(Trace& t);
+// Whether the real frame is rebuilt, too, where the trace ends in frames that it called: it is in a loop, which
+// bytecode enters at its head only.
+bool leaves_real_frame(Trace& t, const std::vector<Link>& links);
 // Why the frame cannot be rebuilt; empty if it can. last: it is the innermost.
 std::string obstacle(Trace& t, const Link& link, bool last);
 

@@ -1,6 +1,7 @@
 // Numeric and generic for loops, unrolled. A loop that began before the segment ends it at its back edge.
 #include <algorithm>
 #include <cmath>
+#include <lua.hpp>
 
 #include "vm/capture/trace/builtins.h"
 #include "vm/capture/trace/interpreter.h"
@@ -102,16 +103,52 @@ void op_loop(Trace& t, Frame& f, bc::Ins) {
   if (is_unrolled_enough(t, f) && t.decisions.kept_loops.insert({&f.code->proto(), f.pc}).second) throw Restart{};
 }
 
+// A frame above was left within the loop, which comes round. Its control value is another one in other rounds: where
+// the frame has come round before, they are a segment of their own.
+void come_round_above(Trace& t, Frame& f) {
+  if (t.frames[0] != &f || !f.returned_to) return;
+  for (const bc::Loop& l : f.code->loops()) {
+    if (l.end != f.pc || !f.began_in(l) || !f.active.empty()) continue;
+    if (f.came_round && t.decisions.kept_loops.insert({&f.code->proto(), l.head}).second) throw Restart{};
+    f.active.push_back(&l);
+  }
+}
+
 void op_iterl(Trace& t, Frame& f, bc::Ins i) {
   const unsigned a = op_a(i);
   Var* first = t.force(t.slot(f, a));
   if (first->kind == VarKind::kNil) return;
+  come_round_above(t, f);
   bound_unrolled(t, f);
   t.set(f, a - 1, first);
   jump(f, bc::jump_target(f.pc, i));
 }
 
+constexpr int kFewRounds = 8;
+
+bool has_few_items(Trace& t, const Table& table) {
+  if (table.pin == 0) return table.entries.size() <= kFewRounds;
+  int items = 0;
+  t.push_pin(table.pin);
+  for (lua_pushnil(t.L); items <= kFewRounds && lua_next(t.L, -2); lua_pop(t.L, 1)) items++;
+  lua_pop(t.L, items <= kFewRounds ? 1 : 2);
+  return items <= kFewRounds;
+}
+
 }  // namespace
+
+bool has_few_rounds(Trace& t, const Frame& f, const bc::Loop& loop) {
+  const auto at = [&](unsigned slot) { return f.slots[slot]; };
+  if (loop.kind == bc::Loop::Kind::kFor) {
+    const Var *index = at(loop.base), *limit = at(loop.base + 1), *step = at(loop.base + 2);
+    const auto is_number = [](const Var* v) { return v && v->kind == VarKind::kNumber && !v->tensor; };
+    if (!is_number(index) || !is_number(limit) || !is_number(step)) return false;
+    const double rest = (limit->num.to_double() - index->num.to_double()) / step->num.to_double();
+    return rest < kFewRounds;
+  }
+  const Var *iterator = at(loop.base - 3), *list = at(loop.base - 2);
+  return iterator && list && !(iterator->builtin && list->table && !has_few_items(t, *list->table));
+}
 
 void install_loops(Handlers& h) {
   h.set(Op::FORI, op_fori);

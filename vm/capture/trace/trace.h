@@ -130,10 +130,13 @@ struct Frame {
   std::set<bc::Pc> asked;               // comparisons of symbols that it has come by
   std::vector<ModeCall> modes;          // what stands between its caller and it, outermost first
   bool tail = false;                    // has made a tail call: not part of the chain any more
+  bool returned_to = false;             // the trace began in a frame that it called
+  bool came_round = false;              // likewise, and may have done so in other rounds
   bool expression = false;  // runs for a metamethod, an iterator or a builtin: its caller cannot be resumed after it
   bool done = false;
   Vars results;
   int line() const { return int(code->proto().line(pc)); }
+  bool began_in(const bc::Loop& l) const { return began >= l.first_body && began <= l.end; }
   bool is_builtin() const { return code->is_builtin(); }
   bool is_library() const { return is_builtin() || std::string_view(code->file).starts_with("lutra/"); }
 };
