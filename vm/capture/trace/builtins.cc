@@ -217,7 +217,8 @@ Vars run_unpack(Trace& t, Var*, const Vars& args) {
 
 Vars run_insert(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "table.insert");
-  const bool grows = table->pin != 0 && t.options.changing_values.count("#" + table->source->text) > 0;
+  const bool grows = table->pin != 0 && (t.options.changing_values.count("#" + table->source->text) > 0 ||
+                                         !t.options.loop_variables.empty());
   if (args.size() == 2 && grows) {
     t.raw_set(table, arithmetic(t, bc::Op::ADDVV, t.length_of(table), t.number(1)), args[1]);
     return {};
