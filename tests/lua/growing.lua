@@ -274,7 +274,7 @@ filled("while fills a list", 3,
   "local l, i = {}, 1 while i <= n do l[#l + 1] = x * i i = i + 1 end return lt.stack(l, 0)")
 filled("for fills a list", 3, "local l = {} for i = 1, n do l[#l + 1] = x * i end return lt.stack(l, 0)")
 filled("for fills a list by its variable", 3, "local l = {} for i = 1, n do l[i] = x * i end return lt.stack(l, 0)")
-filled("table.insert fills a list", 4, "local l = {} for i = 1, n do table.insert(l, x * i) end return lt.cat(l, 0)")
+filled("table.insert fills a list", 3, "local l = {} for i = 1, n do table.insert(l, x * i) end return lt.cat(l, 0)")
 filled("ops after the list is joined", 4, [[
   local l, i = {}, 1
   while i <= n do

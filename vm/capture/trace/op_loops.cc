@@ -18,12 +18,29 @@ double loop_number(Trace& t, Frame& f, unsigned slot) {
   return t.constant(v);
 }
 
-// A loop that comes round another number of times in each call is not unrolled.
+bool is_argument(const Source* s) { return s && (s->kind == SourceKind::kArg || s->kind == SourceKind::kVararg); }
+
+// Whether a number is made of arguments and constants.
+bool is_of_arguments(const Trace& t, const Var& v) {
+  if (v.source || v.num.expr == 0) return is_argument(v.source);
+  std::vector<int32_t> parts{v.num.expr};
+  for (size_t i = 0; i < parts.size() && i < 100; i++) {
+    const SymExpr& e = (*t.graph->env)[parts[i]];
+    if (e.op == SymOp::kSize) return false;
+    if (e.op == SymOp::kScalarInput && !is_argument(t.program.scalar_sources[size_t(e.a)])) return false;
+    if (arity(e.op) > 0) parts.push_back(e.a);
+    if (arity(e.op) > 1) parts.push_back(e.b);
+  }
+  return true;
+}
+
+// A loop that comes round another number of times in each call is not unrolled. What a field or a length gives may be
+// of one of two models, each with its own number.
 void keep_where_varied(Trace& t, Frame& f, unsigned a) {
-  constexpr int kValues = 2;
   for (unsigned slot : {a, a + 1, a + 2}) {
     Var* v = t.force(t.slot(f, slot));
-    if (t.options.fullgraph || v->kind != VarKind::kNumber || !t.has_varied(v, kValues)) continue;
+    if (t.options.fullgraph || v->kind != VarKind::kNumber || v->tensor) continue;
+    if (!t.has_varied(v, is_of_arguments(t, *v) ? 1 : 2)) continue;
     if (t.decisions.kept_loops.insert({&f.code->proto(), f.pc}).second) throw Restart{};
   }
 }
