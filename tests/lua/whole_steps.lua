@@ -1,8 +1,9 @@
--- A train step with each layer, loss, optimiser and scheduler of stdlib is one graph: forward, backward, clipping of
--- the gradients and the update. modules.lua has its own cases of further layers; a class without a case fails.
+-- A train step with each class of lt.nn, lt.optim, lt.data and lt.amp is one graph: forward, backward, clipping of the
+-- gradients and the update. Layers that have no case here are made and called as in module_references.lua. The last
+-- test asks each table for its classes: one without a case fails.
 local lt = require "lutra"
 local h = require "harness"
-local test, truthy = h.test, h.truthy
+local test, truthy, equal = h.test, h.truthy, h.equal
 local nn, optim, data = lt.nn, lt.optim, lt.data
 
 local function rand(...) return lt.rand({...}) end
@@ -64,10 +65,14 @@ add_losses("MarginRankingLoss", function() return rand(4) end, function() return
 add_losses("HingeEmbeddingLoss SoftMarginLoss", function() return rand(4) end, signs)
 add_losses("TripletMarginLoss TripletMarginWithDistanceLoss GaussianNLLLoss", logits, logits, logits)
 
--- Those that no forward of one tensor is for; what tests them.
-local others = {Module = "all", ModuleDict = "containers.lua", ModuleList = "containers.lua", Sequential = "below",
-  ParameterDict = "containers.lua", ParameterList = "containers.lua", Embedding = "below", Bilinear = "below",
-  CTCLoss = "below", SyncBatchNorm = "an error", QuantizedLinear = "quantized.lua"}
+-- Bases of others, which run nothing, and a class that says what it lacks.
+local others = {Module = true, Optimizer = true, SyncBatchNorm = true}
+
+-- A test whose name has all classes that it is a case of.
+local function case(names, run)
+  for name in names:gmatch "%u%w+" do others[name] = true end
+  test(names, run)
+end
 
 -- step() runs three times, compiled: one graph, at most one more for what the first step makes, and no break.
 local function one_graph(step, graphs)
@@ -117,43 +122,182 @@ for name, loss in pairs(losses) do
   end)
 end
 
-test("Embedding, Bilinear, CTCLoss, Sequential", function()
+case("Embedding, Bilinear, CTCLoss", function()
   local embedding, bilinear, w = nn.Embedding(7, 4), nn.Bilinear(4, 4, 3), rand(5, 2, 6):requires_grad_()
-  local model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
   one_graph(train(embedding, w, function() return embedding(classes()) * w:sum() end), 2)
   one_graph(train(bilinear, w, function() return bilinear(rand(2, 4), rand(2, 4)) * w:sum() end), 2)
-  one_graph(train(model, w, function() return model(rand(3, 4)) * w:sum() end), 2)
   local loss, targets = nn.CTCLoss(), lt.tensor({{1, 2}, {3, 4}}, {dtype = "int64"})
   local inputs, lengths = lt.tensor({5, 5}, {dtype = "int64"}), lt.tensor({2, 2}, {dtype = "int64"})
   one_graph(train(loss, w, function() return loss(w:log_softmax(2), targets, inputs, lengths) end), 2)
 end)
 
-for name in ("SGD RMSprop Adagrad Adadelta Rprop ASGD Adam AdamW NAdam RAdam Adamax"):gmatch "%S+" do
-  test(name, function()
-    local model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
-    local opt = optim[name](model:parameters(), {lr = 0.01})
-    local scheduler = optim.lr_scheduler.ExponentialLR(opt, 0.9)
-    local set = data.TensorDataset(rand(12, 4), rand(12, 2))
-    lt.reset()
-    local step = lt.compile(function(x, y)
-      opt:zero_grad()
-      local loss = nn.functional.mse_loss(model(x), y)
-      loss:backward()
-      nn.utils.clip_grad_norm_(model:parameters(), 1)
-      opt:step()
-      return loss
-    end)
-    for _ = 1, 3 do
-      for x, y in data.DataLoader(set, {batch_size = 4, shuffle = true}) do step(x, y) end
-      scheduler:step()
+case("Sequential, ModuleList, ModuleDict", function()
+  local w, Net = rand(3, 4):requires_grad_(), nn.Module:extend "Net"
+  function Net:init()
+    self.body = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))
+    self.list = nn.ModuleList {nn.Linear(4, 4), nn.Tanh()}
+    self.dict = nn.ModuleDict {first = nn.Linear(4, 4), last = nn.Sigmoid()}
+  end
+  function Net:forward(x)
+    x = self.body(x)
+    for _, layer in ipairs(self.list) do x = layer(x) end
+    for i = 1, self.list:len() do x = self.list[i](x) end
+    for _, layer in self.dict:items() do x = layer(x) end
+    return self.dict.last(self.dict.first(x))
+  end
+  local net = Net()
+  one_graph(train(net, w, function() return net(w * 2) end), 2)
+end)
+
+case("ParameterList, ParameterDict", function()
+  local w, Net = rand(3, 4):requires_grad_(), nn.Module:extend "Net"
+  function Net:init()
+    self.list = nn.ParameterList {rand(4), rand(4)}
+    self.dict = nn.ParameterDict {scale = rand(4), shift = rand(4)}
+  end
+  function Net:forward(x)
+    for _, p in ipairs(self.list) do x = x * p end
+    for _, p in self.dict:items() do x = x * p end
+    return x * self.dict.scale + self.dict.shift + self.list[1]
+  end
+  local net = Net()
+  one_graph(train(net, w, function() return net(w * 2) end), 2)
+end)
+
+-- Nothing is differentiated through it, as in PyTorch: it is the teacher of a student.
+case("QuantizedLinear", function()
+  for bits = 4, 8, 4 do
+    local student, x = nn.Linear(32, 6), rand(3, 32)
+    local teacher = nn.QuantizedLinear(nn.Linear(32, 6), {bits = bits, group_size = 32})
+    one_graph(train(student, rand(1):requires_grad_(), function() return student(x) - teacher(x) end), 2)
+  end
+end)
+
+local function reference_inputs(given)
+  local inputs = {}
+  for i, input in ipairs(given.inputs) do
+    inputs[i] = input.wave and lt.rand(input.wave, {dtype = "float64"}) or lt.tensor(input.values)
+    if inputs[i].dtype == "float32" then
+      inputs[i] = given.name:find "^EmbeddingBag" and inputs[i]:long() or inputs[i]:double()
     end
-    for reason in pairs(lt.counters().graph_break) do error("graph break: " .. reason) end
-    truthy(lt.counters().stats.unique_graphs <= 3, lt.counters().stats.unique_graphs .. " graphs")
-  end)
+  end
+  return inputs
 end
 
+for _, given in ipairs(require "module_references".modules) do
+  local known = false
+  for name in given.make:gmatch "nn%.(%u%w*)" do
+    known = known or layers[name] or losses[name]
+    others[name] = true
+  end
+  if not known then
+    test(given.name .. " with an optimiser", function()
+      lt.manual_seed(1)
+      local module = setfenv(assert(loadstring("return " .. given.make)), {nn = nn})()
+      local inputs, w = reference_inputs(given), lt.rand({1}, {dtype = "float64", requires_grad = true})
+      local call = assert(loadstring("local m, nn, a, b, c = ... return " .. given.call))
+      one_graph(train(module, w, function() return first_tensor {call(module, nn, unpack(inputs))} * w end), 2)
+    end)
+  end
+end
+
+local function linear_step(model, opt)
+  return function(x, y)
+    opt:zero_grad()
+    local loss = nn.functional.mse_loss(model(x), y)
+    loss:backward()
+    nn.utils.clip_grad_norm_(model:parameters(), 1)
+    opt:step()
+    return loss
+  end
+end
+
+local function no_breaks(graphs)
+  for reason in pairs(lt.counters().graph_break) do error("graph break: " .. reason) end
+  truthy(lt.counters().stats.unique_graphs <= graphs, lt.counters().stats.unique_graphs .. " graphs")
+end
+
+lt._native.use("lazy").all(optim)
+for name, class in pairs(optim) do
+  if class.step and class ~= optim.Optimizer and name ~= "LBFGS" then
+    case(name, function()
+      local model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+      local opt = class(model:parameters(), {lr = 0.01})
+      local scheduler = optim.lr_scheduler.ExponentialLR(opt, 0.9)
+      local set = data.TensorDataset(rand(12, 4), rand(12, 2))
+      lt.reset()
+      local step = lt.compile(linear_step(model, opt))
+      for _ = 1, 3 do
+        for x, y in data.DataLoader(set, {batch_size = 4, shuffle = true}) do step(x, y) end
+        scheduler:step()
+      end
+      no_breaks(3)
+    end)
+  end
+end
+
+-- LBFGS goes on by what it reads of losses and gradients: breaks for that alone, and its closure is one graph.
+case("LBFGS", function()
+  local w = rand(3):requires_grad_()
+  local opt = optim.LBFGS({w}, {max_iter = 3})
+  lt.reset()
+  local step = lt.compile(function()
+    return opt:step(function()
+      opt:zero_grad()
+      local loss = (w * w - w):sum()
+      loss:backward()
+      return loss
+    end)
+  end)
+  for _ = 1, 3 do step() end
+  for reason in pairs(lt.counters().graph_break) do truthy(reason:find "item", reason) end
+end)
+
+-- Datasets and loaders: those of batches outside the step, within it, and a whole epoch as a step.
+case("TensorDataset, DataLoader, Subset", function()
+  local model = nn.Linear(4, 2)
+  local opt = optim.SGD(model:parameters(), {lr = 0.1})
+  local set, step = data.TensorDataset(rand(12, 4), rand(12, 2)), linear_step(model, opt)
+  local subset = data.Subset(set, {1, 3, 5, 7, 9, 11, 0, 2})
+  for _, part in ipairs {set, subset, data.random_split(set, {0.5, 0.5})[1]} do
+    local loader = data.DataLoader(part, {batch_size = 2, shuffle = true})
+    lt.reset()
+    local compiled = lt.compile(step)
+    for _ = 1, 3 do
+      for x, y in loader do compiled(x, y) end
+    end
+    no_breaks(1)
+    local rows = lt.tensor({0, 3, 5}, {dtype = "int64"})
+    one_graph(function() return step(part:batch(rows)) end)
+    one_graph(function() return step(part:batch {0, 3, 5}) end)
+    one_graph(function() return step(part:get(2)) end)
+    one_graph(function()
+      for x, y in loader do step(x, y) end
+    end)
+  end
+end)
+
+-- Whether a gradient is not finite is read: a break each for the step and for the update.
+case("GradScaler", function()
+  local model = nn.Linear(4, 2)
+  local opt, scaler = optim.SGD(model:parameters(), {lr = 0.1}), lt.amp.GradScaler "cpu"
+  lt.reset()
+  local step = lt.compile(function(x, y)
+    opt:zero_grad()
+    scaler:scale(nn.functional.mse_loss(model(x), y)):backward()
+    scaler:unscale_(opt)
+    nn.utils.clip_grad_norm_(model:parameters(), 1)
+    scaler:step(opt)
+    scaler:update()
+  end)
+  for _ = 1, 3 do step(rand(3, 4), rand(3, 2)) end
+  for reason in pairs(lt.counters().graph_break) do equal(reason, "an answer about elements is needed") end
+  truthy(lt.counters().stats.unique_graphs <= 3, lt.counters().stats.unique_graphs .. " graphs")
+end)
+
+-- A scheduler's makers; stepping with its metric where it takes one.
 local S = optim.lr_scheduler
-for name, make in pairs {
+local schedulers = {
   StepLR = function(o) return S.StepLR(o, 2) end, MultiStepLR = function(o) return S.MultiStepLR(o, {2, 4}) end,
   ExponentialLR = function(o) return S.ExponentialLR(o, 0.9) end, ConstantLR = function(o) return S.ConstantLR(o) end,
   LinearLR = function(o) return S.LinearLR(o) end, PolynomialLR = function(o) return S.PolynomialLR(o) end,
@@ -162,32 +306,70 @@ for name, make in pairs {
   CosineAnnealingWarmRestarts = function(o) return S.CosineAnnealingWarmRestarts(o, 3) end,
   MultiplicativeLR = function(o) return S.MultiplicativeLR(o, function() return 0.9 end) end,
   OneCycleLR = function(o) return S.OneCycleLR(o, {max_lr = 0.1, total_steps = 20}) end,
-} do
-  test(name .. " within the step", function()
-    local w = rand(3):requires_grad_()
-    local opt = optim.SGD({w}, {lr = 0.1})
-    local scheduler = make(opt)
-    lt.reset()
-    local step = lt.compile(function()
-      opt:zero_grad()
-      local loss = (w * w):sum()
-      loss:backward()
-      opt:step()
-      scheduler:step()
-    end)
-    for _ = 1, 8 do step() end
-    for reason in pairs(lt.counters().graph_break) do error("graph break: " .. reason) end
-    truthy(lt.counters().stats.unique_graphs <= 4, lt.counters().stats.unique_graphs .. " graphs")
+  SequentialLR = function(o) return S.SequentialLR(o, {S.ConstantLR(o), S.ExponentialLR(o, 0.9)}, {3}) end,
+  ChainedScheduler = function(o) return S.ChainedScheduler {S.ConstantLR(o), S.ExponentialLR(o, 0.9)} end,
+  ReduceLROnPlateau = function(o) return S.ReduceLROnPlateau(o, {patience = 1}) end,
+}
+local metrics = {1, 0.5, 0.75, 0.625, 0.375, 0.5, 0.5, 0.5}
+
+-- The rates after each of 8 steps, the last of whose metric is a number.
+local function rates_of(make, wrap)
+  lt.manual_seed(1)
+  local w = rand(3):requires_grad_()
+  local opt = optim.SGD({w}, {lr = 0.1})
+  local scheduler, rates = make(opt), {}
+  lt.reset()
+  local step = wrap(function(metric)
+    opt:zero_grad()
+    local loss = (w * w):sum()
+    loss:backward()
+    opt:step()
+    scheduler:step(metric)
   end)
+  for i, metric in ipairs(metrics) do
+    step(make == schedulers.ReduceLROnPlateau and metric or nil)
+    rates[i] = opt.param_groups[1].lr
+  end
+  rates[#rates + 1] = w:tolist()
+  return rates
 end
 
-test("each class has a case", function()
-  for _, case in ipairs(require "module_references".modules) do
-    for name in case.make:gmatch "nn%.(%u%w*)" do others[name] = "modules.lua" end
+for name, class in pairs(S) do
+  if class.step then
+    case(name .. " within the step", function()
+      local make = schedulers[name]
+      truthy(make, "a case of " .. name)
+      local eager = rates_of(make, function(step) return step end)
+      h.deep(rates_of(make, lt.compile), eager)
+      no_breaks(4)
+    end)
   end
-  lt._native.use("lazy").all(nn)
-  for name, class in pairs(nn) do
-    if type(class) == "table" and name:find "^%u" then truthy(layers[name] or losses[name] or others[name], name) end
+end
+
+-- The loss itself as the metric is read where the scheduler compares it: after all that the step computes.
+test("ReduceLROnPlateau of the step's loss is one graph and a break", function()
+  local w = rand(3):requires_grad_()
+  local opt = optim.SGD({w}, {lr = 0.1})
+  local scheduler = S.ReduceLROnPlateau(opt)
+  lt.reset()
+  local step = lt.compile(function()
+    opt:zero_grad()
+    local loss = (w * w):sum()
+    loss:backward()
+    opt:step()
+    scheduler:step(loss)
+  end)
+  for _ = 1, 8 do step() end
+  equal(lt.counters().stats.unique_graphs, 1)
+end)
+
+test("each class has a case", function()
+  for _, each in ipairs {nn, optim, S, data, lt.amp} do
+    lt._native.use("lazy").all(each)
+    for name, class in pairs(each) do
+      local callable = type(class) == "table" and getmetatable(class) and getmetatable(class).__call
+      if callable and name:find "^%u" then truthy(layers[name] or losses[name] or others[name], name) end
+    end
   end
 end)
 
