@@ -22,6 +22,7 @@ namespace {
 
 // Eager ops between two walks, in turn: their sum is a prime, so that the walks of a loop meet each of its ops.
 constexpr int kOpsAWalk[] = {5, 7, 8, 9, 12};
+constexpr int kOpsOfRest = 97;  // likewise, where what a walk finds has to wait
 constexpr size_t kFrames = 6, kMostHeats = 4096;
 const char kSeenKey = 0;  // registry: weak table of the functions that the stress hook has met
 
@@ -66,6 +67,10 @@ bool note_hot(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, 
 // Outermost first: where a frame's loop is entered, what it calls becomes part of that.
 void heat_stack(lua_State* L) {
   CaptureState& state = capture_state(L);
+  if (!is_affordable(L, state)) {
+    modes().calls_to_hook = kOpsOfRest;
+    return;
+  }
   modes().calls_to_hook = kOpsAWalk[state.walks++ % std::size(kOpsAWalk)];
   mirror::LuaFrame frames[kFrames];
   for (size_t i = mirror::lua_frames(L, frames, kFrames); i-- > 0;) {
@@ -118,7 +123,7 @@ bool meet(lua_State* L, CaptureState& state) {
 // LuaJIT records no trace through a call that is hooked. So the hook rests after many calls that met no function for
 // the first time: for so many instructions of the interpreter, the more the oftener it met none. What runs eager ops
 // meanwhile, in traces too, is met by those.
-constexpr int kQuietCalls = 4096, kFirstRest = 1000000, kLongestRest = 16000000, kOpsOfRest = 97;
+constexpr int kQuietCalls = 4096, kFirstRest = 1000000, kLongestRest = 16000000;
 
 void on_call(lua_State* L, lua_Debug* frame);
 
@@ -187,7 +192,7 @@ void set_auto(lua_State* L, int threshold) {
   CaptureState& state = capture_state(L);
   state.auto_threshold = threshold;
   state.heat.clear();
-  state.automatic = {std::chrono::steady_clock::now()};
+  state.automatic = {.since_ms = wall_ms(), .cpu_since_ms = process_cpu_ms()};
   on_eager_call = on_eager_ops;
   modes_of(L)->calls_to_hook = threshold > 0 ? kOpsAWalk[0] : Modes::kNever;
 }

@@ -238,8 +238,10 @@ bool finish_entries(lua_State* L, CompiledProto& compiled, ProtoPoint& point) {
   if (point.compiling == 0) return true;
   return survives(L, compiled, [&] {
     for (size_t i = point.entries.size(); i-- > 0;) {
-      const Entry& e = *point.entries[i];
-      if (e.compiling && e.compiling->work->done()) finish_entry(L, point, i);
+      const std::shared_ptr<Entry> e = point.entries[i];
+      if (!e->compiling || !e->compiling->work->done()) continue;
+      finish_entry(L, point, i);
+      if (compiled.automatic) capture_state(L).automatic.spend(e->compile_ms);
     }
   });
 }

@@ -67,7 +67,7 @@ struct ProtoPoint {
   int idle_rounds = 0;        // in all, less the calls that ran something
   std::set<bc::Pc> ops_at{};  // where the entries' first ops are; 0: in a frame above
   bool given_up = false;      // a callee's, since it ran nothing for long: see revive_callees
-  int64_t saved_ops = 0;      // that entries have run
+  double saved_ms = 0;        // by what entries have run
   double spent_ms = 0;        // in captures
   int idle_captures = 0;      // without an op, since the last one with
   std::map<std::string, std::set<int>> dynamic_dims;

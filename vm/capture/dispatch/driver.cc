@@ -178,6 +178,7 @@ struct PortalCall {
   }
 
   int decline() {
+    if (compiled.automatic) state.automatic.saved_ms += saved_ms(0);
     lua_settop(L, values.self);
     if (portal.version >= compiled.version) return 0;
     const int n = portal.can_switch ? switch_over(state, L, compiled.shared_from_this(), portal, values.self) : 0;
@@ -204,8 +205,8 @@ struct PortalCall {
     if (!e.decline && comes_back(compiled)) refresh_code();
     if (!e.decline) point().idle_calls = 0, point().idle_rounds = std::max(point().idle_rounds - 1, 0);
     note_hit(point(), e, loaded.tensors);
-    point().saved_ops += int64_t(e.ops);
-    if (compiled.automatic) state.automatic.saved_ops += int64_t(e.ops);
+    point().saved_ms += saved_ms(e.ops);
+    if (compiled.automatic) state.automatic.saved_ms += saved_ms(e.ops);
     const Caller* caller = e.level ? &callers[size_t(e.level) - 1] : nullptr;
     if (!e.decline && leads_nowhere(point(), compiled, e)) refresh_code();
     if (e.decline && gives_up(L, point(), compiled)) refresh_code();

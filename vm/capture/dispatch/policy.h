@@ -17,6 +17,8 @@ bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
 bool rests(ProtoPoint& point);
 // The entry serves a call that brings these inputs.
 void note_hit(ProtoPoint& point, const Entry& entry, const GuardTensors& inputs);
+// What a call saves that runs an entry of so many ops: less than nothing where it runs none.
+double saved_ms(size_t ops);
 // Whether what does not repay its time is dropped: of automatic compiled prototypes, unless lt.config.profit says
 // otherwise. Whether automatic code may be captured now: all captures together take a small part of the time that has
 // passed and of what they have saved.

@@ -1,6 +1,6 @@
 // What capture keeps for a Runtime: what the tracer knows, compiled functions with their points and entries, portals.
 #pragma once
-#include <chrono>
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -24,12 +24,22 @@ struct Heat {
   Places places{};
 };
 
-// What lt.auto has spent on captures and patches since it was switched on, and what their code has run.
+// What lt.auto has spent since it was switched on, on captures, patches and portals that ran nothing; what its code has
+// saved; what the next capture may take. In time of CPU: that of other programs is not its own.
 struct AutomaticCode {
-  std::chrono::steady_clock::time_point since{};
-  double spent_ms = 0;
-  int64_t saved_ops = 0;
+  double since_ms = 0, cpu_since_ms = 0;  // on the clocks of the process: the wall's, and the CPU's
+  double spent_ms = 0, saved_ms = 0;
+  double next_ms = 1;
+
+  void spend(double ms) {
+    constexpr double kFades = 0.9;
+    spent_ms += ms;
+    next_ms = std::max(ms, next_ms * kFades);
+  }
 };
+double wall_ms();
+double process_cpu_ms();
+double thread_cpu_ms();
 
 class CompiledBackward;
 
@@ -110,14 +120,13 @@ class AutomaticTime {
  public:
   AutomaticTime(CaptureState& state, bool counts) : state_(state), counts_(counts) {}
   ~AutomaticTime() {
-    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start_;
-    if (counts_) state_.automatic.spent_ms += took.count();
+    if (counts_) state_.automatic.spend(thread_cpu_ms() - start_);
   }
 
  private:
   CaptureState& state_;
   const bool counts_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const double start_ = counts_ ? thread_cpu_ms() : 0;
 };
 
 }  // namespace lutra
