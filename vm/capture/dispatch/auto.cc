@@ -8,6 +8,7 @@
 #include <lua.hpp>
 
 #include "vm/bind/module.h"
+#include "vm/capture/dispatch/callees.h"
 #include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/policy.h"
 #include "vm/capture/dispatch/state.h"
@@ -43,7 +44,7 @@ bool is_left_alone(const CaptureState& state, lua_State* L, int index) {
 // go on as. A frame that runs on is entered; that of a main chunk, which nobody calls again, is not waited for. Whether
 // this frame runs compiled code from now on.
 bool note_hot(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, const Heat& heat) {
-  const AutomaticTime time(state, true);
+  const double start = thread_cpu_ms();
   const int top = lua_gettop(L);
   luaL_checkstack(L, 20, "lt.auto");
   bool entered = false;
@@ -52,6 +53,10 @@ bool note_hot(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, 
   if (is_left_alone(state, L, top + 2)) return lua_settop(L, top), false;
   const bool main = mirror::proto_of(frame.function)->firstline == 0;
   try {
+    if (was_patched(L, top + 1)) {
+      const std::shared_ptr<CompiledProto> own = compiled_proto(L, top + 2);
+      if (own && own->automatic) revive(state, L, own);
+    }
     if (main || was_patched(L, top + 1)) {
       entered = enter_loop(state, L, frame, heat.places);
     } else {
@@ -61,6 +66,7 @@ bool note_hot(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, 
     // What cannot be patched runs as it is.
   }
   lua_settop(L, top);
+  state.automatic.spent_ms += thread_cpu_ms() - start;
   return entered;
 }
 

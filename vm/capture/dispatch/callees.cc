@@ -191,6 +191,16 @@ bool revive_points(lua_State* L, CompiledProto& compiled) {
 
 }  // namespace
 
+bool revive(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled) {
+  const std::map<std::pair<bc::Pc, std::string>, std::shared_ptr<CompiledProto>> rests = compiled->resumes;
+  for (const auto& [where, rest] : rests) {
+    if (revive_points(L, *rest)) refresh(state, L, rest);
+  }
+  if (!revive_points(L, *compiled)) return false;
+  refresh(state, L, compiled);
+  return true;
+}
+
 void revive_callees(CaptureState& state, lua_State* L, CompiledProto& root) {
   constexpr int64_t kEach = 4;
   if (root.hits < root.revives_at || in_finalizer(L)) return;
@@ -199,13 +209,7 @@ void revive_callees(CaptureState& state, lua_State* L, CompiledProto& root) {
   for (const auto& c : callees) {
     const std::shared_ptr<CompiledProto> callee = c.lock();
     if (!callee || callee->failed || !callee->patched) continue;
-    const std::map<std::pair<bc::Pc, std::string>, std::shared_ptr<CompiledProto>> rests = callee->resumes;
-    for (const auto& [where, rest] : rests) {
-      if (revive_points(L, *rest)) refresh(state, L, rest);
-    }
-    if (!revive_points(L, *callee)) continue;
-    refresh(state, L, callee);
-    bear_again(state, L, root, *callee);
+    if (revive(state, L, callee)) bear_again(state, L, root, *callee);
   }
 }
 

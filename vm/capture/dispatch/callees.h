@@ -13,7 +13,9 @@ void compile_callees(CaptureState& state, lua_State* L, CompiledProto& caller, i
 void follow_newest(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int index);
 // Where the compiled prototype of a callee has no point left, nobody shows its closures to the portal any more.
 void retire_callee(CaptureState& state, lua_State* L, CompiledProto& compiled);
-// Points of callees that were given up are asked again, ever less often: a callback may become hot.
+// Points of a compiled prototype that were given up are asked again, those of its rests as well; whether there are any.
+bool revive(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled);
+// Likewise of callees, ever less often: a callback may become hot.
 void revive_callees(CaptureState& state, lua_State* L, CompiledProto& root);
 void release_examples(lua_State* L, CompiledProto& compiled);
 // All that the compiled prototype's segments and theirs have left to Lua, itself first.

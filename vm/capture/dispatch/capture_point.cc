@@ -119,6 +119,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   options.automatic = compiled.automatic;
   options.is_callee = compiled.callee;
   options.has_to_pay = has_to_pay(L, compiled);
+  if (options.has_to_pay) options.until_ms = thread_cpu_ms() + most_capture_ms(state, point);
   options.enters_callees = point.enters_callees && !options.has_to_pay;
   const int varargs = callers.empty() ? 0 : callers[0].first - int(point.args.size());
   const bool asks = point.varargs && callers.empty();
@@ -241,7 +242,7 @@ bool finish_entries(lua_State* L, CompiledProto& compiled, ProtoPoint& point) {
       const std::shared_ptr<Entry> e = point.entries[i];
       if (!e->compiling || !e->compiling->work->done()) continue;
       finish_entry(L, point, i);
-      if (compiled.automatic) capture_state(L).automatic.spend(e->compile_ms);
+      if (compiled.automatic) capture_state(L).automatic.captured(e->compile_ms);
     }
   });
 }
@@ -253,7 +254,12 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
   Counters& counters = runtime(L).counters;
   counters.frames_total++;
   std::shared_ptr<Entry> entry;
-  if (!survives(L, *compiled, [&] { entry = make_entry(state, L, *compiled, point, call, callers); })) return nullptr;
+  try {
+    if (!survives(L, *compiled, [&] { entry = make_entry(state, L, *compiled, point, call, callers); })) return nullptr;
+  } catch (const TooDear&) {
+    point.needs_ms = 2 * most_capture_ms(state, point);
+    return nullptr;
+  }
   entry->capture_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   point.spent_ms += entry->capture_ms;
   counters.frames_ok++;

@@ -233,7 +233,10 @@ struct PortalCall {
       return false;
     state.runtime->counters.cache_misses++;
     const bool pays = has_to_pay(L, compiled);
-    if (pays && !is_affordable(L, state)) return false;
+    if (pays && !is_affordable(L, state, &point())) {
+      if (!under && waits_long(home, compiled)) refresh_code();
+      return false;
+    }
     const AutomaticTime time(state, pays);
     if (missed && pays && !worth_capture(L, point(), compiled)) {
       if (point().dead) refresh_code();
@@ -377,6 +380,7 @@ int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledPr
     const int n = lua_gettop(L);
     push_self(state, L);
     runtime(L).counters.cache_misses++;
+    const AutomaticTime time(state, has_to_pay(L, *compiled));
     capture_point(state, L, compiled, point, {int(point.args.size()), n, n + 1});
     lua_settop(L, n + 1);
     compiled->fresh_capture = true;

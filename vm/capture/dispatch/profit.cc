@@ -17,6 +17,8 @@ namespace lutra {
 
 // An op that a segment runs saves most of a microsecond, which its eager call takes. A call of a portal costs a third.
 constexpr double kSavedMs = 0.8e-3, kPortalMs = 0.3e-3;
+// Of the time that has passed, what captures may take before they have saved anything.
+constexpr double kPartOfTime = 0.015;
 
 double saved_ms(size_t ops) { return double(ops) * kSavedMs - kPortalMs; }
 
@@ -180,13 +182,27 @@ bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry) {
 
 // A capture has to be paid before it is made: nobody knows how long the program will run on. The clock of the CPU asks
 // the kernel, so that of the wall, which is never behind where there is one thread, comes first.
-bool is_affordable(lua_State* L, const CaptureState& state) {
-  constexpr double kPartOfTime = 0.015;
+bool is_affordable(lua_State* L, const CaptureState& state, const ProtoPoint* point) {
   if (runtime(L).config.profit != "auto") return true;
   const AutomaticCode& code = state.automatic;
-  const double owed = code.spent_ms + code.next_ms - code.saved_ms;
+  const double owed = code.spent_ms - code.saved_ms + std::max(code.next_ms, point ? point->needs_ms : 0);
   return owed <= 0 || (owed <= kPartOfTime * (wall_ms() - code.since_ms) &&
                        owed <= kPartOfTime * (process_cpu_ms() - code.cpu_since_ms));
+}
+
+double most_capture_ms(const CaptureState& state, const ProtoPoint& point) {
+  constexpr double kLeastMs = 10;
+  const AutomaticCode& code = state.automatic;
+  const double passed = std::min(wall_ms() - code.since_ms, process_cpu_ms() - code.cpu_since_ms);
+  return std::max({kLeastMs, point.needs_ms, kPartOfTime * passed + code.saved_ms - code.spent_ms});
+}
+
+// A frame that was entered at its loop stays in its bytecode, and so keeps the portal.
+bool waits_long(ProtoPoint& point, CompiledProto& compiled) {
+  constexpr int kPatience = 32;
+  if (point.within.any() || ++point.idle_calls < kPatience) return false;
+  point.dead = point.given_up = compiled.changed = true;
+  return true;
 }
 
 bool worth_capture(lua_State* L, ProtoPoint& point, CompiledProto& compiled) {

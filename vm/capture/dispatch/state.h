@@ -31,10 +31,11 @@ struct AutomaticCode {
   double spent_ms = 0, saved_ms = 0;
   double next_ms = 1;
 
-  void spend(double ms) {
-    constexpr double kFades = 0.9;
+  // What took longer than most has to wait by itself: see ProtoPoint::needs_ms.
+  void captured(double ms) {
+    constexpr double kFades = 0.9, kMost = 10;
     spent_ms += ms;
-    next_ms = std::max(ms, next_ms * kFades);
+    next_ms = std::min(std::max(ms, next_ms * kFades), kMost);
   }
 };
 double wall_ms();
@@ -115,12 +116,12 @@ struct CaptureState {
 
 CaptureState& capture_state(lua_State* L);
 
-// Its life is time that lt.auto has spent, where `counts`.
+// Its life is a capture of lt.auto's, where `counts`.
 class AutomaticTime {
  public:
   AutomaticTime(CaptureState& state, bool counts) : state_(state), counts_(counts) {}
   ~AutomaticTime() {
-    if (counts_) state_.automatic.spend(thread_cpu_ms() - start_);
+    if (counts_) state_.automatic.captured(thread_cpu_ms() - start_);
   }
 
  private:

@@ -17,6 +17,7 @@
 #include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/driver.h"
 #include "vm/capture/dispatch/entries.h"
+#include "vm/capture/dispatch/policy.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/lab/open.h"
 #include "vm/capture/lab/options.h"
@@ -246,8 +247,11 @@ int api_reset(lua_State* L) {
     each_point(*compiled, [L](ProtoPoint& point) { forget_entries(L, point); });
     compiled->called_ops.clear(), compiled->parted_calls.clear(), compiled->gone_on.clear();
     for (auto& [pc, point] : compiled->points) {
-      if (point.dead) compiled->changed = true;
-      point.dead = point.limit_reached = point.breaks_for_places = false;
+      // What lt.auto has patched waits until it is hot again, but for loops that run: they keep their portal.
+      const bool waits = has_to_pay(L, *compiled) && !point.within.any();
+      if (point.dead != waits) compiled->changed = true;
+      point.dead = point.given_up = waits;
+      point.limit_reached = point.breaks_for_places = false;
       point.misses = point.worth = 0;
       point.enters_callees = true;
       point.dynamic_dims.clear();
@@ -257,7 +261,7 @@ int api_reset(lua_State* L) {
       point.stays = point.crosses = false;
       point.with_callers.clear();
       point.most_callers = ProtoPoint().most_callers, point.steered = 0;
-      point.idle_captures = point.idle_rounds = 0, point.given_up = false;
+      point.idle_captures = point.idle_calls = point.idle_rounds = 0;
       point.ops_at.clear();
     }
     if (compiled->patched) refresh(state, L, compiled);  // points that were given up have no portal

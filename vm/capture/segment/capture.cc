@@ -414,7 +414,10 @@ struct SegmentCapture {
       Trace t(L, state, decisions, options);
       t.left_out = made.left_out;
       SegmentEnd end;
-      if (!trace(t, end)) continue;
+      if (!trace(t, end)) {
+        if (t.budget.is_too_dear()) throw TooDear{};
+        continue;
+      }
       t.ended = true;
       try {
         return finish(t, end);

@@ -26,13 +26,16 @@ double now() {
 
 }  // namespace
 
-Budget::Budget(int ms)
+Budget::Budget(int ms, double dear_ms)
     : most_nodes_(ms ? std::min(kMostNodes, uint64_t(ms) * kNodesAMillisecond) : kMostNodes),
-      until_(ms ? now() + ms * kSlower : HUGE_VAL) {}
+      until_(ms ? now() + ms * kSlower : HUGE_VAL),
+      dear_(dear_ms) {}
 
 bool Budget::look() {
   next_look_ = work_ + kLook;
-  return work_ > kMostWork || now() > until_;
+  return work_ > kMostWork || now() > std::min(until_, dear_);
 }
+
+bool Budget::is_too_dear() const { return dear_ != HUGE_VAL && now() > dear_; }
 
 }  // namespace lutra

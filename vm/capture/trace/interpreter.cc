@@ -45,7 +45,7 @@ Trace::Trace(lua_State* state_L, TraceState& s, TraceDecisions& d, const TraceOp
       state(s),
       decisions(d),
       options(o),
-      budget(runtime(state_L).config.capture_budget_ms),
+      budget(runtime(state_L).config.capture_budget_ms, o.until_ms),
       initial_grad_mode(grad_enabled()) {
   luaL_checkstack(L, 64, "capture");
   lua_newtable(L);
@@ -135,6 +135,7 @@ void Trace::set(Frame& f, unsigned i, Var* v) {
 void Trace::note_relations(const SymEnv& env) { program.relation_places.resize(env.guards().size(), here_); }
 
 void Trace::stop_at_budget(bool dirty) {
+  if (budget.is_too_dear()) throw TooDear{};
   if (!frames.back()->active.empty()) throw LongLoop{};
   stop(Break::long_segment, {.dirty = dirty});
 }

@@ -2,6 +2,7 @@
 // what the segment leaves behind out. Nothing real is changed; an attempt that learns it must decide otherwise is
 // dropped and made again with its decisions.
 #pragma once
+#include <cmath>
 #include <deque>
 #include <functional>
 #include <map>
@@ -39,6 +40,7 @@ struct GraphBreak {
 struct LongLoop {};  // a loop is too long to be unrolled
 struct LoopStop {};  // the segment ends before a loop that is not unrolled, or at the end of its body
 struct Restart {};   // trace again with changed decisions
+struct TooDear {};   // lt.auto cannot pay for it now
 
 // Whether an error is about what the program does; not our own fault, and not the wish to stop.
 inline bool is_users(const Error& e) { return e.kind != ErrorKind::kInternal && e.kind != ErrorKind::kInterrupt; }
@@ -85,6 +87,7 @@ struct TraceOptions {
   std::map<std::string, bool> loop_variables;
   bool automatic = false;       // nobody has asked for it
   bool has_to_pay = false;      // long stretches without ops do not
+  double until_ms = HUGE_VAL;   // of the thread's time of CPU: what takes longer is too dear
   bool fullgraph = false;       // no value may end the segment
   bool is_callee = false;       // nobody has asked for it but a segment that leaves it to Lua
   bool enters_callees = false;  // a callee that breaks before the first op is resumed all the same
