@@ -18,7 +18,7 @@ namespace lutra {
 // An op that a segment runs saves most of a microsecond, which its eager call takes. A call of a portal costs a third.
 constexpr double kSavedMs = 0.8e-3, kPortalMs = 0.3e-3;
 // Of the time that has passed, what captures may take before they have saved anything.
-constexpr double kPartOfTime = 0.015;
+constexpr double kPartOfTime = 0.01;
 
 double saved_ms(size_t ops) { return double(ops) * kSavedMs - kPortalMs; }
 
