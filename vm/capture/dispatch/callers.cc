@@ -176,6 +176,8 @@ std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const Compil
     }
     Caller c;
     if (!find_place(state, L, frames[i], c)) break;
+    // What the user compiled is not compiled once more for each caller that lt.auto found.
+    if (c.compiled->automatic && !compiled.automatic) break;
     if (!pass_known(L, open, c.frame, c.compiled->code->liveness().open[c.site->call + 1])) break;
     if (c.compiled->options < compiled.options || compiled.options < c.compiled->options) break;
     c.called = frames[i].link, c.base = int(c.frame - frames[0].frame);
