@@ -3,6 +3,7 @@
 -- read what changes between calls.
 local quiet = {"double", "zero", "nothing", "scaled", "shifted", "chosen", "other"}
 local hooks = {"seen_hook", "counted", unpack(quiet)}
+local all = {"adds", "drops", unpack(hooks)}  -- those of leaves, where PyTorch is not asked
 
 local function generate(p)
   local dtype = p:chance(70) and "float64" or "float32"
@@ -26,6 +27,8 @@ local function generate(p)
   p.keep(p:both("function chosen(g) if way > 1 then return g * way end end",
     "def chosen(g):\n    return g * way if way > 1 else None"))
   p.keep(p:both("function other(g) return g:sum():expand_as(g) end", "def other(g):\n    return g.sum().expand_as(g)"))
+  p.keep(p:line("function adds(g) if count[1] < 9 then count[1] = count[1] + 3; w2:register_hook(double) end end"))
+  p.keep(p:line("function drops(g) local t = handles[1 + count[1] % 3]; if t then t.remove() end end"))
   -- PyTorch comes to leaves before older nodes: others see that where a backward fails midway, or where leaves' hooks
   -- tell when they run.
   local handles, fails, spends, loud = 0, p:chance(25), p:chance(35), p:chance(50)
@@ -42,7 +45,7 @@ local function generate(p)
   end
   local function hook(t, within)
     local leaf = not t:find "^h"
-    local name = fails and p:chance(15) and "broken" or p:pick((loud or not leaf) and hooks or quiet)
+    local name = fails and p:chance(15) and "broken" or p:pick(loud and (leaf and all or hooks) or leaf and quiet or hooks)
     if p:chance(within and 20 or 50) then
       handles = handles + 1
       return p:both(("handles[%d] = %s:register_hook(%s)"):format(handles, t, name),
@@ -60,7 +63,7 @@ local function generate(p)
   local function input() return p:pick(history and {"w1", "w2", "x"} or {"w1", "w2"}) end
   -- Of a leaf, for one backward.
   local function once()
-    local t, name = input(), p:pick(loud and hooks or quiet)
+    local t, name = input(), p:pick(loud and all or quiet)
     p:both(("local once = %s:register_hook(%s)"):format(t, name), ("once = %s.register_hook(%s)"):format(t, name))
     p:same("lt.mul(%s, %s):sum():backward({retain_graph = true})", h(), h())
     p:same("once:remove()")
