@@ -44,8 +44,8 @@ local function generate(p)
     }()
   end
   local function hook(t, within)
-    local leaf = not t:find "^h"
-    local name = fails and p:chance(15) and "broken" or p:pick(loud and (leaf and all or hooks) or leaf and quiet or hooks)
+    local some = t:find "^h" and hooks or loud and all or quiet
+    local name = fails and p:chance(15) and "broken" or p:pick(some)
     if p:chance(within and 20 or 50) then
       handles = handles + 1
       return p:both(("handles[%d] = %s:register_hook(%s)"):format(handles, t, name),
