@@ -12,8 +12,12 @@ local modes = {
   patched = {frame = function(f) return lt.patch(f) end},
   auto = {frame = same, start = function()
     if not os.getenv "LUTRA_ASYNC" then lt.config.async = false end -- compiled code is to run
+    lt.config.profit = "always" -- programs are too short to pay for their captures
     lt.auto {threshold = 1}
-  end, stop = function() lt.auto(false) end},
+  end, stop = function()
+    lt.auto(false)
+    lt.config.profit = nil
+  end},
   capture = {frame = same, start = function() lt.config.stress = "capture" end,
     stop = function() lt.config.stress = nil end},
   ["break"] = {frame = same, start = function() lt.config.stress = "break" end,

@@ -431,6 +431,61 @@ test("profit = always keeps code that does not repay", function()
   truthy(hits.always > hits.auto, ("%d calls, not more than %d"):format(hits.always, hits.auto))
 end)
 
+-- Calls f for so many seconds of CPU, or until it says so.
+local function busy(seconds, f)
+  local start = os.clock()
+  repeat
+    for _ = 1, 20 do
+      if f() then return true end
+    end
+  until os.clock() - start > seconds
+end
+
+test("a capture waits until a small part of the time pays for it", function()
+  local function f(x) return (x * 2 + 1):tanh() end
+  local x = lt.ones(4)
+  auto(function()
+    busy(0.03, function() f(x) end)
+    equal(lt.counters().frames.total, 0, "captures of a short program")
+    truthy(busy(20, function()
+      f(x)
+      return lt.counters().cache.hits > 0
+    end), "a long one is compiled")
+  end)
+end)
+
+test("a capture that is too dear now is given up, and made later", function()
+  local lines = {"return function(x)"}
+  for i = 1, 6000 do lines[#lines + 1] = "x = (x + 1):relu()" end
+  lines[#lines + 1] = "return x end"
+  local f, x = assert(loadstring(table.concat(lines, "\n")))(), lt.ones(4)
+  local want, first = f(x), nil
+  auto(function()
+    truthy(busy(20, function()
+      f(x)
+      return lt.counters().frames.total > 0
+    end))
+    first = lt.counters().stats.unique_graphs
+    truthy(f(x):equal(want))
+  end)
+  equal(first, 0, "graphs")
+  equal(next(lt.counters().graph_break), nil, "breaks")
+end)
+
+test("after lt.reset what lt.auto has patched waits until it is hot again", function()
+  local function f(x) return (x * 2 + 1):tanh() end
+  local x = lt.ones(4)
+  auto(function()
+    truthy(busy(20, function()
+      f(x)
+      return lt.counters().cache.hits > 0
+    end))
+    lt.reset()
+    for _ = 1, 8 do f(x) end
+    equal(lt.counters().cache.misses, 0, "calls of portals")
+  end)
+end)
+
 test("a portal in a loop that has nothing to run goes", function()
   local function step(x, k)
     local s = 0
