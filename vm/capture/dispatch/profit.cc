@@ -191,7 +191,7 @@ bool is_affordable(lua_State* L, const CaptureState& state, const ProtoPoint* po
 }
 
 double most_capture_ms(const CaptureState& state, const ProtoPoint& point) {
-  constexpr double kLeastMs = 10;
+  constexpr double kLeastMs = 2;
   const AutomaticCode& code = state.automatic;
   const double passed = std::min(wall_ms() - code.since_ms, process_cpu_ms() - code.cpu_since_ms);
   return std::max({kLeastMs, point.needs_ms, kPartOfTime * passed + code.saved_ms - code.spent_ms});
