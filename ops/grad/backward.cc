@@ -173,7 +173,8 @@ bool Engine::seen_later(const Tensor& g) const {
 // A gradient that becomes .grad belongs to that leaf alone and lies as the leaf does.
 Tensor Engine::owned(const Tensor& leaf, Tensor g) {
   const bool viewed = !g->is_fake() && holds_base_alone(g);
-  bool alone = g->refs.load() == 1 && (viewed || g->storage->refs.load() == 1);
+  const bool plain = create_ || !g->requires_grad;  // the gradient of a function may be what it saved
+  bool alone = plain && g->refs.load() == 1 && (viewed || g->storage->refs.load() == 1);
   if (g->is_fake()) {
     alone = !seen_later(g) && given_.insert(g->storage.get()).second && (!g->base || lies_as_clone(g));
   }

@@ -216,4 +216,16 @@ test("what a root outside of the graph leads to", function()
   equal(told(lt.compile), want)
 end)
 
+test("what a function saved and gives as a gradient is no .grad that requires grad", function()
+  local Keep = lt.autograd.Function:extend "Keep"
+  function Keep.forward(ctx, x) ctx:save_for_backward(x) return x * 1 end
+  function Keep.backward(ctx) return ctx.saved_tensors[1] end
+  local x, v = lt.ones(3, {requires_grad = true}), lt.ones(3, {requires_grad = true})
+  local y = v * 1
+  y:register_hook(function() for _ = 1, 3 do collectgarbage() end end)  -- nobody but the engine has it any more
+  local function make() return Keep.apply(x + 0):sum() + y:sum() end
+  make():backward()
+  equal(x.grad.requires_grad, false)
+end)
+
 h.finish()
