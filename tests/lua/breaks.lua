@@ -406,4 +406,39 @@ test("a call of a method of a file is one break", function()
   end), lt.ones(3))
 end)
 
+-- Bytes of Lua's that a call makes whose callee breaks: `size` statements of the callee are not run.
+local function bytes_of_a_call(size, around)
+  local lines = {}
+  for i = 1, size do lines[i] = "x = x * " .. i .. " + x" end
+  local source = "local lt = ... local layer = function(x, c) lt.graph_break() if c then " .. table.concat(lines, " ") ..
+    " end return x * 2 + 1 end " .. around
+  local f = lt.compile(loadstring(source)(lt))
+  local x = lt.ones(8)
+  for _ = 1, 40 do f(x) end
+  collectgarbage()
+  for _ = 1, 2 do f(x) end
+  collectgarbage "stop"
+  local before = collectgarbage "count"
+  for _ = 1, 20 do f(x) end
+  local bytes = (collectgarbage "count" - before) * 1024 / 20
+  collectgarbage "restart"
+  return bytes
+end
+
+test("a callee that breaks costs as much a call, however long it is", function()
+  for what, around in pairs {
+    ["one closure"] = "return function(x) return layer(x, false) + 1 end",
+    ["closures of each call"] = [[
+      return function(x)
+        local n = 0
+        local function own(y) n = n + 1 return layer(y, false) * n end
+        return own(x) + 1
+      end]],
+    ["two deep"] = "local function outer(x) return layer(x, false) * 2 end return function(x) return outer(x) + 1 end"
+  } do
+    local short, long = bytes_of_a_call(1, around), bytes_of_a_call(400, around)
+    truthy(long < short + 256, ("%s: %d bytes, %d where the callee is long"):format(what, short, long))
+  end
+end)
+
 h.finish()

@@ -14,7 +14,6 @@
 #include "vm/capture/segment/lessons.h"
 #include "vm/capture/segment/links.h"
 #include "vm/capture/segment/outputs.h"
-#include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/regions.h"
 #include "vm/host/callable.h"
 #include "vm/host/runtime.h"
@@ -22,32 +21,6 @@
 
 namespace lutra {
 namespace {
-
-// The outermost loop that a frame of the trace is unrolling. One whose rounds call different functions is left where
-// the trace ends: its body is no segment that many rounds would run. So is one of few rounds, in a frame that is
-// rebuilt: what is left of them is a part of what follows. One that a frame above goes on with is kept at its second
-// break.
-bool keep_a_loop(Trace& t, TraceDecisions& d, bool is_long) {
-  const std::vector<Link> links = chain(t);
-  const bool leaves = leaves_real_frame(t, links);
-  for (Frame* f : t.frames) {
-    const bc::Op op = bc::op(f->code->proto().code[f->pc]);
-    const bool calls = !f->is_builtin() && is_call(op);
-    const bool iterates = f->is_builtin() || op == bc::Op::ITERC;
-    if (!is_long && calls && t.differs_in_rounds(*f)) continue;
-    for (const bc::Loop* l : f->active) {
-      // At its own head the loop has not been entered.
-      if (f->pc == l->head && f == t.frames.back()) continue;
-      const bool goes_on = !iterates && !f->began_in(*l) && (f != t.frames[0] || leaves);
-      if (!is_long && goes_on && has_few_rounds(t, *f, *l)) continue;
-      if (!d.kept_loops.insert({&f->code->proto(), l->head}).second) continue;
-      // Its iterator, or what a function of Lua's library calls in it.
-      if (iterates) t.leave_out(*f);
-      return true;
-    }
-  }
-  return false;
-}
 
 template <class F>
 void each_recipe(Entry& e, F f) {

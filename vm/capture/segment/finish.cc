@@ -11,7 +11,6 @@
 #include <functional>
 #include <lua.hpp>
 #include <set>
-#include <unordered_set>
 
 #include "ops/grad/tape.h"
 #include "vm/bind/tensor_userdata.h"
@@ -529,22 +528,6 @@ struct Finisher {
     if (!(autocast_mode() == t.autocast.initial)) left.autocast = pack(autocast_mode());
   }
 
-  // Histories of outputs lead to leaves that required grad when they were used.
-  void requires_grad_writes() {
-    std::unordered_set<const GradNode*> met;
-    for (const Value& v : t.graph->outputs) {
-      if (v.tensor()->requires_grad && !is_leaf(v.tensor())) met.merge(nodes_behind(v.tensor()));
-    }
-    for (size_t i = 0; i < t.inputs.size(); i++) {
-      const auto& in = t.inputs[i];
-      if (!in.source || !is_leaf(in.fake)) continue;
-      const bool now = in.fake->requires_grad,
-                 recorded = now || (in.fake->autograd && met.count(in.fake->autograd->accumulator));
-      if (now != in.requires_grad || recorded != in.requires_grad)
-        left.requires_grad_writes.push_back({int(i), recorded, now});
-    }
-  }
-
   bool retains(const Tensor& y) const {
     return std::any_of(t.retained.begin(), t.retained.end(), [&](const Tensor& r) { return r.same(y); });
   }
@@ -590,7 +573,7 @@ struct Finisher {
     forget_retained();
     output_bases(t);
     for (const Value& v : t.graph->outputs) refresh_view(v.tensor());
-    requires_grad_writes();
+    find_requires_grad_writes(t, left);
     written_inputs();
     keep_tensors_apart(t, left);
     guard_modes(t);

@@ -5,6 +5,7 @@
 #include <lua.hpp>
 
 #include "vm/capture/segment/call_ops.h"
+#include "vm/capture/trace/interpreter.h"
 #include "vm/mirror/mirror.h"
 #include "vm/mirror/prototypes.h"
 #include "vm/portal/patch.h"
@@ -54,6 +55,28 @@ bool leaves_real_frame(Trace& t, const std::vector<Link>& links) {
   const bool resumed = is_resumed(t.L, lua_gettop(t.L));
   lua_pop(t.L, 1);
   return !resumed;
+}
+
+bool keep_a_loop(Trace& t, TraceDecisions& d, bool is_long) {
+  const std::vector<Link> links = chain(t);
+  const bool leaves = leaves_real_frame(t, links);
+  for (Frame* f : t.frames) {
+    const bc::Op op = bc::op(f->code->proto().code[f->pc]);
+    const bool calls = !f->is_builtin() && is_call(op);
+    const bool iterates = f->is_builtin() || op == bc::Op::ITERC;
+    if (!is_long && calls && t.differs_in_rounds(*f)) continue;
+    for (const bc::Loop* l : f->active) {
+      // At its own head the loop has not been entered.
+      if (f->pc == l->head && f == t.frames.back()) continue;
+      const bool goes_on = !iterates && !f->began_in(*l) && (f != t.frames[0] || leaves);
+      if (!is_long && goes_on && has_few_rounds(t, *f, *l)) continue;
+      if (!d.kept_loops.insert({&f->code->proto(), l->head}).second) continue;
+      // Its iterator, or what a function of Lua's library calls in it.
+      if (iterates) t.leave_out(*f);
+      return true;
+    }
+  }
+  return false;
 }
 
 Vars call_operands(Trace& t, Frame& f) {

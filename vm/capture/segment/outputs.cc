@@ -248,6 +248,22 @@ void output_bases(Trace& t) {
   }
 }
 
+void find_requires_grad_writes(const Trace& t, Effects& left) {
+  std::unordered_set<const GradNode*> met;
+  for (const Value& v : t.graph->outputs) {
+    if (v.tensor()->requires_grad && !is_leaf(v.tensor())) met.merge(nodes_behind(v.tensor()));
+  }
+  for (size_t i = 0; i < t.inputs.size(); i++) {
+    const auto& in = t.inputs[i];
+    if (!in.source || !is_leaf(in.fake)) continue;
+    const bool now = in.fake->requires_grad;
+    const bool recorded = now || (in.fake->autograd && met.count(in.fake->autograd->accumulator));
+    if (now != in.requires_grad || recorded != in.requires_grad) {
+      left.requires_grad_writes.push_back({int(i), recorded, now});
+    }
+  }
+}
+
 bool parts_functions(const Trace& t) {
   const std::vector<Tensor> outputs = with_history(*t.graph);
   return std::any_of(outputs.begin(), outputs.end(), has_function_behind);

@@ -17,6 +17,8 @@ std::vector<Edge> keep_leaves(Trace& t, Entry& e);
 void find_view_outputs(Trace& t, Entry& e);
 // What several outputs are views of is an output, too: a write through one of them is seen by the others.
 void output_bases(Trace& t);
+// Histories of outputs lead to leaves that required grad when they were used.
+void find_requires_grad_writes(const Trace& t, Effects& left);
 // Would a compiled backward need the Lua code of an autograd.Function?
 bool parts_functions(const Trace& t);
 // Would the compiled backward not reach a leaf that the segment makes and gives out? It reaches none that a user's
