@@ -174,7 +174,8 @@ void shrink() {
   }
 }
 
-// Once the folders may have grown by a sixteenth, and at one entry of 64: many a process writes few.
+// Once the folders may have grown by a sixteenth. A process that writes few entries never sees that, so one entry in
+// 64, by its name, looks too.
 bool may_be_full(const std::string& entry, uint64_t bytes) {
   std::lock_guard lock(mutex);
   Written& since = written[cache_directory()];

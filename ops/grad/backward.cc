@@ -176,7 +176,7 @@ Tensor Engine::owned(const Tensor& leaf, Tensor g) {
   const bool plain = create_ || !g->requires_grad;  // the gradient of a function may be what it saved
   bool alone = plain && g->refs.load() == 1 && (viewed || g->storage->refs.load() == 1);
   if (g->is_fake()) {
-    alone = !seen_later(g) && given_.insert(g->storage.get()).second && (!g->base || lies_as_clone(g));
+    alone = plain && !seen_later(g) && given_.insert(g->storage.get()).second && (!g->base || lies_as_clone(g));
   }
   bool laid = g->is_contiguous() || (!leaf->is_contiguous() && is_dense(g->sizes, g->strides));
   if (alone && laid) {
@@ -226,7 +226,7 @@ Tensor Engine::visit(const GradNode& node, uint32_t result, Tensor g) {
 }
 
 // The hooks of a single root run as PyTorch's do, even where its gradient goes nowhere. Whether that is all there is.
-bool Engine::ends_at_root() {
+bool Engine::run_lone_root() {
   if (!collecting_ || nodes_.size() + leaves_.size() != 1 || roots_ != 1) return false;
   Pending& p = nodes_.empty() ? leaves_[0] : nodes_.begin()->second;
   if (is_wanted({p.node, uint32_t(p.grads.size() - 1)})) return false;
@@ -453,7 +453,7 @@ void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, b
   Engine engine(retain_graph, create_graph);
   add_roots(engine, "backward", roots, std::move(gradients), create_graph);
   if (!inputs.empty()) engine.collect(targets_of("backward", inputs), inputs.size());
-  if (!engine.ends_at_root()) engine.run();
+  if (!engine.run_lone_root()) engine.run();
   GradModeScope mode(create_graph);
   for (size_t i = 0; i < inputs.size(); i++) {
     if (engine.results[i]) engine.accumulate(inputs[i], autograd_meta(inputs[i]).grad, engine.results[i]);
@@ -465,7 +465,7 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
   Engine engine(retain_graph, create_graph);
   add_roots(engine, "grad", outputs, std::move(grad_outputs), create_graph);
   engine.collect(targets_of("grad", inputs), inputs.size());
-  if (!engine.ends_at_root()) engine.run();
+  if (!engine.run_lone_root()) engine.run();
   for (size_t i = 0; i < inputs.size(); i++) {
     if (!engine.results[i] && !allow_unused) {
       fail("grad: input ", i, " appears to not have been used in the graph; give allow_unused=true if this is meant");

@@ -58,7 +58,7 @@ class Engine {
     mark_needed();
     results.resize(count);
   }
-  bool ends_at_root();
+  bool run_lone_root();
   void run();
   void accumulate(const Tensor& leaf, Tensor& grad, Tensor g);
   std::vector<Tensor> results;

@@ -46,6 +46,14 @@ end
 
 local function number_text(v) return v ~= v and "nan" or ("%.17g"):format(v) end
 
+-- The elements of a tensor and of its gradients.
+function M.with_grad(v)
+  if type(v) ~= "userdata" then return tostring(v) end
+  local all = {}
+  for i, e in ipairs(v:detach():reshape(-1):totable()) do all[i] = ("%.9g"):format(e) end
+  return "{" .. table.concat(all, " ") .. "}" .. (v.grad and " grad " .. M.with_grad(v.grad) or "")
+end
+
 -- What tells a value from any other: of a tensor its dtype, shape, strides and elements; of a table its list.
 function M.text(v)
   local kind, parts = type(v), {}

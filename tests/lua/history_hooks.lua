@@ -1,14 +1,7 @@
 -- Hooks and kept gradients of tensors with a history: those that come into a compiled function, roots of lt.grad.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, breaks = h.test, h.equal, h.breaks
-
-local function text(v)
-  if type(v) ~= "userdata" then return tostring(v) end
-  local all = {}
-  for i, e in ipairs(v:detach():reshape(-1):totable()) do all[i] = ("%.9g"):format(e) end
-  return "{" .. table.concat(all, " ") .. "}" .. (v.grad and " grad " .. text(v.grad) or "")
-end
+local test, equal, breaks, text = h.test, h.equal, h.breaks, h.with_grad
 
 -- f is given what has a history, and its first result is differentiated outside, or it does so itself.
 local function with_history(wanted, make)
@@ -226,6 +219,16 @@ test("what a function saved and gives as a gradient is no .grad that requires gr
   local function make() return Keep.apply(x + 0):sum() + y:sum() end
   make():backward()
   equal(x.grad.requires_grad, false)
+  local step = lt.compile(function(w)
+    Keep.apply(w + 0):sum():backward()
+    return w.grad.requires_grad
+  end)
+  for _ = 1, 3 do
+    local w = lt.ones(3, {requires_grad = true})
+    equal(step(w), false)
+    equal(w.grad.requires_grad, false)
+    equal(text(w.grad), text(lt.ones(3)))
+  end
 end)
 
 h.finish()

@@ -2,14 +2,7 @@
 -- those that it registers, and gradients that retain_grad keeps.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, breaks = h.test, h.equal, h.breaks
-
-local function text(v)
-  if type(v) ~= "userdata" then return tostring(v) end
-  local all = {}
-  for i, e in ipairs(v:detach():reshape(-1):totable()) do all[i] = ("%.9g"):format(e) end
-  return "{" .. table.concat(all, " ") .. "}" .. (v.grad and " grad " .. text(v.grad) or "")
-end
+local test, equal, breaks, text = h.test, h.equal, h.breaks, h.with_grad
 
 -- make(w, notes, v) gives a function of x and, perhaps, what runs before each call. Results, gradients and notes are
 -- eager's in `calls` calls. Returns how many graphs and breaks that took: a list that grows, as notes do, takes two.

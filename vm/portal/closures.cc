@@ -112,10 +112,6 @@ void push_plain_closure(lua_State* L, const mirror::Proto* p) {
   lua_call(L, 0, 1);
 }
 
-bool has_maker(const mirror::Proto* p) {
-  return std::all_of(p->uv, p->uv + p->sizeuv, [](uint16_t u) { return !(u & kLocal) || (u & 0xffu) < kMostCaptured; });
-}
-
 void hash_variables(mirror::Func* closure, const mirror::Proto* parent) {
   const mirror::Proto* p = mirror::proto_of(closure);
   for (unsigned i = 0; i < closure->nupvalues; ++i) {

@@ -237,7 +237,7 @@ void load_patched(lua_State* L, int index, const Patched& patched) {
 // Likewise of the prototype that was loaded for an earlier function, where that lives: a frame that is rebuilt at each
 // call would load it each time. False, and nothing pushed, where it does not.
 bool push_loaded(lua_State* L, const Patched& patched, const mirror::Proto* original) {
-  if (patched.version == 0) return false;
+  if (patched.version == 0 || !can_make_closures(patched.dump.top())) return false;
   const int top = lua_gettop(L);
   push_table(L, PortalTable::kLoaded);
   lua_rawgeti(L, -1, int(patched.version));
@@ -245,7 +245,7 @@ bool push_loaded(lua_State* L, const Patched& patched, const mirror::Proto* orig
   push_table(L, PrototypeTable::kOriginal);
   lua_pushvalue(L, -2);
   if (copy) lua_rawget(L, -2);
-  const bool known = copy && mirror::object(L, -1) == original && has_maker(copy);
+  const bool known = copy && mirror::object(L, -1) == original;
   lua_settop(L, top);
   if (known) push_plain_closure(L, copy);
   return known;

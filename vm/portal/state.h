@@ -70,9 +70,8 @@ void push_function_of(lua_State* L, int index);
 void install_number_call(lua_State* L, PortalState* state);
 void add_record(lua_State* L, int closure, const Patched& patched);
 
-// Pushes a closure of the prototype, with variables of its own; whether that can be. Only with the mirror.
+// Pushes a closure of the prototype, with variables of its own, where can_make_closures. Only with the mirror.
 void push_plain_closure(lua_State* L, const mirror::Proto* p);
-bool has_maker(const mirror::Proto* p);
 // Gives the variables of a new closure the hashes that an FNEW of `parent` would give them. Only with the mirror.
 void hash_variables(mirror::Func* closure, const mirror::Proto* parent);
 // Patched code or a maker has just made the closure.

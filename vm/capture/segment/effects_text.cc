@@ -308,6 +308,11 @@ struct Verifier {
     check(kNames[r.kind], r.index, counts[r.kind]);
   }
 
+  void tensor(const Recipe& r) {
+    if (r.kind != Recipe::kTensorIn && r.kind != Recipe::kTensorOut && wrong.empty()) wrong = "no tensor";
+    value(r);
+  }
+
   // What there is before the run.
   void seed(const Recipe& r) {
     const bool early = r.kind == Recipe::kNil || r.kind == Recipe::kConstant || r.kind == Recipe::kRegister ||
@@ -341,8 +346,8 @@ struct Verifier {
     for (int i : e.leaf_outputs) out(i);
     for (const ViewOutput& v : e.view_outputs) out(v.output), value(v.base);
     for (int i : e.hidden_bases) out(i);
-    for (const Recipe& r : e.retained) value(r);
-    for (const LeftHook& h : e.hooks) value(h.tensor), value(h.function);
+    for (const Recipe& r : e.retained) tensor(r);
+    for (const LeftHook& h : e.hooks) tensor(h.tensor), value(h.function);
     value(e.draws.function);
     seed(e.seed);
     for (const OutputGrad& g : e.output_grads) out(g.output), value(g.value);

@@ -217,6 +217,7 @@ Vars run_unpack(Trace& t, Var*, const Vars& args) {
 
 Vars run_insert(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "table.insert");
+  // In the body of a loop that is kept, each round appends.
   const bool grows = table->pin != 0 && (t.options.changing_values.count("#" + table->source->text) > 0 ||
                                          !t.options.loop_variables.empty());
   if (args.size() == 2 && grows) {

@@ -29,7 +29,7 @@ Var* string_constant(Trace& t, Frame& f, unsigned index);
 Var* number_constant(Trace& t, Frame& f, unsigned index);
 Var* arithmetic(Trace& t, bc::Op op, Var* a, Var* b);
 void jump(Frame& f, bc::Pc target);
-// Whether the rounds of the loop that the frame is in, or those behind this one, are few, as far as can be seen.
+// Whether few rounds of the loop that the frame is in are left; of an iterator's, whether it has few in all.
 bool has_few_rounds(Trace& t, const Frame& f, const bc::Loop& loop);
 // What the call at the frame's pc has given.
 void place_results(Trace& t, Frame& f, const Vars& results);

@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <cmath>
 #include <lua.hpp>
+#include <set>
+#include <vector>
 
 #include "vm/capture/trace/builtins.h"
 #include "vm/capture/trace/interpreter.h"
@@ -24,12 +26,14 @@ bool is_argument(const Source* s) { return s && (s->kind == SourceKind::kArg || 
 bool is_of_arguments(const Trace& t, const Var& v) {
   if (v.source || v.num.expr == 0) return is_argument(v.source);
   std::vector<int32_t> parts{v.num.expr};
-  for (size_t i = 0; i < parts.size() && i < 100; i++) {
-    const SymExpr& e = (*t.graph->env)[parts[i]];
+  std::set<int32_t> seen;
+  while (!parts.empty()) {
+    const SymExpr& e = (*t.graph->env)[parts.back()];
+    parts.pop_back();
     if (e.op == SymOp::kSize) return false;
     if (e.op == SymOp::kScalarInput && !is_argument(t.program.scalar_sources[size_t(e.a)])) return false;
-    if (arity(e.op) > 0) parts.push_back(e.a);
-    if (arity(e.op) > 1) parts.push_back(e.b);
+    if (arity(e.op) > 0 && seen.insert(e.a).second) parts.push_back(e.a);
+    if (arity(e.op) > 1 && seen.insert(e.b).second) parts.push_back(e.b);
   }
   return true;
 }
