@@ -11,6 +11,8 @@ namespace lutra::x64 {
 namespace {
 // Bodies up to these costs are unrolled, or have a tail of their own.
 constexpr int kUnroll4 = 10, kUnroll2 = 30, kOwnTail = 60;
+// A body with one heavy function is for two vectors up to this cost.
+constexpr int kInterleave = 220;
 // Vector instructions that take as long as a gather, whose elements may miss all caches.
 constexpr int kGather = 64;
 }  // namespace
@@ -187,6 +189,14 @@ void KernelEmitter::strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, i
   cc_.bind(done);
 }
 
+// Whether a body is for two vectors, whose function stands in turn: with as many registers as that takes, and in a loop
+// that is not short. Compiling several functions twice would take longer than it is worth.
+bool KernelEmitter::interleaves(const Loop& l, int cost) const {
+  int heavy = 0;
+  for_each_inst(l.body, [&](const Inst& in) { heavy += loop::is_heavy(in.op) && is_float(in.type); });
+  return l.parallel && v_.bytes == 64 && heavy == 1 && cost <= kInterleave && !info_.gathers(l);
+}
+
 void KernelEmitter::vector_loop(const Loop& l) {
   const int cost = info_.cost(l);
   int hot = cost;  // the bodies within run more often: they decide, while the whole stays small
@@ -199,6 +209,8 @@ void KernelEmitter::vector_loop(const Loop& l) {
   if (cost > kOwnTail) hot = cost;
   int unroll = hot <= kUnroll4 ? 4 : hot <= kUnroll2 ? 2 : 1;
   if (info_.gathers(l)) unroll = 1;
+  const bool turns = unroll == 1 && interleaves(l, cost);
+  if (turns) unroll = 2;
   x86::Gp i = loop_begin(l), n = loop_end(l);
   loop_regs_[size_t(l.id)] = i;
   hoist_lane_indices(l, 1);
@@ -206,6 +218,7 @@ void KernelEmitter::vector_loop(const Loop& l) {
     packed_strip(l, i, n, 4);
     packed_strip(l, i, n, 1);
   }
+  if (turns && cost > kOwnTail) return strip(l, i, n, 2 * v_.lanes, 2, true, true);
   if (unroll > 1 || cost <= kOwnTail) strip(l, i, n, unroll * v_.lanes, unroll, false, true);
   // Short rows are mostly rest: whole vectors go without masks.
   const bool rows = !l.parallel && unroll > 1;

@@ -63,6 +63,38 @@ bool KernelEmitter::uniform(const Inst& in, const LaneGroup& group) const {
   return true;
 }
 
+// Whether an instruction may change places with those of another line. What flags tell, the next one asks.
+bool KernelEmitter::is_free(const asmjit::BaseNode* node) const {
+  if (node->type() != asmjit::NodeType::kInst) return false;
+  const auto* in = node->as<asmjit::InstNode>();
+  asmjit::InstRWInfo rw;
+  if (asmjit::InstAPI::queryRWInfo(cc_.arch(), in->baseInst(), in->operands(), in->opCount(), &rw)) return false;
+  return rw.readFlags() == asmjit::CpuRWFlags::kNone && rw.writeFlags() == asmjit::CpuRWFlags::kNone;
+}
+
+// Brings the code of each vector, which follows ends[u], in turn, as far as it is a straight line. A processor looks
+// for work a few dozen instructions ahead, and those of one vector's function wait for each other.
+void KernelEmitter::interleave(const std::vector<asmjit::BaseNode*>& ends) {
+  std::vector<std::vector<asmjit::BaseNode*>> lines;
+  size_t most = 0;
+  for (size_t u = 0; u + 1 < ends.size(); u++) {
+    std::vector<asmjit::BaseNode*> line;
+    for (asmjit::BaseNode* n = ends[u]; n != ends[u + 1] && is_free(n->next());) line.push_back(n = n->next());
+    most = std::max(most, line.size());
+    lines.push_back(line);
+  }
+  asmjit::BaseNode *const after = ends.back()->next(), *at = ends[0];
+  for (const auto& line : lines) {
+    for (asmjit::BaseNode* n : line) cc_.removeNode(n);
+  }
+  for (size_t i = 0; i < most; i++) {
+    for (const auto& line : lines) {
+      if (i < line.size()) at = cc_.addAfter(line[i], at);
+    }
+  }
+  cc_.setCursor(after ? after->prev() : cc_.lastNode());
+}
+
 void KernelEmitter::inst(const Inst& in, LaneGroup& group) {
   switch (in.op) {
     case Op::kAccum: return accumulate(in, group);
@@ -87,7 +119,12 @@ void KernelEmitter::inst(const Inst& in, LaneGroup& group) {
   if (info_.compares_lanes(in)) return set_values(in.id, true, lane_comparison(in, group));
   const bool same = uniform(in, group);
   std::vector<Value> results;
-  for (int u = 0; u < (same ? 1 : group.vectors); u++) results.push_back(evaluate(in, group, u));
+  std::vector<asmjit::BaseNode*> ends{cc_.cursor()};  // before, then of each vector
+  for (int u = 0; u < (same ? 1 : group.vectors); u++) {
+    results.push_back(evaluate(in, group, u));
+    ends.push_back(cc_.cursor());
+  }
+  if (results.size() > 1 && loop::is_heavy(in.op) && is_float(in.type)) interleave(ends);
   set_values(in.id, !same, std::move(results));
 }
 

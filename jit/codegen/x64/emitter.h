@@ -151,6 +151,7 @@ class KernelEmitter {
   void loop(const Loop& l, LaneGroup& group);
   void serial_loop(const Loop& l, LaneGroup& group);
   void vector_loop(const Loop& l);
+  bool interleaves(const Loop& l, int cost) const;
   void lanes_loop(const Loop& l);
   void strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, int group, int vectors, bool masked, bool repeat);
   x86::Gp loop_begin(const Loop& l);
@@ -213,6 +214,8 @@ class KernelEmitter {
 
   // emit_values.cc
   void inst(const Inst& in, LaneGroup& group);
+  bool is_free(const asmjit::BaseNode* node) const;
+  void interleave(const std::vector<asmjit::BaseNode*>& ends);
   bool uniform(const Inst& in, const LaneGroup& group) const;
   Value evaluate(const Inst& in, const LaneGroup& group, int u);
   Value float_op(const Inst& in, const Value& a, const Value& b);
