@@ -326,6 +326,74 @@ D erfinv_short(const D& x) {
   return select(a < D(1.0), r, select(a == D(1.0), with_sign_of(D(kInf), x), D(kNaN)));
 }
 
+// Near 1 and beyond.
+template <class D>
+D atanh_short(const D& x) {
+  D a = magnitude(x), r = log_short((D(1.0) + a) / (D(1.0) - a)) * D(0.5);
+  return with_sign_of(select(a < D(1.0), r, select(a == D(1.0), D(kInf), D(kNaN))), x);
+}
+// q = (1 + a) / (1 - a) is 2^k (1 + s) / (1 - s), so that atanh(a) = k log(2) / 2 + atanh(s). The distance of two
+// numbers' bits is about the logarithm of their quotient: its whole part is k. Where k is 0, s is a.
+template <class F>
+F atanh_single(const F& x) {
+  using I = IntOf<F>;
+  F a = magnitude(x);
+  I apart = bits(F(1.0) + a) - bits(F(1.0) - a) + I(0x200000ll);
+  F power = floating((apart & I(0x7f800000ll)) + I(0x3f800000ll));
+  F k = floating(shr(apart, 23) + bits(F(8388608.0))) - F(8388608.0);
+  F over = mul_add(a, F(1.0) + power, F(1.0) - power), under = mul_add(a, F(1.0) - power, F(1.0) + power);
+  F s = over / under, left = mul_add(F(0.0) - s, under, over) * rough_inverse(under);
+  F z = s * s;
+  F p = horner(z, {0.133853613, 0.141059428, 0.200054891, 0.333332816});
+  F r = mul_add(k, F(0.3465576171875), s + mul_add(p * z, s, mul_add(k, F(1.59730925e-05), left)));
+  // A float does not hold 1 + 2^24.
+  return by_double(!(a < F(0.99999905)), with_sign_of(r, x), x, [](const auto& wide) { return atanh_short(wide); });
+}
+template <class F>
+F atanh_of(const F& x) {
+  if constexpr (FloatTraits<F>::kBits == 32) {
+    return atanh_single(x);
+  } else {
+    F a = magnitude(x);
+    return with_sign_of(log1p_of((a + a) / (F(1.0) - a)) * F(0.5), x);
+  }
+}
+
+// Away from zero the bits of a number count up.
+template <class F>
+F nextafter_of(const F& x, const F& y) {
+  using I = IntOf<F>;
+  const F least(FloatTraits<F>::kBits == 32 ? 1.401298464324817e-45 : 4.9406564584124654e-324);
+  const F up = floating(bits(x) + I(1)), down = floating(bits(x) - I(1));
+  F r = select((x < y) ^ (x < F(0.0)), up, down);
+  r = select(x == F(0.0), with_sign_of(least, y), r);
+  r = select(x == y, y, r);
+  return select((x == x) & (y == y), r, F(kNaN));
+}
+
+// How often a normally distributed number is less than x. g, a polynomial, is the logarithm to base 2 of twice how
+// often one is beyond |x|; it falls on where it no longer is that, until 2^g is 0.
+template <class F>
+F normal_cdf_single(const F& x) {
+  F a = magnitude(x);
+  F g = horner(a, {-9.96873155e-07, 1.74136985e-05, -8.4744046e-05, -0.00036833898, 0.00733955111, -0.0526636131,
+                   -0.459162563, -1.15110922}) *
+        a;
+  g = raise(F(-126.0), g);
+  F t = g + F(12582912.0 + 126), r = g - (t - F(12582912.0 + 126));
+  F p = horner(r, {0.000153533605, 0.0013398875, 0.00961843692, 0.0555033237, 0.240226477, 0.693147182, 1.0});
+  F beyond = p * floating(shl(bits(t), 23));
+  return select(x < F(0.0), beyond, F(1.0) - beyond);
+}
+template <class F>
+F normal_cdf_of(const F& x) {
+  if constexpr (FloatTraits<F>::kBits == 32) {
+    return normal_cdf_single(x);
+  } else {
+    return (erf_of(x * F(0.70710678118654757)) + F(1.0)) * F(0.5);
+  }
+}
+
 // normal_double in 32 bits: of the first word and of 24 bits of the third one.
 template <class D, class I>
 auto normal_single(const Words<I>& w) {

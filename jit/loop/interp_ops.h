@@ -63,6 +63,9 @@ F float_op(Op op, F a, F b) {
     case Op::kLog2: return log2_of(a);
     case Op::kLog10: return log10_of(a);
     case Op::kErfinv: return erfinv_of(a);
+    case Op::kAtanh: return atanh_of(a);
+    case Op::kNormalCdf: return normal_cdf_of(a);
+    case Op::kNextAfter: return nextafter_of(a, b);
     case Op::kFmod: return fmod_of(a, b);
     case Op::kCopysign: return with_sign_of(magnitude(a), b);
     default: fail_internal("interpreter: ", name(op), " of floats");
@@ -80,6 +83,8 @@ inline double wide_op(Op op, double a, double b) {
     case Op::kCos: return std::cos(a);
     case Op::kErf: return std::erf(a);
     case Op::kErfc: return std::erfc(a);
+    case Op::kAtanh: return std::atanh(a);
+    case Op::kNormalCdf: return 0.5 * std::erfc(a * -M_SQRT1_2);
     case Op::kExpm1: return std::expm1(a);
     case Op::kLog1p: return std::log1p(a);
     case Op::kAtan2: return std::atan2(a, b);

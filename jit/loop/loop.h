@@ -119,7 +119,10 @@ enum class TypeSet : uint8_t { kAll, kNumbers, kFloats, kLogic, kInts };
   X(kLog2, "log2", 1, kSame, kFloats, 38)                                                                              \
   X(kLog10, "log10", 1, kSame, kFloats, 38)                                                                            \
   X(kErfinv, "erfinv", 1, kSame, kFloats, 110)                                                                         \
+  X(kAtanh, "atanh", 1, kSame, kFloats, 40)                                                                            \
+  X(kNormalCdf, "normal_cdf", 1, kSame, kFloats, 25) /* how often a normal number is less than a */                    \
   X(kFmod, "fmod", 2, kSame, kFloats, 45)          /* exact, with the sign of a */                                     \
+  X(kNextAfter, "nextafter", 2, kSame, kFloats, 16) /* the number of the type next to a on the side of b */            \
   X(kCopysign, "copysign", 2, kSame, kFloats, 1)   /* |a| with the sign of b */                                        \
   X(kGcd, "gcd", 2, kSame, kInts, 300)             /* of the magnitudes; gcd(a, 0) = |a| */                            \
   X(kEq, "eq", 2, kCompare, kAll, 1)                                                                                   \

@@ -153,14 +153,8 @@ int32_t pointwise_acosh(Element& x) {
   Num r = select(a < 1e8, log1p(t + sqrt(t * 2.0 + t * t)), log(a) + M_LN2);
   return rounded(select(a < 1.0, NAN, r));
 }
-int32_t pointwise_atanh(Element& x) {
-  Num a = wide(x), m = abs(a);
-  if (is_narrow(x)) {
-    Num r = select(m < 0x1p-12, m + m * m * m * (1.0 / 3), log((1.0 + m) / (1.0 - m)) * 0.5);
-    return rounded(copysign(r, a));
-  }
-  return rounded(copysign(log1p((m + m) / (1.0 - m)) * 0.5, a));
-}
+int32_t pointwise_atanh(Element& x) { return one_argument(x, Op::kAtanh); }
+int32_t pointwise_normal_cdf(Element& x) { return one_argument(x, Op::kNormalCdf); }
 int32_t pointwise_exp2(Element& x) { return one_argument(x, Op::kExp2); }
 int32_t pointwise_log2(Element& x) { return one_argument(x, Op::kLog2); }
 int32_t pointwise_log10(Element& x) { return one_argument(x, Op::kLog10); }
@@ -312,11 +306,12 @@ int32_t pointwise_fmin(Element& x) {
   Num a = argument(x, 0, x.type()), b = argument(x, 1, x.type());
   return select((a <= b) | (b != b), a, b).v;
 }
-// By Rump, Zimmermann, Boldo and Melquiond, "Computing predecessor and successor in rounding to nearest": a share of
-// the number that is more than half of its last place; near zero the least step, and what is between is scaled up
-// first.
+// Of halves by Rump, Zimmermann, Boldo and Melquiond, "Computing predecessor and successor in rounding to nearest": a
+// share of the number that is more than half of its last place; near zero the least step, and what is between is scaled
+// up first.
 int32_t pointwise_nextafter(Element& x) {
   const DType type = x.result()->dtype, t = whole_type(type);
+  if (t == type) return x.op(Op::kNextAfter, t, x.arg(0, t), x.arg(1, t));
   const FloatFormat f = float_format(type);
   const double u = std::exp2(-f.digits), share = u * (1 + 2 * u);
   Num a = {&x, t, x.body().cast(x.arg(0, type), t)}, b = {&x, t, x.body().cast(x.arg(1, type), t)};

@@ -174,7 +174,7 @@ Tensor softplus(const Tensor& x) { return where(gt(x, Scalar(20.0)), x, log1p(ex
 
 Results decompose_gelu(const Args& args) {
   return in_floats(args[0], [&](Tensor x) {
-    if (args[1].as<std::string>() == "none") return x * 0.5 * (erf(x * M_SQRT1_2) + 1.0);
+    if (args[1].as<std::string>() == "none") return x * op1(OpId::normal_cdf, {x});
     Tensor inner = (x * x * x * kGeluCubic + x) * kGeluBeta;
     return x * 0.5 * (tanh(inner) + 1.0);
   });
@@ -184,7 +184,7 @@ Results decompose_gelu_backward(const Args& args) {
   return in_floats(args[1], [&](Tensor x) {
     Tensor g = to_dtype(given, x->dtype);
     if (args[2].as<std::string>() == "none") {
-      Tensor cdf = (erf(x * M_SQRT1_2) + 1.0) * 0.5, pdf = exp(x * x * -0.5) * (M_2_SQRTPI * M_SQRT1_2 * 0.5);
+      Tensor cdf = op1(OpId::normal_cdf, {x}), pdf = exp(x * x * -0.5) * (M_2_SQRTPI * M_SQRT1_2 * 0.5);
       return g * (cdf + x * pdf);
     }
     Tensor squared = x * x, t = tanh((squared * x * kGeluCubic + x) * kGeluBeta), half = x * 0.5;

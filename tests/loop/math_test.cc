@@ -1,6 +1,7 @@
 // The functions of math.h against long double libm: bounds in units of the last place, and their values at the edges.
 #include <cmath>
 #include <random>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -72,6 +73,11 @@ void bounds() {
   CHECK(worst<F>([](F x) { return erfc_of(x); }, [](long double x) { return erfcl(x); }, -6, 0.5) <= unit);
   CHECK(worst<F>([](F x) { return erfc_of(x); }, [](long double x) { return erfcl(x); }, 0.5, single ? 10 : 26) <=
         (single ? 1 : 3));
+  for (double near : {1e-3, 0.3, 0.9, 1.0}) {
+    CHECK(worst<F>([](F x) { return atanh_of(x); }, [](long double x) { return atanhl(x); }, -near, near) <=
+          (single ? 1 : 3));
+  }
+  CHECK(worst<F>([](F x) { return atanh_of(x); }, [](long double x) { return atanhl(x); }, 1 - 1e-5, 1) <= unit);
   CHECK(worst<F>([](F x) { return expm1_of(x); }, [](long double x) { return expm1l(x); }, -1, 1) <= 2);
   CHECK(worst<F>([](F x) { return expm1_of(x); }, [](long double x) { return expm1l(x); }, bottom, top) <= 2);
   CHECK(worst<F>([](F x) { return log1p_of(x); }, [](long double x) { return log1pl(x); }, -1, 1) <= 2);
@@ -99,6 +105,22 @@ double erfinv_ulps(float x) {
     y -= left / (1.12837916709551257390L * expl(-y * y));
   }
   return ulps<float>(erfinv_of(x), y);
+}
+
+// How far the distribution of normal numbers, and a number times it (GELU), are from theirs over [lo, hi].
+template <class F>
+void normal_bounds(double lo, double hi, double chance, double product) {
+  std::mt19937_64 rng(6);
+  double most = 0, most_product = 0;
+  for (int i = 0; i < 40000; i++) {
+    const F x = F(lo + (hi - lo) * (double(rng() >> 11) / 9007199254740992.0));
+    const long double want = 0.5L * erfcl(x * -0.70710678118654752440L), got = normal_cdf_of(x);
+    most = std::max(most, double(fabsl(got - want)));
+    most_product = std::max(most_product, double(fabsl(x * normal_cdf_of(x) - x * want)));
+  }
+  INFO("from " << lo << " to " << hi);
+  CHECK(most <= chance);
+  CHECK(most_product <= product);
 }
 
 template <class F>
@@ -161,6 +183,17 @@ void edges() {
   CHECK(same(erfc_of(inf), zero));
   CHECK(same(erfc_of(-inf), F(2)));
   CHECK(same(erfc_of(nan), nan));
+  CHECK(same(atanh_of(F(1)), inf));
+  CHECK(same(atanh_of(F(-1)), -inf));
+  CHECK(same(atanh_of(F(1.5)), nan));
+  CHECK(same(atanh_of(-inf), nan));
+  CHECK(same(atanh_of(nan), nan));
+  CHECK(same(atanh_of(-zero), -zero));
+  CHECK(same(normal_cdf_of(inf), F(1)));
+  CHECK(same(normal_cdf_of(-inf), zero));
+  CHECK(same(normal_cdf_of(nan), nan));
+  CHECK(same(normal_cdf_of(zero), F(0.5)));
+  for (F x : {F(-20), F(-1e4), F(-1e30), -most(F())}) CHECK(same(normal_cdf_of(x), zero));
   CHECK(same(expm1_of(inf), inf));
   CHECK(same(expm1_of(-inf), F(-1)));
   CHECK(same(expm1_of(nan), nan));
@@ -223,6 +256,37 @@ TEST_CASE("sines where the turns cancel", "[loop]") {
   for (double x : {INFINITY, -INFINITY, NAN}) {
     CHECK((std::isnan(sin_of(x)) && std::isnan(cos_of(x)) && std::isnan(tan_of(x))));
   }
+}
+
+// Of 32 bits: within one unit of 1 at all places, and of 2^-11 of itself far below.
+TEST_CASE("accuracy of the normal distribution", "[loop]") {
+  for (double far : {0.1, 1.0, 6.0, 40.0}) {
+    normal_bounds<float>(-far, far, 0x1p-23, 0x1p-23 * std::max(far < 7 ? far : 4, 1.0));
+    normal_bounds<double>(-far, far, 0x1p-52, 0x1p-49);
+  }
+  for (float x = -5.5f; x < 0; x += 1e-3f) {
+    const double want = 0.5 * std::erfc(double(x) * -M_SQRT1_2);
+    REQUIRE(std::fabs(normal_cdf_of(x) - want) <= 0x1p-11 * want);
+  }
+}
+
+// As the C library has it, bit for bit.
+template <class F>
+void next_numbers() {
+  std::mt19937_64 rng(7);
+  std::vector<F> v{0, F(-0.0), INFINITY, -INFINITY, NAN, 1, -2, most(F()), -most(F())};
+  for (F tiny : {std::numeric_limits<F>::denorm_min(), std::numeric_limits<F>::min()}) v.insert(v.end(), {tiny, -tiny});
+  for (int i = 0; i < 300; i++) v.push_back(floating(IntOf<F>(rng())));
+  for (F x : v) {
+    for (F y : v) {
+      if (!same(nextafter_of(x, y), std::nextafter(x, y))) FAIL("nextafter(" << x << ", " << y << ")");
+    }
+  }
+}
+
+TEST_CASE("the next number", "[loop]") {
+  next_numbers<float>();
+  next_numbers<double>();
 }
 
 TEST_CASE("accuracy of erfinv", "[loop]") {

@@ -172,6 +172,7 @@ std::string Writer::binary(const Inst& in) const {
     case Op::kMin: return call("minimum");
     case Op::kMax: return call("maximum");
     case Op::kAtan2: return call("lutra::loop::atan2_of");
+    case Op::kNextAfter: return call("lutra::loop::nextafter_of");
     case Op::kFmod: return call("lutra::loop::fmod_of");
     case Op::kCopysign: return str("lutra::loop::with_sign_of(lutra::loop::magnitude(", a, "), ", b, ")");
     case Op::kGcd: return str(value_type(in.type), "(", call("divisor"), ")");

@@ -42,6 +42,9 @@ F apply_float(loop::Op op, const F& a, const F& b) {
     case Op::kLog2: return loop::log2_of(a);
     case Op::kLog10: return loop::log10_of(a);
     case Op::kErfinv: return loop::erfinv_of(a);
+    case Op::kAtanh: return loop::atanh_of(a);
+    case Op::kNormalCdf: return loop::normal_cdf_of(a);
+    case Op::kNextAfter: return loop::nextafter_of(a, b);
     case Op::kFmod: return fmod_of(a, b);
     case Op::kCopysign: return loop::with_sign_of(loop::magnitude(a), b);
     default: fail_internal("codegen: ", name(op), " of floats");

@@ -104,6 +104,9 @@ inline F real(unsigned op, F a, F b) {
     case kLog2: return log2_of(a);
     case kLog10: return log10_of(a);
     case kErfinv: return erfinv_of(a);
+    case kAtanh: return atanh_of(a);
+    case kNormalCdf: return normal_cdf_of(a);
+    case kNextAfter: return nextafter_of(a, b);
     case kFmod: return fmod_of(a, b);
     default: return with_sign_of(magnitude(a), b);
   }
