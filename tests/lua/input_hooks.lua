@@ -476,4 +476,26 @@ test("hooks of leaves are collected with them", function()
   equal(next(seen), nil)
 end)
 
+-- By the time that a leaf's hook runs, another leaf has got its gradient of this backward.
+test("a hook reads, takes away and replaces the gradient of another leaf", function()
+  local ways = {
+    reads = function(_, v) return v.grad and 2 or 1 end,
+    adds = function(_, v) return v.grad:sum():item() > 0 and 3 or 1 end,
+    removes = function(_, v) v.grad = nil return 1 end,
+    replaces = function(w, v) v.grad = w.detach(w) * 7 return 1 end,
+  }
+  for name, way in pairs(ways) do
+    local function run(wrap)
+      local w, v = lt.ones(1, {requires_grad = true}), lt.ones(1, {requires_grad = true})
+      v.grad = lt.tensor {100.}
+      local kept = v.grad
+      w:register_hook(function(g) return g * way(w, v) end)
+      local step = wrap(function(x) (w * x * v):sum():backward() end)
+      for i = 1, 3 do step(lt.ones(1) * i) end
+      return text(w) .. text(v) .. text(kept)
+    end
+    equal(run(lt.compile), run(function(f) return f end), name)
+  end
+end)
+
 h.finish()

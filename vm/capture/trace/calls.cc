@@ -270,6 +270,18 @@ Var* Trace::tensor_attribute(Var* object, Var* k) {
   }
 }
 
+namespace {
+
+// A backward of the trace has given the input a gradient as if it had had none before.
+void need_first_grad(Trace& t, const Trace::TensorInput& in) {
+  const auto has = [](const Tensor& x) { return x->autograd && x->autograd->grad; };
+  if (in.grad_loaded || !in.source || !has(in.fake) || !has(in.real)) return;
+  if (!t.decisions.preload_grads.insert(in.source->text).second) t.stop(Break::shared_gradient);
+  throw Restart{};
+}
+
+}  // namespace
+
 void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
   writes_outside();
   recorder.set_location(file(), line());
@@ -280,7 +292,10 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
   try {
     if (a && a->set) {
       auto it = input_of_fake.find(object->tensor.get());
-      if (it != input_of_fake.end() && text(k) == "grad") inputs[it->second].grad_loaded = true;
+      if (it != input_of_fake.end() && text(k) == "grad") {
+        need_first_grad(*this, inputs[it->second]);
+        inputs[it->second].grad_loaded = true;
+      }
       a->set(object->tensor, reader, 1);
     } else {
       index_set(object->tensor, reader, 0, 1);
@@ -303,6 +318,7 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
 void Trace::load_grad(Tensor fake, const Source* src) {
   const int input = input_of_fake.at(fake.get());
   if (inputs[input].grad_loaded) return;
+  need_first_grad(*this, inputs[input]);
   inputs[input].grad_loaded = inputs[input].grad_known = true;
   const Tensor real = inputs[input].real;
   const std::string name = src->text + ".grad";
