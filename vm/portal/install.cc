@@ -246,8 +246,11 @@ bool push_loaded(lua_State* L, const Patched& patched, const mirror::Proto* orig
   lua_pushvalue(L, -2);
   if (copy) lua_rawget(L, -2);
   const bool known = copy && mirror::object(L, -1) == original;
-  lua_settop(L, top);
-  if (known) push_plain_closure(L, copy);
+  if (known) {
+    push_plain_closure(L, copy);  // while the stack holds the prototype
+    lua_insert(L, top + 1);
+  }
+  lua_settop(L, top + int(known));
   return known;
 }
 
