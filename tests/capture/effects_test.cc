@@ -100,8 +100,6 @@ TEST_CASE("effects that name no place are found", "[capture]") {
   for (const char* what : {"return out 9",
                            "return item 9",
                            "retain out 9",
-                           "retain nil",
-                           "hook nil = r 1",
                            "hook out 9 = r 1",
                            "hook out 0 = r 5",
                            "draw r 5 1",

@@ -4,21 +4,6 @@ local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, breaks = h.test, h.equal, h.truthy, h.breaks
 
--- First in this file: tables of the portal are made at the first such frame of a state.
-test("a frame is rebuilt for the first time while LuaJIT collects", function()
-  local function inner(x, i) local y = i + 1 lt.graph_break() return x + y end
-  local f = lt.compile(function(x, i) local y = inner(x, i) return y * 2 end)
-  local x = lt.ones(2)
-  collectgarbage()
-  collectgarbage "stop"
-  f(x, 1)
-  local multiplier, pause = collectgarbage("setstepmul", 1000000), collectgarbage("setpause", 0)
-  collectgarbage "restart"
-  for i = 1, 10 do equal(f(x, i):sum():item(), 4 * (i + 2)) end
-  collectgarbage("setstepmul", multiplier)
-  collectgarbage("setpause", pause)
-end)
-
 local log = {}
 
 -- f eager and compiled on the same arguments, three times each: results equal, effects equal.

@@ -8,6 +8,21 @@ local compare = require("noted_calls").compare
 
 local x = lt.arange(6):view(2, 3):to("float32") / 10
 
+-- First in this file: tables of the portal are made at the first such frame of a state.
+test("a frame is rebuilt for the first time while LuaJIT collects", function()
+  local function inner(x, i) local y = i + 1 lt.graph_break() return x + y end
+  local f = lt.compile(function(x, i) local y = inner(x, i) return y * 2 end)
+  local x = lt.ones(2)
+  collectgarbage()
+  collectgarbage "stop"
+  f(x, 1)
+  local multiplier, pause = collectgarbage("setstepmul", 1000000), collectgarbage("setpause", 0)
+  collectgarbage "restart"
+  for i = 1, 10 do equal(f(x, i):sum():item(), 4 * (i + 2)) end
+  collectgarbage("setstepmul", multiplier)
+  collectgarbage("setpause", pause)
+end)
+
 -- A leaf that breaks under so many functions of their own, each with that body: %s is the function below.
 local function nest(body, depth, leaf)
   local lines = {
