@@ -622,7 +622,9 @@ function lt.set_stance(stance, f, ...) end
 ---@param dim? integer
 ---@return lutra.Tensor
 function lt.mark_static(x, dim) end
----Patches every function that runs tensor ops and gets hot: true, false or {threshold = n} calls.
+---Patches every function that runs tensor ops and gets hot: true, false or {threshold = n} calls. It captures only what
+---a hundredth of the CPU time passed, or what its code has saved, pays for, so a short program runs eagerly.
+---lt.config.profit = "always" captures at once and keeps everything.
 ---@param on boolean|{threshold?: integer}
 function lt.auto(on) end
 ---@param f function

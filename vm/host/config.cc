@@ -84,7 +84,8 @@ const Row kRows[] = {
      "does what lt.auto compiles by itself",
      "true|false"},
     {"profit", &Config::profit,
-     "which segments are compiled: auto drops those of lt.auto that do not repay their time, always none",
+     "what lt.auto compiles: auto captures what time pays for and drops what does not repay it; always captures at "
+     "once and drops nothing",
      "auto|always|measure", 0, nullptr, "auto|always"},
 };
 
