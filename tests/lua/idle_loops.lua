@@ -87,6 +87,7 @@ for name, f in pairs(loops) do
 end
 
 test("under lt.auto", function()
+  lt.config.profit = "always" -- they are too short to pay for their captures
   for name, f in pairs(loops) do
     lt.reset()
     lt.auto(true)
@@ -95,8 +96,11 @@ test("under lt.auto", function()
     for _ = 1, 50 do f(x, 200) end
     local took = hits() - before
     lt.auto(false)
+    truthy(lt.counters().stats.calls_captured > 0, name .. ": nothing was captured")
+    truthy(before > 100, ("%s: %d hits of the calls before"):format(name, before))
     truthy(took <= 50 * 8, ("%s: %d hits of 50 calls"):format(name, took))
   end
+  lt.config.profit = nil
 end)
 
 test("rounds that get ops later are compiled", function()

@@ -97,6 +97,7 @@ for name, loop in pairs(loops) do
     local x = lt.ones(3)
     local want = f(x)
     lt.reset()
+    lt.config.profit = "always" -- it is too short to pay for its captures
     lt.auto(true)
     for _ = 1, 40 do
       local y = f(x)
@@ -105,7 +106,10 @@ for name, loop in pairs(loops) do
     lt.wait_compiled()
     for _ = 1, 3 do truthy(f(x):equal(want)) end
     lt.auto(false)
+    lt.config.profit = nil
     local ops = lt.counters().stats.calls_captured
+    truthy(ops >= 4, ops .. " ops") -- a step's
+    truthy(lt.counters().cache.hits > kRounds, lt.counters().cache.hits .. " hits")
     if name ~= "goto" then truthy(ops < 200, ops .. " ops") end
   end)
 end

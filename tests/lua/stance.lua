@@ -89,9 +89,16 @@ end)
 
 test("what lt.auto would compile fails no call", function()
   local function f(x) return x * 2 end
+  local function calls() for _ = 1, 50 do equal(f(lt.ones(2))[0]:item(), 2) end end
+  lt.reset()
+  lt.config.profit = "always" -- 50 calls pay for no capture
   lt.auto {threshold = 2}
-  lt.set_stance("fail_on_recompile", function() for _ = 1, 50 do equal(f(lt.ones(2))[0]:item(), 2) end end)
+  lt.set_stance("fail_on_recompile", calls)
+  equal(lt.counters().frames.total, 0, "captures")
+  calls()
+  truthy(lt.counters().frames.total > 0, "without the stance it is captured")
   lt.auto(false)
+  lt.config.profit = nil
 end)
 
 test("wrong arguments", function()
