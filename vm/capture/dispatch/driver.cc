@@ -177,8 +177,14 @@ struct PortalCall {
     values = {nslots, nargs, nargs + 1};
   }
 
+  // A call of the portal that has run so many compiled ops. Each call is told of once.
+  void credit(size_t ops) {
+    point().saved_ms += saved_ms(ops);
+    if (compiled.automatic) state.automatic.saved_ms += saved_ms(ops);
+  }
+
   int decline() {
-    if (compiled.automatic) state.automatic.saved_ms += saved_ms(0);
+    credit(0);
     lua_settop(L, values.self);
     if (portal.version >= compiled.version) return 0;
     const int n = portal.can_switch ? switch_over(state, L, compiled.shared_from_this(), portal, values.self) : 0;
@@ -205,8 +211,6 @@ struct PortalCall {
     if (!e.decline && comes_back(compiled)) refresh_code();
     if (!e.decline) point().idle_calls = 0, point().idle_rounds = std::max(point().idle_rounds - 1, 0);
     note_hit(point(), e, loaded.tensors);
-    point().saved_ms += saved_ms(e.ops);
-    if (compiled.automatic) state.automatic.saved_ms += saved_ms(e.ops);
     const Caller* caller = e.level ? &callers[size_t(e.level) - 1] : nullptr;
     if (!e.decline && leads_nowhere(point(), compiled, e)) refresh_code();
     if (e.decline && gives_up(L, point(), compiled)) refresh_code();
@@ -218,6 +222,7 @@ struct PortalCall {
     if (watched && !is_entered_rightly(L, compiled, e, nslots, nargs, self)) return decline();
     Lost lost;
     const int n = run_entry(L, compiled, e, loaded, lost);
+    credit(n > 0 ? e.ops : 0);
     if (watched) e.decline = e.segment->forward().is_refused();
     if (lost.kind == Lost::kSize) note_lost_size(L, compiled, point(), e, lost.size);
     if (lost.kind == Lost::kSource) note_shared_source(L, point());

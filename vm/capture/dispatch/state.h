@@ -24,8 +24,9 @@ struct Heat {
   Places places{};
 };
 
-// What lt.auto has spent since it was switched on, on captures, patches and portals that ran nothing; what its code has
-// saved; what the next capture may take. In time of CPU: that of other programs is not its own.
+// What lt.auto has spent since it was switched on, on captures and patches; what its code has saved, less what calls of
+// its portals took, those that ran nothing among them; what the next capture may take. In time of CPU: that of other
+// programs is not its own.
 struct AutomaticCode {
   double since_ms = 0, cpu_since_ms = 0;  // on the clocks of the process: the wall's, and the CPU's
   double spent_ms = 0, saved_ms = 0;
