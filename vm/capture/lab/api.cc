@@ -246,6 +246,7 @@ int api_reset(lua_State* L) {
     compiled->recompiles->clear(), compiled->log->clear(), compiled->breaks->clear();
     each_point(*compiled, [L](ProtoPoint& point) { forget_entries(L, point); });
     compiled->called_ops.clear(), compiled->parted_calls.clear(), compiled->gone_on.clear();
+    compiled->hits_since = 0, compiled->brings_back_at = CompiledProto().brings_back_at;
     for (auto& [pc, point] : compiled->points) {
       // What lt.auto has patched waits until it is hot again, but for loops that run: they keep their portal.
       const bool waits = has_to_pay(L, *compiled) && !point.within.any();
@@ -263,6 +264,7 @@ int api_reset(lua_State* L) {
       point.most_callers = ProtoPoint().most_callers, point.steered = 0;
       point.idle_captures = point.idle_calls = point.idle_rounds = 0;
       point.ops_at.clear();
+      point.saved_ms = point.spent_ms = point.needs_ms = 0;
     }
     if (compiled->patched) refresh(state, L, compiled);  // points that were given up have no portal
   }
