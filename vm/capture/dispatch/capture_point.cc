@@ -251,6 +251,7 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
                                      ProtoPoint& point, const SegmentCall& call, const std::vector<Caller>& callers) {
   const CompileScope scope;
   const auto start = Clock::now();
+  const double cpu_start = thread_cpu_ms();
   Counters& counters = runtime(L).counters;
   counters.frames_total++;
   std::shared_ptr<Entry> entry;
@@ -261,7 +262,7 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
     return nullptr;
   }
   entry->capture_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-  point.spent_ms += entry->capture_ms;
+  point.spent_ms += thread_cpu_ms() - cpu_start;
   counters.frames_ok++;
   count(L, *compiled, entry);
   if (entry->decline) {

@@ -67,8 +67,8 @@ struct ProtoPoint {
   int idle_rounds = 0;        // in all, less the calls that ran something
   std::set<bc::Pc> ops_at{};  // where the entries' first ops are; 0: in a frame above
   bool given_up = false;      // for now, since it ran nothing for long: see revive
-  double saved_ms = 0;        // by what entries have run
-  double spent_ms = 0;        // in captures
+  double saved_ms = 0;        // by what entries have run, less what the portal's calls took
+  double spent_ms = 0;        // in captures: time of CPU
   double needs_ms = 0;        // a capture of lt.auto's was given up: how long the next may take
   int idle_captures = 0;      // without an op, since the last one with
   std::map<std::string, std::set<int>> dynamic_dims;
