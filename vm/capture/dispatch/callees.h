@@ -13,7 +13,8 @@ void compile_callees(CaptureState& state, lua_State* L, CompiledProto& caller, i
 void follow_newest(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int index);
 // Where the compiled prototype of a callee has no point left, nobody shows its closures to the portal any more.
 void retire_callee(CaptureState& state, lua_State* L, CompiledProto& compiled);
-// Points of a compiled prototype that were given up are asked again, those of its rests as well; whether there are any.
+// Points of a compiled prototype that were given up are asked again, those of its rests as well. Whether the prototype
+// has such itself: for those of its rests alone nobody has to be shown to portals again.
 bool revive(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled);
 // Likewise of callees, ever less often: a callback may become hot.
 void revive_callees(CaptureState& state, lua_State* L, CompiledProto& root);

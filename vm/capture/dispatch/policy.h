@@ -20,15 +20,16 @@ void note_hit(ProtoPoint& point, const Entry& entry, const GuardTensors& inputs)
 // What a call saves that runs an entry of so many ops: less than nothing where it runs none.
 double saved_ms(size_t ops);
 // Whether what does not repay its time is dropped: of automatic compiled prototypes, unless lt.config.profit says
-// otherwise. Whether automatic code may be captured now: all captures together take a small part of the time that has
-// passed and of what they have saved.
+// otherwise.
+bool has_to_pay(lua_State* L, const CompiledProto& compiled);
+// Whether lt.auto may capture now, at that point or anywhere: what it has spent and what the next capture may take are
+// no more than what its code has saved and a small part of the time that has passed.
 bool is_affordable(lua_State* L, const CaptureState& state, const ProtoPoint* point = nullptr);
 // How long a capture of lt.auto's may take.
 double most_capture_ms(const CaptureState& state, const ProtoPoint& point);
 // A call waits until a capture is affordable: true where so many did in a row that the portal goes, until the function
 // is hot when it is.
 bool waits_long(ProtoPoint& point, CompiledProto& compiled);
-bool has_to_pay(lua_State* L, const CompiledProto& compiled);
 // Whether another capture at a point of such a compiled prototype is worth its time, by what the entries have saved.
 // False many times in a row, and the point is given up.
 bool worth_capture(lua_State* L, ProtoPoint& point, CompiledProto& compiled);
