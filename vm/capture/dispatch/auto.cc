@@ -51,13 +51,13 @@ bool note_hot(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, 
   mirror::push_object(L, mirror::kFunc, frame.function);
   push_function_of_frame(L, top + 1);
   if (is_left_alone(state, L, top + 2)) return lua_settop(L, top), false;
-  const bool main = mirror::proto_of(frame.function)->firstline == 0;
+  const bool main = mirror::proto_of(frame.function)->firstline == 0, patched = was_patched(L, top + 1);
   try {
-    if (was_patched(L, top + 1)) {
+    if (patched) {
       const std::shared_ptr<CompiledProto> own = compiled_proto(L, top + 2);
       if (own && own->automatic) revive(state, L, own);
     }
-    if (main || was_patched(L, top + 1)) {
+    if (main || patched) {
       entered = enter_loop(state, L, frame, heat.places);
     } else {
       patch_in_place(L, top + 1, true);

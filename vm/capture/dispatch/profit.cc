@@ -180,21 +180,29 @@ bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry) {
   return true;
 }
 
-// A capture has to be paid before it is made: nobody knows how long the program will run on. The clock of the CPU asks
-// the kernel, so that of the wall, which is never behind where there is one thread, comes first.
+namespace {
+
+// Since lt.auto was switched on. The clock of the CPU asks the kernel, so that of the wall, which is never behind where
+// there is one thread, comes first: where that tells less than `least`, it is enough.
+double passed_ms(const AutomaticCode& code, double least) {
+  const double wall = wall_ms() - code.since_ms;
+  return wall < least ? wall : std::min(wall, process_cpu_ms() - code.cpu_since_ms);
+}
+
+}  // namespace
+
+// A capture has to be paid before it is made: nobody knows how long the program will run on.
 bool is_affordable(lua_State* L, const CaptureState& state, const ProtoPoint* point) {
   if (runtime(L).config.profit != "auto") return true;
   const AutomaticCode& code = state.automatic;
   const double owed = code.spent_ms - code.saved_ms + std::max(code.next_ms, point ? point->needs_ms : 0);
-  return owed <= 0 || (owed <= kPartOfTime * (wall_ms() - code.since_ms) &&
-                       owed <= kPartOfTime * (process_cpu_ms() - code.cpu_since_ms));
+  return owed <= 0 || owed <= kPartOfTime * passed_ms(code, owed / kPartOfTime);
 }
 
 double most_capture_ms(const CaptureState& state, const ProtoPoint& point) {
   constexpr double kLeastMs = 2;
   const AutomaticCode& code = state.automatic;
-  const double passed = std::min(wall_ms() - code.since_ms, process_cpu_ms() - code.cpu_since_ms);
-  return std::max({kLeastMs, point.needs_ms, kPartOfTime * passed + code.saved_ms - code.spent_ms});
+  return std::max({kLeastMs, point.needs_ms, kPartOfTime * passed_ms(code, 0) + code.saved_ms - code.spent_ms});
 }
 
 // A frame that was entered at its loop stays in its bytecode, and so keeps the portal.
