@@ -623,7 +623,7 @@ function lt.set_stance(stance, f, ...) end
 ---@return lutra.Tensor
 function lt.mark_static(x, dim) end
 ---Patches every function that runs tensor ops and gets hot: true, false or {threshold = n} calls. It captures only what
----a hundredth of the CPU time passed, or what its code has saved, pays for, so a short program runs eagerly.
+---a fiftieth of the CPU time passed, or what its code has saved, pays for, so a short program runs eagerly.
 ---lt.config.profit = "always" captures at once and keeps everything.
 ---@param on boolean|{threshold?: integer}
 function lt.auto(on) end

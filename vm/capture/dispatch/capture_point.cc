@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <set>
+#include <thread>
 
 #include "jit/runtime/profile.h"
 #include "vm/bind/tensor_userdata.h"
@@ -242,7 +243,9 @@ bool finish_entries(lua_State* L, CompiledProto& compiled, ProtoPoint& point) {
       const std::shared_ptr<Entry> e = point.entries[i];
       if (!e->compiling || !e->compiling->work->done()) continue;
       finish_entry(L, point, i);
-      if (compiled.automatic) capture_state(L).automatic.captured(e->compile_ms);
+      // Nobody waits for what another processor does.
+      const bool waited = compiled.automatic && std::thread::hardware_concurrency() == 1;
+      if (waited) capture_state(L).automatic.captured(e->compile_ms);
     }
   });
 }
@@ -258,7 +261,8 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
   try {
     if (!survives(L, *compiled, [&] { entry = make_entry(state, L, *compiled, point, call, callers); })) return nullptr;
   } catch (const TooDear&) {
-    point.needs_ms = 2 * most_capture_ms(state, point);
+    constexpr double kMore = 4;  // all that was given up takes a third of what the last one does
+    point.needs_ms = kMore * most_capture_ms(state, point);
     return nullptr;
   }
   entry->capture_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();

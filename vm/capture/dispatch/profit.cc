@@ -18,7 +18,7 @@ namespace lutra {
 // An op that a segment runs saves most of a microsecond, which its eager call takes. A call of a portal costs a third.
 constexpr double kSavedMs = 0.8e-3, kPortalMs = 0.3e-3;
 // Of the time that has passed, what captures may take before they have saved anything.
-constexpr double kPartOfTime = 0.01;
+constexpr double kPartOfTime = 0.02;
 
 double saved_ms(size_t ops) { return double(ops) * kSavedMs - kPortalMs; }
 
@@ -200,7 +200,7 @@ bool is_affordable(lua_State* L, const CaptureState& state, const ProtoPoint* po
 }
 
 double most_capture_ms(const CaptureState& state, const ProtoPoint& point) {
-  constexpr double kLeastMs = 2;
+  constexpr double kLeastMs = 4;
   const AutomaticCode& code = state.automatic;
   return std::max({kLeastMs, point.needs_ms, kPartOfTime * passed_ms(code, 0) + code.saved_ms - code.spent_ms});
 }
