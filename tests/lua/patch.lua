@@ -164,4 +164,23 @@ test("errors keep their lines in frames that run older bytecode", function()
   truthy(not ok and message:find("patch.lua:" .. at + 23 .. ": mm:", 1, true), message)
 end)
 
+-- Jumps to exits, which lie behind its end, do not fit into their instructions.
+test("a function that is too long for portals runs its original code, and reports say why", function()
+  local lines = {"return function(x, n) local y = x * 2"}
+  for i = 1, 12000 do lines[#lines + 1] = ("if n == %d then y = y + 1 end"):format(i) end
+  lines[#lines + 1] = "return y end"
+  local text, x = "local lt = ... " .. table.concat(lines, "\n"), lt.ones(3)
+  local function make() return assert(loadstring(text))(lt) end
+  local want = make()(x, 5)
+  for kind, change in pairs {compile = lt.compile, patch = lt.patch} do
+    lt.reset()
+    local f = change(make())
+    for _ = 1, 3 do truthy(f(x, 5):equal(want), kind) end
+    local breaks = tostring(lt.explain(make())(x, 5))
+    truthy(breaks:find("the function is too long for calls of compiled code", 1, true), breaks)
+  end
+  local ok, message = pcall(lt.compile(make(), {fullgraph = true}), x, 5)
+  truthy(not ok and message:find("fullgraph=true, but the graph breaks", 1, true), message)
+end)
+
 h.finish()

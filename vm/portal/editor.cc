@@ -75,7 +75,7 @@ void Editor::fix(const Block& block, Pc at, Result& out, const std::vector<Pc>& 
     if (f.target.kind == JumpTarget::Kind::kStart) target = start[f.target.at];
     if (f.target.kind == JumpTarget::Kind::kTail) target = tails.at(f.target.at);
     if (f.target.kind == JumpTarget::Kind::kInstruction) target = out.moved[f.target.at];
-    if (!bc::jump_fits(pc, target)) fail("patch: a jump is too far");
+    if (!bc::jump_fits(pc, target)) throw JumpTooFar();
     Ins& i = out.proto.code[pc];
     unsigned a = bc::op_a(i);
     if (a == kFrameEnd) {
@@ -93,7 +93,7 @@ void Editor::fix_jumps(Result& out, const std::vector<Pc>& start) const {
     const Ins i = proto_.code[pc];
     if (bc::info(i).c != bc::Mode::Jump || replace_.count(pc)) continue;
     const Pc at = out.moved[pc], target = start[bc::jump_target(pc, i)];
-    if (!bc::jump_fits(at, target)) fail("patch: a jump is too far");
+    if (!bc::jump_fits(at, target)) throw JumpTooFar();
     out.proto.code[at] = bc::ins_jump(bc::op(i), bc::op_a(i), at, target);
   }
 }

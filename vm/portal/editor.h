@@ -10,10 +10,16 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/core/error.h"
 #include "vm/bytecode/dump.h"
 #include "vm/portal/patch.h"
 
 namespace lutra {
+
+// The function is so long that a jump of the new code does not fit into its instruction.
+struct JumpTooFar : Error {
+  JumpTooFar() : Error(ErrorKind::kUser, "patch: a jump is too far") {}
+};
 
 struct JumpTarget {
   enum class Kind : uint8_t {

@@ -17,6 +17,7 @@
 #include "vm/capture/segment/begin.h"
 #include "vm/capture/segment/capture.h"
 #include "vm/host/runtime.h"
+#include "vm/portal/editor.h"
 
 namespace lutra {
 namespace {
@@ -160,10 +161,9 @@ bool survives(lua_State* L, CompiledProto& compiled, const F& f) {
     return true;
   } catch (const NeedsData& e) {
     // What an op is made of cannot be one graph: lerp of a GPU's tensors by a number that lies on the CPU.
-    if (compiled.options.fullgraph) fail("compile: fullgraph=true, but the graph breaks: ", e.what());
-    compiled.failed = true;
-    const LuaCode& code = *compiled.code;
-    count_break(L, compiled, BreakReason(Break::no_graph, {e.what()}, {code.file, int(code.proto().first_line)}));
+    keep_original(L, compiled, e.what());
+  } catch (const JumpTooFar&) {
+    keep_original(L, compiled, kTooLong);  // of what a frame goes on as
   } catch (const Error& e) {
     if (e.kind != ErrorKind::kInternal) throw;
     report_internal(L, compiled, e.what(), "");
@@ -220,6 +220,13 @@ void ProtoBody::push_closure(lua_State* L, int index) {
   const std::shared_ptr<CompiledProto> body = compiled.lock();
   LUTRA_CHECK(body, "an entry of code that is gone");
   push_clone(capture_state(L), L, body, index, false);
+}
+
+void keep_original(lua_State* L, CompiledProto& compiled, const std::string& why) {
+  if (compiled.options.fullgraph) fail("compile: fullgraph=true, but the graph breaks: ", why);
+  compiled.failed = true;
+  const LuaCode& code = *compiled.code;
+  count_break(L, compiled, BreakReason(Break::no_graph, {why}, {code.file, int(code.proto().first_line)}));
 }
 
 void report_internal(lua_State* L, CompiledProto& compiled, const std::string& what, const std::string& graph) {

@@ -25,8 +25,12 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
 // original code from now on. Throws what the compiler says of the program, as capture_point does; the entry is gone
 // then.
 bool finish_entries(lua_State* L, CompiledProto& compiled, ProtoPoint& point);
+// Of a function whose jumps to exits, which lie behind its end, do not fit.
+inline constexpr const char* kTooLong = "the function is too long for calls of compiled code";
 // For counters, reports and logs.
 void count_break(lua_State* L, CompiledProto& compiled, const BreakReason& why);
+// No graph can hold the function: the compiled prototype runs its original code from now on. An error under fullgraph.
+void keep_original(lua_State* L, CompiledProto& compiled, const std::string& why);
 // An internal error: the compiled prototype runs its original code from now on.
 void report_internal(lua_State* L, CompiledProto& compiled, const std::string& what, const std::string& graph);
 

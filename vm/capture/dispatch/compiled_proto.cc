@@ -11,6 +11,7 @@
 #include "vm/capture/segment/capture.h"
 #include "vm/host/runtime.h"
 #include "vm/mirror/prototypes.h"
+#include "vm/portal/editor.h"
 #include "vm/portal/portal.h"
 
 namespace lutra {
@@ -240,6 +241,17 @@ Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
   return patched;
 }
 
+// Where that is too long, the function's original code, without portals.
+std::shared_ptr<Patched> newest(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled) {
+  try {
+    return std::make_shared<Patched>(build(state, L, compiled, *compiled->code->dump, {}));
+  } catch (const JumpTooFar&) {
+    keep_original(L, *compiled, kTooLong);
+    for (auto& [pc, point] : compiled->points) point.dead = true;
+    return std::make_shared<Patched>(build(state, L, compiled, *compiled->code->dump, {}));
+  }
+}
+
 void note_iterators(CompiledProto& compiled) {
   const std::vector<bc::Loop>& loops = compiled.code->loops();
   if (std::none_of(loops.begin(), loops.end(), [](const bc::Loop& l) { return l.iter != 0; })) return;
@@ -264,7 +276,7 @@ void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledPr
   if (!compiled->changed && compiled->patched) return;
   compiled->bodies.clear();
   compiled->version = state.next_version++;
-  compiled->patched = std::make_shared<Patched>(build(state, L, compiled, *compiled->code->dump, {}));
+  compiled->patched = newest(state, L, compiled);
   compiled->patched->version = compiled->version;
   compiled->versions[compiled->version] = compiled->patched;
   state.by_version[compiled->version] = compiled;
