@@ -107,6 +107,7 @@ test("closures of a hot prototype are patched, ever more seldom", function()
     return function(x) return x * k + 1 end
   end
   local x, sum, want = lt.ones(2), 0, 0
+  lt.config.profit = "always" -- whatever a capture costs
   auto(function()
     for i = 1, 4000 do
       local f = make(i % 7)
@@ -114,7 +115,9 @@ test("closures of a hot prototype are patched, ever more seldom", function()
       want = want + 3 * 2 * (i % 7 + 1)
     end
   end)
+  lt.config.profit = nil
   equal(sum, want)
+  truthy(lt.counters().cache.hits > 1000, lt.counters().cache.hits)
   truthy(lt.counters().frames.total < 40, lt.counters().frames.total)
 end)
 
@@ -243,10 +246,10 @@ local function chunk(text) return assert(loadstring("local lt, out = ... " .. te
 
 -- Runs the chunk with lt.auto, whatever it costs; its results are those without. Returns how many calls ran compiled
 -- code.
-local function entered(text, profit)
+local function entered(text)
   text = "lt.manual_seed(1) " .. text
   local want = chunk(text)(lt, {})
-  lt.config.profit = profit or "always"
+  lt.config.profit = "always"
   local got = auto(chunk(text), lt, {})
   lt.config.profit = nil
   equal(table.concat(got, " "), table.concat(want, " "))
@@ -277,7 +280,7 @@ test("loops of all kinds, and what is around them", function()
   }
   for _, head in ipairs(heads) do
     local tail = head:find "for e" and " end end" or " end"
-    entered(([[
+    local hits = entered(([[
       local w, acc, seen = lt.ones(4), 0, {}
       local function count(v) acc = acc + v return acc end
       %s
@@ -287,7 +290,8 @@ test("loops of all kinds, and what is around them", function()
         if i %% 7 == 3 then count(1) end
       %s
       out[1], out[2] = w:sum():item(), acc
-      for _, f in ipairs(seen) do out[#out + 1] = f() end]]):format(head, tail), "auto")
+      for _, f in ipairs(seen) do out[#out + 1] = f() end]]):format(head, tail))
+    truthy(hits > (head:find "for e" and 20 or 300), ("%s: %d"):format(head, hits)) -- that inner loop is unrolled
   end
 end)
 
@@ -455,21 +459,35 @@ test("a capture waits until a small part of the time pays for it", function()
 end)
 
 test("a capture that is too dear now is given up, and made later", function()
-  local lines = {"return function(x)"}
-  for i = 1, 6000 do lines[#lines + 1] = "x = (x + 1):relu()" end
-  lines[#lines + 1] = "return x end"
-  local f, x = assert(loadstring(table.concat(lines, "\n")))(), lt.ones(4)
-  local want, first = f(x), nil
-  auto(function()
-    truthy(busy(20, function()
-      f(x)
-      return lt.counters().frames.total > 0
-    end))
-    first = lt.counters().stats.unique_graphs
-    truthy(f(x):equal(want))
-  end)
-  equal(first, 0, "graphs")
-  equal(next(lt.counters().graph_break), nil, "breaks")
+  local function long(lines)
+    local text = {"return function(x)"}
+    for i = 1, lines do text[#text + 1] = "x = (x + 1):relu()" end
+    text[#text + 1] = "return x end"
+    return assert(loadstring(table.concat(text, "\n")))()
+  end
+  local x, lines, later = lt.ones(4), 60, nil
+  repeat -- so many lines that a capture takes a little too long, on each machine another number
+    lines = math.floor(lines * 1.5)
+    local f = long(lines)
+    local want = f(x)
+    auto(function()
+      local frames, stats
+      truthy(busy(20, function()
+        f(x)
+        frames, stats = lt.counters().frames, lt.counters().stats
+        return frames.total > frames.ok or stats.unique_graphs > 0
+      end), "a capture is tried")
+      if stats.unique_graphs > 0 then return end -- it took not too long
+      truthy(f(x):equal(want))
+      equal(next(lt.counters().graph_break), nil, "breaks")
+      later = busy(100, function()
+        truthy(f(x):equal(want))
+        return lt.counters().stats.unique_graphs > 0
+      end)
+      truthy(later, lines .. " lines are captured later")
+      truthy(f(x):equal(want))
+    end)
+  until later
 end)
 
 test("after lt.reset what lt.auto has patched waits until it is hot again", function()

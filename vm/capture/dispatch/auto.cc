@@ -55,7 +55,9 @@ bool note_hot(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, 
   try {
     if (patched) {
       const std::shared_ptr<CompiledProto> own = compiled_proto(L, top + 2);
-      if (own && own->automatic) revive(state, L, own);
+      const bool asks = own && own->automatic;
+      if (asks && !may_revive(L, state, *own)) return lua_settop(L, top), false;
+      if (asks) revive(state, L, own);
     }
     if (main || patched) {
       entered = enter_loop(state, L, frame, heat.places);

@@ -274,6 +274,7 @@ std::shared_ptr<Patched> body_at(CaptureState& state, lua_State* L, const std::s
 
 void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled) {
   if (!compiled->changed && compiled->patched) return;
+  const double start = thread_cpu_ms();
   compiled->bodies.clear();
   compiled->version = state.next_version++;
   compiled->patched = newest(state, L, compiled);
@@ -295,6 +296,7 @@ void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledPr
     lua_pop(L, 1);
   }
   lua_settop(L, functions - 1);
+  compiled->patch_ms = thread_cpu_ms() - start;
 }
 
 void push_clone(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int index,

@@ -108,6 +108,7 @@ struct CompiledProto : std::enable_shared_from_this<CompiledProto> {
   std::set<bc::Pc> parted_calls;        // a point came to its limit: these callees are frames of their own
   std::shared_ptr<Patched> patched;     // newest; null before the first capture
   bool changed = true;
+  double patch_ms = 0;                                          // what making `patched` took: time of CPU
   uint64_t version = 0;                                         // of patched; no other compiled prototype has had it
   std::map<uint64_t, std::shared_ptr<const Patched>> versions;  // that frames may run
   std::map<std::pair<uint64_t, bc::Pc>, std::shared_ptr<const CallSite>>

@@ -238,8 +238,8 @@ struct PortalCall {
       return false;
     state.runtime->counters.cache_misses++;
     const bool pays = has_to_pay(L, compiled);
-    if (pays && !is_affordable(L, state, &point())) {
-      if (!under && waits_long(home, compiled)) refresh_code();
+    if (pays && !is_affordable(L, state, point().needs_ms)) {
+      if (!under && waits_long(home, compiled)) refresh_code(), state.automatic.spent_ms += compiled.patch_ms;
       return false;
     }
     const AutomaticTime time(state, pays);

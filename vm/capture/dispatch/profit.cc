@@ -192,11 +192,20 @@ double passed_ms(const AutomaticCode& code, double least) {
 }  // namespace
 
 // A capture has to be paid before it is made: nobody knows how long the program will run on.
-bool is_affordable(lua_State* L, const CaptureState& state, const ProtoPoint* point) {
+bool is_affordable(lua_State* L, const CaptureState& state, double needs_ms, double patch_ms) {
   if (runtime(L).config.profit != "auto") return true;
   const AutomaticCode& code = state.automatic;
-  const double owed = code.spent_ms - code.saved_ms + std::max(code.next_ms, point ? point->needs_ms : 0);
+  const double owed = code.spent_ms - code.saved_ms + std::max(code.next_ms, needs_ms) + patch_ms;
   return owed <= 0 || owed <= kPartOfTime * passed_ms(code, owed / kPartOfTime);
+}
+
+bool may_revive(lua_State* L, const CaptureState& state, const CompiledProto& compiled) {
+  double needs_ms = 0;
+  bool any = false;
+  for (const auto& [pc, point] : compiled.points) {
+    if (point.given_up) any = true, needs_ms = std::max(needs_ms, point.needs_ms);
+  }
+  return !any || is_affordable(L, state, needs_ms, compiled.patch_ms);
 }
 
 double most_capture_ms(const CaptureState& state, const ProtoPoint& point) {
