@@ -249,6 +249,18 @@ void learn_others(lua_State* L, ProtoPoint& point, const GuardProgram& p, int ns
   });
 }
 
+// Whether a number, or a key that the program computes, leads to it.
+bool is_picked(lua_State* L, const Source* s, int constants) {
+  for (; s && s->kind != SourceKind::kFieldBy; s = s->base) {
+    if (s->kind != SourceKind::kField) continue;
+    lua_rawgeti(L, constants, s->index);
+    const bool number = lua_type(L, -1) == LUA_TNUMBER;
+    lua_pop(L, 1);
+    if (number) return true;
+  }
+  return s != nullptr;
+}
+
 // A length was another one, or nothing was where something is: at a place that a number had picked, which is another
 // number in this call. What stands at one place does not tell of others.
 void learn_picked(lua_State* L, ProtoPoint& point, const GuardProgram& p, int failed, int nslots, int nargs, int self,
@@ -364,7 +376,7 @@ bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
   learn_functions(L, point, p, failed, nslots, nargs, self, constants, weak);
   if (r.kind == name(TensorFact::kSize) || compares_constant(s.op))
     learn_others(L, point, p, nslots, nargs, self, constants, weak);
-  if (s.op == GuardOp::kLengthCheck || s.op == GuardOp::kNilCheck)
+  if ((s.op == GuardOp::kLengthCheck || s.op == GuardOp::kNilCheck) && is_picked(L, s.source, constants))
     learn_picked(L, point, p, failed, nslots, nargs, self, constants, weak);
   with_values(L, p, failed, nslots, nargs, self, constants, weak, [&](GuardValues& values) {
     if (compares_constant(s.op)) learn_value(L, point, s, values, constants);
