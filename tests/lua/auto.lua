@@ -465,7 +465,7 @@ test("a capture that is too dear now is given up, and made later", function()
     text[#text + 1] = "return x end"
     return assert(loadstring(table.concat(text, "\n")))()
   end
-  local x, lines, later = lt.ones(4), 60, nil
+  local x, lines, later = lt.ones(4), 10, nil
   repeat -- so many lines that a capture takes a little too long, on each machine another number
     lines = math.floor(lines * 1.5)
     local f = long(lines)
