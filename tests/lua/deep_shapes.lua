@@ -157,16 +157,15 @@ test("calls in other grad modes", function()
   end)
 end)
 
--- Two, but for depth 16: frames that are rebuilt share bytecode, which one guard there takes for another function.
 test("calls under autocast", function()
-  costs(4, function(inner, i)
+  costs(2, function(inner, i)
     return function(y)
       local b = y + i
       local r = lt.autocast("cpu", {dtype = lt.bfloat16}, inner, b)
       return (r * b):sin()
     end
   end)
-  costs(4, function(inner, i)
+  costs(2, function(inner, i)
     local dtype, other = lt.bfloat16, {enabled = i % 3 ~= 0, dtype = lt.float16, cache_enabled = i % 2 == 0}
     return function(y)
       local b = y + i

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "vm/bytecode/analysis.h"
-#include "vm/mirror/mirror.h"
+#include "vm/mirror/prototypes.h"
 
 namespace lutra {
 namespace {
@@ -65,7 +65,11 @@ void drop_frames(lua_State* L) {
     if (!flushed.insert(mirror::proto_of(caller)).second) continue;
     mirror::push_object(L, mirror::kFunc, caller);
     luaJIT_setmode(L, lua_gettop(L), LUAJIT_MODE_FUNC | LUAJIT_MODE_FLUSH);
-    lua_pop(L, 1);
+    push_table(L, PrototypeTable::kChanged);
+    push_proto(L, -2);
+    lua_pushboolean(L, 1);
+    lua_rawset(L, -3);
+    lua_pop(L, 2);
   }
 }
 

@@ -39,6 +39,7 @@ enum class PrototypeTable {
   kClones,    // [closure] = dump of its original, where there is no mirror
   kResumed,   // [prototype of a frame that goes on after a break] = true
   kIdentity,  // [prototype] = its number, which no other ever gets
+  kChanged,   // [prototype] = true: a deep stack has made tail calls of its calls (vm/loader)
   kCount
 };
 void push_weak_table(lua_State* L, const char* mode);  // a new one; those of a mode share a metatable

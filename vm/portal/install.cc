@@ -235,7 +235,8 @@ void load_patched(lua_State* L, int index, const Patched& patched) {
 }
 
 // Likewise of the prototype that was loaded for an earlier function, where that lives: a frame that is rebuilt at each
-// call would load it each time. False, and nothing pushed, where it does not.
+// call would load it each time. False, and nothing pushed, where it does not, and where its code has been changed:
+// other frames would be on the stack than in earlier calls.
 bool push_loaded(lua_State* L, const Patched& patched, const mirror::Proto* original) {
   if (patched.version == 0 || !can_make_closures(patched.dump.top())) return false;
   const int top = lua_gettop(L);
@@ -245,7 +246,13 @@ bool push_loaded(lua_State* L, const Patched& patched, const mirror::Proto* orig
   push_table(L, PrototypeTable::kOriginal);
   lua_pushvalue(L, -2);
   if (copy) lua_rawget(L, -2);
-  const bool known = copy && mirror::object(L, -1) == original;
+  bool known = copy && mirror::object(L, -1) == original;
+  if (known) {
+    push_table(L, PrototypeTable::kChanged);
+    mirror::push_object(L, mirror::kProto, copy);
+    lua_rawget(L, -2);
+    known = lua_isnil(L, -1);
+  }
   if (known) {
     push_plain_closure(L, copy);  // while the stack holds the prototype
     lua_insert(L, top + 1);
