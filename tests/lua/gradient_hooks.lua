@@ -2,16 +2,7 @@
 -- how many graphs that takes.
 local lt = require "lutra"
 local h = require "harness"
-local test, equal, breaks = h.test, h.equal, h.breaks
-
-local function text(v)
-  if type(v) == "userdata" then
-    local all = {}
-    for i, e in ipairs(v:detach():reshape(-1):totable()) do all[i] = ("%.9g"):format(e) end
-    return "{" .. table.concat(all, " ") .. "}" .. (v.grad and " grad " .. text(v.grad) or "")
-  end
-  return tostring(v)
-end
+local test, equal, breaks, text, as_eager = h.test, h.equal, h.breaks, h.with_grad, h.as_eager
 
 -- make() gives a function of x. Its results, gradients included, and what it noted are eager's, in three calls.
 local function compare(make)
@@ -27,10 +18,7 @@ local function compare(make)
     end
     return table.concat(all, ", ")
   end
-  local want = told(function(f) return f end)
-  lt.reset()
-  equal(told(lt.compile), want)
-  return lt.counters().stats.unique_graphs, breaks()
+  return as_eager(told)
 end
 
 local function unbroken(make)
@@ -328,9 +316,7 @@ test("second gradients pass hooks of backwards outside", function()
     end
     return table.concat(all, " ")
   end
-  local want = told(function(f) return f end)
-  lt.reset()
-  equal(told(lt.compile), want)
+  as_eager(told)
   equal(breaks(), 0)
 end)
 
@@ -471,9 +457,7 @@ local function apart(name, make)
       end
       return table.concat(all, ", ")
     end
-    local want = told(function(f) return f end)
-    lt.reset()
-    equal(told(lt.compile), want)
+    as_eager(told)
   end)
 end
 
@@ -571,9 +555,7 @@ test("lt.grad of a result while another one is looked at", function()
       local ge, gy = lt.grad(e:sum() + b:sin():sum(), {e, y})
       return table.concat(ge:totable(), " ") .. ", " .. table.concat(gy:totable(), " ")
     end
-    local want = told(function(f) return f end)
-    lt.reset()
-    equal(told(lt.compile), want)
+    as_eager(told)
   end
 end)
 

@@ -54,6 +54,14 @@ function M.with_grad(v)
   return "{" .. table.concat(all, " ") .. "}" .. (v.grad and " grad " .. M.with_grad(v.grad) or "")
 end
 
+-- told(wrap) is a text of what wrapped functions do: compiled, it is eager's. Gives the counts of graphs and breaks.
+function M.as_eager(told)
+  local lt, want = require "lutra", told(function(f) return f end)
+  lt.reset()
+  M.equal(told(lt.compile), want)
+  return lt.counters().stats.unique_graphs, M.breaks()
+end
+
 -- What tells a value from any other: of a tensor its dtype, shape, strides and elements; of a table its list.
 function M.text(v)
   local kind, parts = type(v), {}
