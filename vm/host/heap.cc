@@ -8,7 +8,6 @@
 #include "vm/host/heap.h"
 
 #include <signal.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,6 +15,7 @@
 
 #include "ops/core/account.h"
 #include "ops/core/interrupt.h"
+#include "vm/host/clock.h"
 #include "vm/host/limits.h"
 #include "vm/host/modes.h"
 
@@ -45,9 +45,7 @@ struct HeapScope::Heap {
     if (bytes < kLargeBlock) return false;
     if (stop_reason) return true;
     if (deadline == INFINITY) return false;
-    timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return double(t.tv_sec) + 1e-9 * double(t.tv_nsec) + double(bytes) / kFilled > deadline;
+    return clock_seconds() + double(bytes) / kFilled > deadline;
   }
   void plan() {
     const int64_t limit = account->limit.load(std::memory_order_relaxed);

@@ -32,6 +32,7 @@
 #include "ops/core/interrupt.h"
 #include "ops/defs/autocast.h"
 #include "vm/host/callable.h"
+#include "vm/host/clock.h"
 #include "vm/host/heap.h"
 #include "vm/host/modes.h"
 #include "vm/host/runtime.h"
@@ -50,12 +51,6 @@ namespace {
 constexpr long kRound = 200'000'000;  // nanoseconds
 // A thread that others have kept from running has not had its time to clean up.
 constexpr double kLeastCpu = 0.02, kLongestRound = 5;  // seconds
-
-double now(clockid_t clock = CLOCK_MONOTONIC) {
-  timespec t;
-  clock_gettime(clock, &t);
-  return double(t.tv_sec) + 1e-9 * double(t.tv_nsec);
-}
 
 int signal_number() { return SIGRTMIN + 7; }
 
@@ -240,12 +235,12 @@ struct Watch {
   void set_timer() {
     double first = INFINITY;
     for (const Limit* l = innermost; l; l = l->outer) first = std::min(first, l->deadline);
-    alarm.set(first - now());
+    alarm.set(first - clock_seconds());
   }
   // The outermost limit whose time is over.
   const Limit* over() const {
     const Limit* found = nullptr;
-    const double t = now();
+    const double t = clock_seconds();
     for (const Limit* l = innermost; l; l = l->outer) {
       if (l->over(t)) found = l;
     }
@@ -269,7 +264,7 @@ void Watch::on_time(int) {
   Watch* w = watch;
   const Limit* limit = w ? w->over() : nullptr;
   if (!limit) return;
-  const double cpu = now(CLOCK_THREAD_CPUTIME_ID), clock = now();
+  const double cpu = clock_seconds(CLOCK_THREAD_CPUTIME_ID), clock = clock_seconds();
   if (w->rounds && cpu - w->round_cpu < kLeastCpu && clock - w->round_clock < kLongestRound) return;
   w->round_cpu = cpu, w->round_clock = clock;
   if (!w->rounds && limit->deadline == INFINITY) w->alarm.set(1e-9 * double(kRound));
@@ -305,7 +300,7 @@ class LimitScope {
   LimitScope(lua_State* L, double seconds, const std::atomic<bool>* wish) {
     if (seconds > 0) traces_.emplace(L);
     if (!watch) own_.emplace(L), watch = &*own_;
-    limit_ = {watch->innermost, seconds > 0 ? now() + seconds : INFINITY, wish,
+    limit_ = {watch->innermost, seconds > 0 ? clock_seconds() + seconds : INFINITY, wish,
               seconds > 0 ? time_message(seconds) : Message{"interrupted!"}};
     watch->innermost = &limit_;
     if (seconds > 0) watch->set_timer();
@@ -327,7 +322,7 @@ class LimitScope {
     watch->set_timer();
   }
   LimitScope(const LimitScope&) = delete;
-  bool over() const { return limit_.over(now()); }
+  bool over() const { return limit_.over(clock_seconds()); }
   double deadline() const { return limit_.deadline; }
   const char* message() const { return limit_.message.text; }
 

@@ -3,26 +3,21 @@
 
 #include <algorithm>
 #include <bit>
-#include <chrono>
 #include <cstring>
 #include <lua.hpp>
 
 #include "jit/autograd/eventual.h"
 #include "jit/repro/repro.h"
 #include "ops/core/late_error.h"
+#include "vm/host/clock.h"
 #include "vm/host/collector.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr size_t kMostFacts = size_t{1} << 22;  // words
 constexpr int kMostFailures = 3;
-
-double ms_since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 // Where the program calls backward.
 std::string user_line() {
@@ -228,7 +223,7 @@ std::shared_ptr<BackwardEntry> CompiledBackward::match(const KnownPart& known, B
 }
 
 std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart& known, BackwardPart& part) {
-  const auto start = Clock::now();
+  const double start = wall_ms();
   auto e = std::make_shared<BackwardEntry>();
   e->place = user_line();
   e->sizes = part.sizes, e->numbers = part.numbers;
@@ -250,7 +245,7 @@ std::shared_ptr<BackwardEntry> CompiledBackward::make(Engine& engine, KnownPart&
   e->graph_text = e->segment ? e->segment->text() : print(*graph);
   e->program.add_guards(*env);
   for (const auto& [at, expr] : e->recorded.symbols) e->places.emplace_back(at, e->program.need(*env, expr));
-  e->capture_ms = ms_since(start);
+  e->capture_ms = wall_ms() - start;
   return e;
 }
 

@@ -3,7 +3,6 @@
 #include "vm/capture/dispatch/capture_point.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <set>
 #include <thread>
@@ -16,13 +15,12 @@
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/segment/begin.h"
 #include "vm/capture/segment/capture.h"
+#include "vm/host/clock.h"
 #include "vm/host/runtime.h"
 #include "vm/portal/editor.h"
 
 namespace lutra {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 int exit_index(CompiledProto& compiled, ProtoPoint& point, const Exit& exit) {
   for (size_t i = 0; i < point.exits.size(); i++) {
@@ -181,7 +179,7 @@ void finish_entry(lua_State* L, ProtoPoint& point, size_t i) {
   const std::shared_ptr<Entry> e = point.entries[i];
   forget_tree(point);
   point.compiling--;
-  const auto start = e->compiling->start;
+  const double start = e->compiling->start_ms;
   const int64_t eager_calls = e->compiling->eager_calls;
   try {
     finish_compiling(L, *e);
@@ -194,9 +192,8 @@ void finish_entry(lua_State* L, ProtoPoint& point, size_t i) {
   c.background_ready++;
   c.kernels += int64_t(e->kernels);
   if (!log_wanted("async")) return;
-  const double ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-  log_text("async", str(e->ops, " ops are compiled: ", e->compile_ms, " ms of work, taken over after ", ms, " ms and ",
-                        eager_calls, " eager calls"));
+  log_text("async", str(e->ops, " ops are compiled: ", e->compile_ms, " ms of work, taken over after ",
+                        wall_ms() - start, " ms and ", eager_calls, " eager calls"));
 }
 
 void count(lua_State* L, CompiledProto& compiled, const std::shared_ptr<Entry>& e) {
@@ -260,7 +257,7 @@ bool finish_entries(lua_State* L, CompiledProto& compiled, ProtoPoint& point) {
 std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
                                      ProtoPoint& point, const SegmentCall& call, const std::vector<Caller>& callers) {
   const CompileScope scope;
-  const auto start = Clock::now();
+  const double start = wall_ms();
   const double cpu_start = thread_cpu_ms();
   Counters& counters = runtime(L).counters;
   counters.frames_total++;
@@ -272,7 +269,7 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
     point.needs_ms = kMore * most_capture_ms(state, point);
     return nullptr;
   }
-  entry->capture_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  entry->capture_ms = wall_ms() - start;
   point.spent_ms += thread_cpu_ms() - cpu_start;
   counters.frames_ok++;
   count(L, *compiled, entry);

@@ -10,6 +10,7 @@
 #include "vm/capture/dispatch/compiled_proto.h"
 #include "vm/capture/dispatch/enter.h"
 #include "vm/capture/trace/state.h"
+#include "vm/host/clock.h"
 
 struct lua_State;
 
@@ -39,9 +40,6 @@ struct AutomaticCode {
     next_ms = std::min(std::max(ms, next_ms * kFades), kMost);
   }
 };
-double wall_ms();
-double process_cpu_ms();
-double thread_cpu_ms();
 
 class CompiledBackward;
 

@@ -9,6 +9,7 @@
 #include "vm/capture/segment/effects.h"
 #include "vm/capture/trace/trace.h"
 #include "vm/guard/native.h"
+#include "vm/host/clock.h"
 
 struct lua_State;
 
@@ -32,7 +33,7 @@ struct Compiling {
   GuardPlace end;                 // of the trace: where the compiler's questions are placed
   std::shared_ptr<SymEnv> env;    // the compiler's until it is done
   std::vector<Tensor> constants;  // of the graph
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+  double start_ms = wall_ms();
   int64_t eager_calls = 0;             // that the entry would have run
   std::unique_ptr<CompileLater> work;  // the last member: it goes first
 };

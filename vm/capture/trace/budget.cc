@@ -1,10 +1,10 @@
 // The processor's time of this thread: a machine that is busy with other things does not end a capture.
 #include "vm/capture/trace/budget.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include "vm/host/clock.h"
 
 namespace lutra {
 namespace {
@@ -18,24 +18,18 @@ constexpr double kSlower = 20;
 constexpr double kSlower = 1;
 #endif
 
-double now() {
-  timespec t{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return double(t.tv_sec) * 1e3 + double(t.tv_nsec) / 1e6;
-}
-
 }  // namespace
 
 Budget::Budget(int ms, double dear_ms)
     : most_nodes_(ms ? std::min(kMostNodes, uint64_t(ms) * kNodesAMillisecond) : kMostNodes),
-      until_(ms ? now() + ms * kSlower : HUGE_VAL),
+      until_(ms ? thread_cpu_ms() + ms * kSlower : HUGE_VAL),
       dear_(dear_ms) {}
 
 bool Budget::look() {
   next_look_ = work_ + kLook;
-  return work_ > kMostWork || now() > std::min(until_, dear_);
+  return work_ > kMostWork || thread_cpu_ms() > std::min(until_, dear_);
 }
 
-bool Budget::is_too_dear() const { return dear_ != HUGE_VAL && now() > dear_; }
+bool Budget::is_too_dear() const { return dear_ != HUGE_VAL && thread_cpu_ms() > dear_; }
 
 }  // namespace lutra
