@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <lua.hpp>
+#include <new>
 #include <utility>
 
 #include "vm/bind/binding.h"
@@ -94,15 +95,19 @@ mirror::MinorKind tensors_of(lua_State* L) {
 
 using Collection = mirror::Minor (*)(lua_State*, const mirror::MinorKind&, mirror::Found*);
 
+// Without memory for its lists there is none.
 mirror::Minor run(lua_State* L, Collection collection) {
   mirror::Found found;
-  const mirror::Minor done = collection(L, tensors_of(L), &found);
+  mirror::Minor done{};
+  try {
+    done = collection(L, tensors_of(L), &found);
+  } catch (const std::bad_alloc&) {
+    return mirror::Minor::kBusy;
+  }
   pressures.looks = double(found.looks);
   if (found.gone.empty()) return done;
-  std::vector<TensorBox*> boxes(found.gone.size());
-  for (size_t i = 0; i < boxes.size(); i++) boxes[i] = static_cast<TensorBox*>(found.gone[i]->payload());
   const mirror::ThresholdScope no_collection(L);
-  drop_gone_tensors(L, boxes);
+  drop_gone_tensors(L, found.gone);
   return done;
 }
 
@@ -139,7 +144,7 @@ void judge(lua_State* L) {
     auto* box = static_cast<TensorBox*>(u->payload());
     if (box->magic != &kTensorMagic) continue;
     tensors.push_back(box->tensor);
-    drop_gone_tensors(L, {box});
+    drop_gone_tensors(L, {&u, 1});
     box->magic = &kJudged;
   }
   lua_gc(L, LUA_GCCOLLECT, 0);

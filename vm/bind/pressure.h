@@ -1,14 +1,16 @@
 // Lua's collector and the memory of tensors. In: a new tensor of a state; out: tensors that Lua refers to no more give
 // their memory back, soon after they are gone.
 #pragma once
-#include <vector>
+#include <span>
 
 struct lua_State;
 
 namespace lutra {
 
 struct Runtime;
-struct TensorBox;
+namespace mirror {
+struct Udata;
+}
 
 void open_pressure();
 // Before each new userdata of a tensor.
@@ -22,6 +24,6 @@ inline void before_call(lua_State* L) {
     collect_what_is_due(L);
 }
 // Of userdata that nothing refers to: out of the state's table, their tensors dropped (tensor_userdata.cc).
-void drop_gone_tensors(lua_State* L, const std::vector<TensorBox*>& boxes);
+void drop_gone_tensors(lua_State* L, std::span<mirror::Udata* const> gone);
 
 }  // namespace lutra

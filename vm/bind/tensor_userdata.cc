@@ -19,6 +19,7 @@
 #include "vm/bind/tensor_box.h"
 #include "vm/bind/userdata.h"
 #include "vm/host/runtime.h"
+#include "vm/mirror/mirror.h"
 
 namespace lutra {
 
@@ -71,17 +72,18 @@ void open_tensor_userdata(lua_State* L) {
   tell_places();
 }
 
-void drop_gone_tensors(lua_State* L, const std::vector<TensorBox*>& boxes) {
+void drop_gone_tensors(lua_State* L, std::span<mirror::Udata* const> gone) {
   if (!lua_checkstack(L, 6)) return;
+  const auto box_of = [](const mirror::Udata* u) { return static_cast<TensorBox*>(u->payload()); };
   push_tensors(L);
-  for (TensorBox* box : boxes) {
-    if (box->magic != &kTensorMagic) continue;
-    push_key(L, box->tensor.get());
+  for (const mirror::Udata* u : gone) {
+    if (box_of(u)->magic != &kTensorMagic) continue;
+    push_key(L, box_of(u)->tensor.get());
     lua_pushnil(L);
     lua_rawset(L, -3);
   }
   lua_pop(L, 1);
-  for (TensorBox* box : boxes) drop_tensor(L, *box);
+  for (const mirror::Udata* u : gone) drop_tensor(L, *box_of(u));
 }
 
 void push_known_tensor(lua_State* L, const TensorImpl* t) {

@@ -146,8 +146,11 @@ class Walk {
 
   size_t looks() const { return looks_; }
 
-  // What reach() has not met; those before the sentinel are moved behind it.
+  // What reach() has not met; those before the sentinel are moved behind it. Where memory ends, nothing is taken.
   void take(uint64_t* link, const Udata* end, Udata* behind, std::vector<Udata*>* gone) {
+    size_t n = 0;
+    for (auto* u = std::bit_cast<const Udata*>(*link); u && u != end; u = next(u)) n += is_gone(u);
+    gone->reserve(n);
     while (auto* u = std::bit_cast<Udata*>(*link)) {
       if (u == end) return;
       if (!is_gone(u)) {
@@ -199,8 +202,8 @@ class Walk {
   void mark(Header* o) {
     if (!o || !(o->marked & kWhites) || (o->marked & kSeen)) return;
     if (o->gct == type_of(kStr) || o->gct == type_of(kCdata)) return;
-    o->marked |= kSeen;
     seen_.push_back(o);
+    o->marked |= kSeen;
   }
   void mark(TValue v) {
     if (!is_number(v) && tag(v) < kLightud) mark(static_cast<Header*>(gc_pointer(v)));

@@ -29,8 +29,8 @@ struct MinorKind {
 };
 
 struct Found {
-  std::vector<Udata*> gone;
-  size_t looks = 0;  // about how many objects were looked at
+  std::vector<Udata*> gone;  // empty where std::bad_alloc was thrown
+  size_t looks = 0;          // about how many objects were looked at
 };
 
 enum class Minor {

@@ -54,8 +54,8 @@ bool Watch::find(lua_State* L, const Header* behind, bool all) {
   std::vector<Upval*> found;
   const auto look = [&](Upval* v) {
     if (v->immutable || (!all && (v->marked & kKnown))) return;
-    v->marked |= kKnown;
     (v->marked & kWhites ? white_ : found).push_back(v);
+    if (v->marked & kWhites) v->marked |= kKnown;
   };
   const auto* end = std::bit_cast<const Header*>(g.mainthread);
   const auto* first = std::bit_cast<Header*>(g.root);
@@ -73,6 +73,7 @@ bool Watch::find(lua_State* L, const Header* behind, bool all) {
   }
   for (Upval* v : found) {
     if (!watch(L, v)) return false;
+    v->marked |= kKnown;
   }
   newest_ = std::bit_cast<const Header*>(g.root);
   return true;

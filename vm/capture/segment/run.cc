@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <lua.hpp>
+#include <new>
 #include <utility>
 
 #include "jit/runtime/lines.h"
+#include "ops/core/late_error.h"
 #include "ops/core/overlap.h"
 #include "ops/defs/autocast.h"
 #include "ops/defs/call.h"
@@ -377,6 +379,16 @@ struct EntryRunner {
     lua_settop(L, top);
   }
 
+  // The run has written what it writes: nobody may run it again.
+  template <class F>
+  static int behind_run(const F& rest) {
+    try {
+      return rest();
+    } catch (const std::bad_alloc&) {
+      throw LateError(Error(ErrorKind::kMemory, "no memory for what the segment leaves"));
+    }
+  }
+
   // Of a segment that leaves results only.
   int run_plain() {
     if (!lua_checkstack(L, int(left.results.size()) + 24)) return 0;
@@ -384,12 +396,14 @@ struct EntryRunner {
     note_lines(&left.results, sizeof left.results), note_lines(left.results.data(), 1);
     const bool seen = values.views.size() == values.tensors.size();
     outputs = e.segment->run(values.tensors, values.scalars, {}, seen ? &values.views : nullptr);
-    lua_pushinteger(L, e.exit + 1);
-    for (const Recipe& r : left.results) {
-      const bool last = e.results_differ && r.kind == Recipe::kTensorOut && !outputs[size_t(r.index)].is_none();
-      last ? push_tensor(L, std::move(outputs[size_t(r.index)].as<Tensor>())) : push(r);
-    }
-    return int(left.results.size()) + 1;
+    return behind_run([&] {
+      lua_pushinteger(L, e.exit + 1);
+      for (const Recipe& r : left.results) {
+        const bool last = e.results_differ && r.kind == Recipe::kTensorOut && !outputs[size_t(r.index)].is_none();
+        last ? push_tensor(L, std::move(outputs[size_t(r.index)].as<Tensor>())) : push(r);
+      }
+      return int(left.results.size()) + 1;
+    });
   }
 
   int run() {
@@ -406,15 +420,17 @@ struct EntryRunner {
       throw;
     }
     leave_requires_grad(nullptr);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
-    constants = lua_gettop(L);
-    make_objects();
-    const int at = kept;
-    push_operands();
-    lua_pushinteger(L, e.exit + 1);
-    for (const Recipe& r : left.results) push(r);
-    effects(at);
-    return int(left.results.size()) + 1;
+    return behind_run([&] {
+      lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
+      constants = lua_gettop(L);
+      make_objects();
+      const int at = kept;
+      push_operands();
+      lua_pushinteger(L, e.exit + 1);
+      for (const Recipe& r : left.results) push(r);
+      effects(at);
+      return int(left.results.size()) + 1;
+    });
   }
 };
 
