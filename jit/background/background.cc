@@ -118,7 +118,7 @@ std::shared_ptr<Job> Job::start(std::function<void()> work, Pace pace) {
     return job;
   try {
     b.threads.emplace_back([&b] { b.work(); });
-  } catch (const std::system_error&) {  // it runs when it is waited for
+  } catch (const std::exception&) {  // no thread, no memory: it runs when it is waited for
   }
   return job;
 }

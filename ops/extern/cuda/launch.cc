@@ -155,7 +155,7 @@ void prepare(const ExternCall& call) {
   } catch (const Error&) {
   }
   // Side by side: each is a source of its own, or finds what another compiled.
-  std::vector<std::thread> others;
+  std::vector<std::jthread> others;  // joined as well where memory ends
   const auto load = [device = call.device, own = installed_settings](const KernelId& kernel) {
     const SettingsScope settings(own);
     try {
@@ -173,7 +173,7 @@ void prepare(const ExternCall& call) {
     }
   }
   if (!wanted_kernels.empty()) load(wanted_kernels.back());
-  for (std::thread& t : others) t.join();
+  for (std::jthread& t : others) t.join();
   for (const KernelId& kernel : wanted_kernels) load(kernel);
 }
 
