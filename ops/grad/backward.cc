@@ -453,10 +453,15 @@ void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, b
   Engine engine(retain_graph, create_graph);
   add_roots(engine, "backward", roots, std::move(gradients), create_graph);
   if (!inputs.empty()) engine.collect(targets_of("backward", inputs), inputs.size());
+  for (const Tensor& t : inputs) {
+    if (!is_leaf(t)) retain_grad(t);
+  }
   if (!engine.run_lone_root()) engine.run();
   GradModeScope mode(create_graph);
+  std::unordered_set<const TensorImpl*> given;
   for (size_t i = 0; i < inputs.size(); i++) {
-    if (engine.results[i]) engine.accumulate(inputs[i], autograd_meta(inputs[i]).grad, engine.results[i]);
+    if (!engine.results[i] || !is_leaf(inputs[i]) || !given.insert(inputs[i].get()).second) continue;
+    engine.accumulate(inputs[i], autograd_meta(inputs[i]).grad, engine.results[i]);
   }
 }
 

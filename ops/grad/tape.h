@@ -149,8 +149,8 @@ std::unordered_set<const GradNode*> nodes_behind(const Tensor& t);
 Results tape_call(OpId op, Args& args);
 Tensor tape_call_inplace(OpId op, Args& args);
 
-// loss:backward(): accumulates into .grad of the leaves, or of `inputs` alone where there are any. A null gradient
-// means ones (the root must have one element).
+// loss:backward(): accumulates into .grad of the leaves, or of `inputs` alone where there are any: non-leaves among
+// these keep their gradient from then on (retain_grad). A null gradient means ones (the root must have one element).
 void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, bool retain_graph, bool create_graph,
               const std::vector<Tensor>& inputs = {});
 // lt.grad: gradients of outputs with respect to inputs, null where unused (an error unless allow_unused).

@@ -155,6 +155,7 @@ Vars Trace::call_binding(const Binding& b, Vars args) {
   BorderScope border(*this);
   try {
     if (backward) prepare_backward(), backward_called = true;
+    if (b.name == "backward") keep_gradients_of_inputs(*this, args);
     for (const Value& v : b.fn(b, reader)) results.push_back(value(v));
     if (backward) finish_backward();
     see_writes(*this, nodes);

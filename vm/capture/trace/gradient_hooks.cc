@@ -99,6 +99,15 @@ void hook(Trace& t, const char* name, const Tensor& y, Var* f) {
   t.hooked.push_back({alive, y, gradient_edge(y), f, t.frames.back()->step, std::move(why), std::move(remove)});
 }
 
+// v: of a leaf it is kept anyway.
+void keep_gradient(Trace& t, const char* name, Var* v) {
+  if (v->kind == VarKind::kTensor && v->tensor->requires_grad && is_leaf(v->tensor)) return;
+  const Tensor y = own_tensor(t, name, {v});
+  if (t.input_of_fake.count(y.get())) return hook(t, name, y, nullptr);
+  retain_grad(y);
+  t.retained.push_back(y);
+}
+
 }  // namespace
 
 void load_hooks(Trace& t, size_t input) {
@@ -126,18 +135,22 @@ void load_hooks(Trace& t, size_t input) {
 // A hook, which no backward of the trace runs, stands for the gradient that an input keeps.
 Vars run_retain_grad(Trace& t, Var*, const Vars& args) {
   if (args.size() != 1) t.stop(Break::raises, {"retain_grad"});
-  Var* v = t.force(args[0]);
-  const bool leaf = v->kind == VarKind::kTensor && v->tensor->requires_grad && is_leaf(v->tensor);
-  if (leaf) return {};
-  const Tensor y = own_tensor(t, "retain_grad", args);
-  if (t.input_of_fake.count(y.get())) {
-    hook(t, "retain_grad", y, nullptr);
-  } else {
-    retain_grad(y);
-    t.retained.push_back(y);
-  }
+  keep_gradient(t, "retain_grad", t.force(args[0]));
   t.effect = true;
   return {};
+}
+
+void keep_gradients_of_inputs(Trace& t, const Vars& args) {
+  if (args.empty()) return;
+  Var* given = args.size() > 4 ? t.force(args[4]) : t.force(args.back());
+  Table* keywords = args.size() > 4 ? nullptr : t.table_of(given);
+  if (args.size() <= 4) given = keywords ? t.force(t.raw_get(keywords, t.string("inputs"))) : t.nil();
+  if (given->kind == VarKind::kTensor) return keep_gradient(t, "backward", given);
+  Table* list = t.table_of(given);
+  for (int64_t i = 1, n = list ? t.length(list) : 0; i <= n; i++) {
+    Var* v = t.force(t.raw_get(list, t.number(double(i))));
+    if (v->kind == VarKind::kTensor && v->tensor->requires_grad) keep_gradient(t, "backward", v);
+  }
 }
 
 Vars run_register_hook(Trace& t, Var*, const Vars& args) {

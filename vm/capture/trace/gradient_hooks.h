@@ -14,6 +14,8 @@ namespace lutra {
 class Trace;
 
 Vars run_retain_grad(Trace& t, Var* self, const Vars& args);
+// Before a backward that has these arguments: non-leaves among those that it is asked for keep their gradient.
+void keep_gradients_of_inputs(Trace& t, const Vars& args);
 Vars run_register_hook(Trace& t, Var* self, const Vars& args);
 // Before a backward: the hooks that an input had when the segment began become its fake's.
 void load_hooks(Trace& t, size_t input);
