@@ -10,8 +10,7 @@ local kModulus = 2147483647
 
 -- A program of a class; every choice comes from the seed.
 function Program.new(class, seed)
-  local p = setmetatable({class = class, seed = seed, state = (seed * 48271 + 11) % kModulus, root = {},
-    python = false}, Program)
+  local p = setmetatable({class = class, seed = seed, state = (seed * 48271 + 11) % kModulus, root = {}}, Program)
   p.body = p.root
   for _ = 1, 4 do p:random(1) end
   return p
@@ -36,8 +35,10 @@ end
 
 -- Statements ----------------------------------------------------------------------------------------------------------
 
+-- A program has a twin in Python (p.python) where all its statements have.
 local function add(p, node)
   p.body[#p.body + 1] = node
+  p.python = node.python ~= nil and p.python ~= false
   return node
 end
 
@@ -48,7 +49,6 @@ end
 
 -- One statement in both languages; python = "" where Python needs none.
 function Program:both(lua, python)
-  self.python = true
   return add(self, {lua = lua, python = python})
 end
 
@@ -72,7 +72,6 @@ end
 
 -- A block: `fill` adds what it holds. Shrinking removes all of it, or what it holds. A block of Python needs no tail.
 function Program:block(head, fill, tail, python)
-  if python then self.python = true end
   local node = add(self, {lua = head, python = python, body = {}, tail = tail or "end"})
   local outer = self.body
   self.body = node.body

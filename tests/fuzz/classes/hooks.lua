@@ -27,8 +27,8 @@ local function generate(p)
   p.keep(p:both("function chosen(g) if way > 1 then return g * way end end",
     "def chosen(g):\n    return g * way if way > 1 else None"))
   p.keep(p:both("function other(g) return g:sum():expand_as(g) end", "def other(g):\n    return g.sum().expand_as(g)"))
-  p.keep(p:line("function adds(g) if count[1] < 9 then count[1] = count[1] + 3; w2:register_hook(double) end end"))
-  p.keep(p:line("function drops(g) local t = handles[1 + count[1] % 3]; if t then t.remove() end end"))
+  p.keep(p:both("function adds(g) if count[1] < 9 then count[1] = count[1] + 3; w2:register_hook(double) end end", ""))
+  p.keep(p:both("function drops(g) local t = handles[1 + count[1] % 3]; if t then t.remove() end end", ""))
   -- PyTorch comes to leaves before older nodes: others see that where a backward fails midway, or where leaves' hooks
   -- tell when they run.
   local handles, fails, spends, loud = 0, p:chance(25), p:chance(35), p:chance(50)
