@@ -50,8 +50,8 @@ local function generate(p)
     function() p:line("log[#log + 1] = tostring(%s.name)", object()) end,
     function() p:line("try('order', function() log[#log + 1] = tostring(%s %s %s) end)", object(),
       p:pick {"<", "<=", ">", ">=", "=="}, object()) end,
-    function() p:line("try('join', function() log[#log + 1] = %s .. %s .. %s end)", p:pick {"'s'", object(), "1"},
-      object(), p:pick {"'e'", object(), "2"}) end,
+    function() p:line("if getmetatable(o1) and getmetatable(o2) then try('join', function() log[#log + 1] = "
+      .. "%s .. %s .. %s end) end", p:pick {"'s'", object(), "1"}, object(), p:pick {"'e'", object(), "2"}) end,
     function() p:line("%s.x = %s", p:pick {"o1", "o2"}, p:random(3)) end,
     function() p:line("for i, v in range(%d) do %s = %s + v end", p:random(3), tensor(), tensor()) end,
     function() p:line("for i, v in step, list, 0 do %s = %s + v if i > 4 then break end end", scalar(), scalar()) end,
