@@ -20,7 +20,7 @@ namespace lutra {
 namespace {
 
 char table_keys[static_cast<int>(PortalTable::kCount)];
-const char* const kModes[] = {"v", "k", "k", "k", "kv", "v", "v", "v", "k"};
+const char* const kModes[] = {"k", "k", "k", "k", "kv", "v", "v", "v", "v", "k"};
 static_assert(std::size(kModes) == static_cast<size_t>(PortalTable::kCount));
 
 // The new prototype's constants that have more than a dump tells become the original's own: children, of which it makes
@@ -155,6 +155,11 @@ bool portal_id_named(lua_State* L, int id) { return portal_state(L).ids.at(size_
 
 namespace {
 
+// Else the record is of a dead one that had this address.
+bool is_alive(const PortalState& s, const mirror::Proto* p) {
+  return s.alive && mirror::raw_get(s.alive, mirror::make_gc(mirror::kProto, p)).u64 != mirror::kNilValue;
+}
+
 void forget_record(PortalState& s, const mirror::Proto* p, const PortalState::Record& record) {
   for (const Site& site : record.sites) {
     const uint32_t* ret = reinterpret_cast<const uint32_t*>(p + 1) + site.return_pc;
@@ -194,29 +199,23 @@ void add_record(lua_State* L, int closure, const Patched& patched) {
     ++s.ids[site.id].refs;
   }
   push_table(L, PortalTable::kAlive);
-  lua_pushlightuserdata(L, const_cast<mirror::Proto*>(p));
+  s.alive = static_cast<const mirror::Tab*>(lua_topointer(L, -1));
   push_proto(L, closure);
+  lua_pushboolean(L, 1);
   lua_rawset(L, -3);
   lua_pop(L, 1);
 }
 
 void sweep_records(lua_State* L) {
   PortalState& s = portal_state(L);
-  push_table(L, PortalTable::kAlive);
   for (auto it = s.records.begin(); it != s.records.end();) {
-    const mirror::Proto* p = it->first;
-    lua_pushlightuserdata(L, const_cast<mirror::Proto*>(p));
-    lua_rawget(L, -2);
-    const bool alive = !lua_isnil(L, -1);
-    lua_pop(L, 1);
-    if (alive) {
+    if (is_alive(s, it->first)) {
       ++it;
       continue;
     }
-    forget_record(s, p, it->second);
+    forget_record(s, it->first, it->second);
     it = s.records.erase(it);
   }
-  lua_pop(L, 1);
 }
 
 namespace {
@@ -349,6 +348,52 @@ void make_clone(lua_State* L, int index, const Patched& patched) {
   if (original->flags & mirror::kProtoNoJit) luaJIT_setmode(L, clone, LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);
 }
 
+namespace {
+
+// Whether a clone that was made of the function is what would be made of it now.
+bool would_be_alike(const mirror::Func* clone, const mirror::Func* f) {
+  const auto is_off = [](const mirror::Func* g) { return mirror::proto_of(g)->flags & mirror::kProtoNoJit; };
+  return clone->nupvalues == f->nupvalues && clone->env == f->env && (!is_off(f) || is_off(clone)) &&
+         std::equal(f->upvalues, f->upvalues + f->nupvalues, clone->upvalues);
+}
+
+// Pushes what make_rest has made last of it, where that lives and is as it would be made now.
+bool push_made(lua_State* L, int index, const Patched& patched) {
+  const int top = lua_gettop(L);
+  push_table(L, PortalTable::kMade);
+  lua_rawgeti(L, -1, int(patched.version) * 2);
+  lua_rawgeti(L, -2, int(patched.version) * 2 + 1);
+  bool known = lua_isfunction(L, top + 2) && lua_rawequal(L, top + 3, index) &&
+               would_be_alike(lua_function(L, top + 2), lua_function(L, index));
+  if (known) {
+    push_table(L, PrototypeTable::kChanged);
+    push_proto(L, top + 2);
+    lua_rawget(L, -2);
+    known = lua_isnil(L, -1);
+  }
+  if (known) lua_pushvalue(L, top + 2), lua_replace(L, top + 1);
+  lua_settop(L, top + int(known));
+  return known;
+}
+
+}  // namespace
+
+void make_rest(lua_State* L, int index, const Patched& patched) {
+  luaL_checkstack(L, 20, "patch");
+  index = absolute(L, index);
+  check_lua_function(L, index);
+  if (!portal_state(L).mirror || patched.version == 0) return make_clone(L, index, patched);
+  if (!push_made(L, index, patched)) {
+    make_clone(L, index, patched);
+    push_table(L, PortalTable::kMade);
+    lua_pushvalue(L, -2);
+    lua_rawseti(L, -2, int(patched.version) * 2);
+    lua_pushvalue(L, index);
+    lua_rawseti(L, -2, int(patched.version) * 2 + 1);
+    lua_pop(L, 1);
+  }
+}
+
 std::string redirect(lua_State* L, int index, int donor) {
   luaL_checkstack(L, 20, "patch");
   index = absolute(L, index);
@@ -456,13 +501,7 @@ void push_function_of(lua_State* L, int index) {
 uint64_t version_of(lua_State* L, const mirror::Proto* p) {
   const PortalState& s = portal_state(L);
   const auto record = s.records.find(p);
-  if (record == s.records.end()) return 0;
-  push_table(L, PortalTable::kAlive);
-  lua_pushlightuserdata(L, const_cast<mirror::Proto*>(p));
-  lua_rawget(L, -2);
-  const bool alive = !lua_isnil(L, -1);  // else the record is of a dead one that had this address
-  lua_pop(L, 2);
-  return alive ? record->second.version : 0;
+  return record != s.records.end() && is_alive(s, p) ? record->second.version : 0;
 }
 
 void push_function_of_frame(lua_State* L, int index) {

@@ -44,6 +44,8 @@ void sweep_records(lua_State* L);
 // Pushes a new closure of `patched` over the upvalues and environment of the Lua function at `index` (lt.compile,
 // resume closures). Its children are the original's own prototypes where the mirror is available.
 void make_clone(lua_State* L, int index, const Patched& patched);
+// Likewise, the rest of a frame: the closure that it made last, where that would be the same again.
+void make_rest(lua_State* L, int index, const Patched& patched);
 
 // The original prototype of the Lua function at `index`, and the child that is this constant of the prototype at
 // `index`; pushed. Only with the mirror, as push_child_closure.

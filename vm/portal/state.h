@@ -41,12 +41,13 @@ struct PortalState {
   std::unordered_map<const mirror::Proto*, const mirror::Func*> newborn;  // see run_newborn
   lua_State* main = nullptr;
   const mirror::Tab* threads = nullptr;  // kThreads
+  const mirror::Tab* alive = nullptr;    // kAlive
   std::shared_ptr<Modes> modes;          // of the Lua state
 };
 
 // The state's tables in the registry, beside those of vm/mirror/prototypes.h.
 enum class PortalTable {
-  kAlive,    // [address] = prototype that make_clone loaded; weak values
+  kAlive,    // [prototype that make_clone loaded] = true; weak keys
   kCopies,   // [copy that frames were given] = the function they are frames of; weak keys
   kThreads,  // [coroutine] = true, see threads.cc; weak keys
   kRests,    // [function that runs the rest of a frame] = the frame's own; weak keys
@@ -55,6 +56,7 @@ enum class PortalTable {
   kRooms,    // [n] = the function that make_room calls; weak values
   kMakers,   // [prototype] = the function that makes closures of it, which holds it; weak values
   kLoaded,   // [version of a Patched] = the prototype that make_clone loaded of it; weak values
+  kMade,     // [2 * version] = the function that make_rest made last of it, [.. + 1] = of which one; weak values
   kSources,  // [function that is a value of kCopies, kRests or kClones] = true; weak keys
   kCount
 };

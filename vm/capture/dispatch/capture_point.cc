@@ -18,6 +18,7 @@
 #include "vm/host/clock.h"
 #include "vm/host/runtime.h"
 #include "vm/portal/editor.h"
+#include "vm/portal/portal.h"
 
 namespace lutra {
 namespace {
@@ -216,7 +217,8 @@ void count(lua_State* L, CompiledProto& compiled, const std::shared_ptr<Entry>& 
 void ProtoBody::push_closure(lua_State* L, int index) {
   const std::shared_ptr<CompiledProto> body = compiled.lock();
   LUTRA_CHECK(body, "an entry of code that is gone");
-  push_clone(capture_state(L), L, body, index, false);
+  refresh(capture_state(L), L, body);
+  make_rest(L, index, *body->patched);
 }
 
 void keep_original(lua_State* L, CompiledProto& compiled, const std::string& why) {
