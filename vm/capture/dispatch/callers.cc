@@ -42,11 +42,11 @@ bool is_called_by(const CaptureState& state, lua_State* L, const mirror::LuaFram
 // whose pcall is the last of `between`: it takes that one's `true` away, and sets the mode that it has found. `restore`
 // waits for the pcall's results with what it restores as its first arguments, which lie before the pcall.
 bool ends_mode(const CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, std::vector<Passage>& between) {
+  if (between.empty() || between.back().kind != Passage::kProtected) return false;
   const Builtin* b = find_builtin(state.trace, frame.function);
   const auto is = [b](const char* name) { return b == find_builtin_row(name); };
-  const bool grad = is("lutra.no_grad") || is("lutra.inference_mode") || is("lutra.enable_grad");
+  const bool grad = b && (is("lutra.no_grad") || is("lutra.inference_mode") || is("lutra.enable_grad"));
   if (!b || !(grad || is("lutra._native.autocast_region"))) return false;
-  if (between.empty() || between.back().kind != Passage::kProtected) return false;
   const mirror::TValue* end = mirror::thread(L)->stack + frame.link - 1;  // the pcall
   const auto text = [](mirror::TValue v) {
     return mirror::tag(v) == mirror::kStr ? static_cast<const mirror::Str*>(mirror::gc_pointer(v))->data() : "";
