@@ -1,6 +1,6 @@
 """The ports of scripts/models in PyTorch, with the same names of parameters and the same sizes.
 
-python torch_zoo.py [--threads N] [--seconds S] [--adamw KIND] [--no-compile] MODEL...     a JSON line each, as --bench
+python torch_zoo.py [--threads N] [--seconds S] [--cpu] [--adamw KIND] [--no-compile] MODEL...     a JSON line each, as --bench
 python torch_zoo.py --losses MODEL...     20 steps at the tiny sizes from weights that a formula gives: tests/lua/models.lua
 """
 import argparse, json, statistics, time
@@ -8,7 +8,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 from types import SimpleNamespace as Sizes
-import torch_models
+import torch_models, torch_zoo_more
 
 
 def channels(wanted):
@@ -388,6 +388,7 @@ MODELS = {
     "gru": (GRU, dict(d=256, vocabulary=1000, length=32, batch=16), dict(d=16, vocabulary=40, length=8, batch=4)),
     "llama": (Llama, dict(d=512, heads=8, kv_heads=2, layers=8, ffn=1408, vocabulary=32000, batch=1, length=256),
               dict(d=16, heads=4, kv_heads=2, layers=2, ffn=40, vocabulary=50, batch=2, length=8)),
+    **torch_zoo_more.MODELS,
 }
 
 
@@ -395,8 +396,14 @@ def is_sequence(name):
     return name in ("gru", "llama")
 
 
+def call(model, x):
+    return model(*x) if isinstance(x, tuple) else model(x)
+
+
 def loss_of(name, model, x, y):
-    out = model(x)
+    out, own = call(model, x), getattr(MODELS[name][0], "loss", None)
+    if own:
+        return own(out, y)
     return F.cross_entropy(out.flatten(0, 1), y.flatten()) if is_sequence(name) else F.cross_entropy(out, y)
 
 
@@ -435,8 +442,24 @@ def fill(net):
             p.copy_(values)
 
 
+class Formula:
+    """Numbers in the place of random ones: each draw has a seed of its own."""
+    def __init__(self, seed):
+        self.seed = seed
+
+    def floats(self, shape):
+        self.seed += 1
+        return floats(shape, self.seed)
+
+    def below(self, limit, shape):
+        self.seed += 1
+        return (hashed(torch.Size(shape).numel(), self.seed) % limit).view(shape)
+
+
 def tiny_batch(name, s, step):
-    seed = 1000 * step
+    seed, own = 1000 * step, getattr(MODELS[name][0], "draw", None)
+    if own:
+        return own(s, Formula(seed))
     if "image" in vars(s):
         return floats((s.batch, 3, s.image, s.image), seed), hashed(s.batch, seed + 1) % s.classes
     if name == "bert":
@@ -465,18 +488,24 @@ def losses(name):
 # The bench -----------------------------------------------------------------------------------------------------------
 
 
-def timed(f, seconds):
+def timed(f, options):
     for _ in range(3):
         f()
-    times, start = [], time.perf_counter()
-    while time.perf_counter() - start < seconds or len(times) < 5:
-        before = time.perf_counter()
+    times, start, clock = [], time.perf_counter(), time.process_time if options.cpu else time.perf_counter
+    while time.perf_counter() - start < options.seconds or len(times) < 5:
+        before = clock()
         f()
-        times.append(time.perf_counter() - before)
+        times.append(clock() - before)
     return statistics.median(times) * 1e3
 
 
+RANDOM = Sizes(floats=torch.randn, below=lambda limit, shape: torch.randint(0, limit, shape))
+
+
 def batch_of(name, s):
+    own = getattr(MODELS[name][0], "draw", None)
+    if own:
+        return own(s, RANDOM)
     if "image" in vars(s):
         return torch.randn(s.batch, 3, s.image, s.image), torch.randint(0, s.classes, (s.batch,))
     if name == "bert":
@@ -497,11 +526,11 @@ def bench(name, options):
         start = time.perf_counter()
         step()
         row[f"compile{kind}_ms"] = (time.perf_counter() - start) * 1e3
-        row[f"train{kind}_ms"] = timed(step, options.seconds)
+        row[f"train{kind}_ms"] = timed(step, options)
         net.eval()
         infer = compile(net) if compile else net
         with torch.no_grad():
-            row[f"infer{kind}_ms"] = timed(lambda: infer(x), options.seconds)
+            row[f"infer{kind}_ms"] = timed(lambda: call(infer, x), options)
     print(json.dumps({key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}), flush=True)
 
 
@@ -509,6 +538,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=1.0)
+    parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--losses", action="store_true")
     parser.add_argument("--no-compile", action="store_true")
     torch_models.add_adamw(parser)

@@ -1,6 +1,6 @@
 -- MobileNetV2 on random images: inverted residuals around depthwise convolutions.
 --   lutra scripts/models/mobilenet_v2.lua [--batch 8] [--image 64] [--classes 1000] [--width 1] [--steps 20]
---     [--lr 1e-3] [--seed 0] [--eager] [--bench | --profile] [--seconds 1] [--threads N] [--device cpu|cuda]
+--     [--lr 1e-3] [--seed 0] [--eager] [--bench | --profile] [--seconds 1] [--cpu] [--threads N] [--device cpu|cuda]
 local lt = require "lutra"
 local nn = lt.nn
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"

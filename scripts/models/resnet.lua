@@ -1,6 +1,6 @@
 -- ResNet-18 and ResNet-50 on random images: residual blocks of 3x3 convolutions, or bottlenecks.
 --   lutra scripts/models/resnet.lua [--depth 18|50] [--batch 8] [--image 64] [--classes 1000] [--width 64] [--steps 20]
---     [--lr 1e-3] [--seed 0] [--eager] [--bench | --profile] [--seconds 1] [--threads N] [--device cpu|cuda]
+--     [--lr 1e-3] [--seed 0] [--eager] [--bench | --profile] [--seconds 1] [--cpu] [--threads N] [--device cpu|cuda]
 local lt = require "lutra"
 local nn = lt.nn
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"

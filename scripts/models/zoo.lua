@@ -3,15 +3,22 @@
 --   return zoo.model {name = "vit", sizes = {d = 384, ...}, tiny = {d = 16, ...},
 --     make = function(sizes) return net end, batch = function(sizes) return x, y end}
 -- sizes are the program's options, tiny those of the tests (and their rate), with `batch` in both. loss(net, x, y) is
--- the cross entropy of net(x) unless the model has one of its own. kinds and flags are further options; main(options)
--- may give another program. A file that is loaded and not run gives the model.
+-- the cross entropy of net(x) unless the model has one of its own. A model may have draw(sizes, random) in the place of
+-- batch; its x may be a list of what the net takes. random.floats(sizes) and random.below(n, sizes) draw: at random in
+-- a program, by a formula in tests. kinds and flags are further options; main(options) may give another program. A file
+-- that is loaded and not run gives the model.
 local lt = require "lutra"
 local F = lt.nn.functional
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local common = dofile(here .. "common.lua")
 local zoo = {median = common.median}
 
-function zoo.cross_entropy(net, x, y) return F.cross_entropy(net(x), y) end
+-- net(x), or of a list net(...).
+function zoo.call(net, x)
+  if lt.is_tensor(x) then return net(x) end
+  return net(unpack(x))
+end
+function zoo.cross_entropy(net, x, y) return F.cross_entropy(zoo.call(net, x), y) end
 
 -- Images of three channels with their classes, tokens with a class, and tokens with the token behind each.
 function zoo.images(s) return lt.randn(s.batch, 3, s.image, s.image), lt.randint(0, s.classes, {s.batch}) end
@@ -21,6 +28,16 @@ end
 function zoo.sequences(s)
   local ids = lt.randint(0, s.vocabulary, {s.batch, s.length + 1})
   return ids:narrow(1, 0, s.length):contiguous(), ids:narrow(1, 1, s.length):contiguous()
+end
+
+-- Numbers that draw(sizes, random) asks for.
+local random = {}
+function random.floats(sizes) return lt.randn(sizes) end
+function random.below(limit, sizes) return lt.randint(0, limit, sizes) end
+
+local function batch_of(model, options)
+  if model.draw then return model.draw(options, random) end
+  return model.batch(options)
 end
 
 -- Channels as mobile nets have them: a multiple of eight, at most a tenth below.
@@ -44,17 +61,18 @@ local function wait(device)
   if device:match("^cuda") then lt.cuda.synchronize() end
 end
 
--- Median milliseconds of f() in about `seconds`; on a GPU each sample waits for it.
-local function time(f, seconds)
+-- Median milliseconds of f() in about `seconds`, by the clock that the options name; on a GPU each sample waits for it.
+local function time(f, options)
   for _ = 1, 3 do f() end
   local device, times, start = lt.get_default_device(), {}, lt.perf_counter()
+  local clock = options.cpu and os.clock or lt.perf_counter
   wait(device)
   repeat
-    local before = lt.perf_counter()
+    local before = clock()
     f()
     wait(device)
-    times[#times + 1] = (lt.perf_counter() - before) * 1e3
-  until #times >= 5 and lt.perf_counter() - start > seconds
+    times[#times + 1] = (clock() - before) * 1e3
+  until #times >= 5 and lt.perf_counter() - start > options.seconds
   return common.median(times)
 end
 
@@ -62,20 +80,20 @@ end
 local function bench(model, options)
   local net = model.make(options)
   local opt = lt.optim.AdamW(net:parameters(), {lr = options.lr})
-  local x, y = model.batch(options)
+  local x, y = batch_of(model, options)
   local step = zoo.train_step(model, net, opt)
   local row = {model = options.name or model.name, threads = lt.get_num_threads()}
-  row.train_eager_ms = time(function() step(x, y) end, options.seconds)
+  row.train_eager_ms = time(function() step(x, y) end, options)
   local compiled, start = lt.compile(step), lt.perf_counter()
   compiled(x, y):item()
   row.compile_ms = (lt.perf_counter() - start) * 1e3
-  row.train_ms = time(function() compiled(x, y) end, options.seconds)
+  row.train_ms = time(function() compiled(x, y) end, options)
   net:eval()
-  local function infer(inputs) return net(inputs) end
+  local function infer(inputs) return zoo.call(net, inputs) end
   lt.no_grad(function()
-    row.infer_eager_ms = time(function() infer(x) end, options.seconds)
+    row.infer_eager_ms = time(function() infer(x) end, options)
     local fast = lt.compile(infer)
-    row.infer_ms = time(function() fast(x) end, options.seconds)
+    row.infer_ms = time(function() fast(x) end, options)
   end)
   for key, value in pairs(row) do
     if type(value) == "number" then row[key] = tonumber(string.format("%.4f", value)) end
@@ -86,17 +104,17 @@ end
 local function profile(model, options)
   local net = model.make(options)
   local opt = lt.optim.AdamW(net:parameters(), {lr = options.lr})
-  local x, y = model.batch(options)
+  local x, y = batch_of(model, options)
   print(lt.profile(lt.compile(zoo.train_step(model, net, opt)), {warmup = 3})(x, y))
   net:eval()
-  local infer = lt.compile(function(inputs) return net(inputs) end)
+  local infer = lt.compile(function(inputs) return zoo.call(net, inputs) end)
   lt.no_grad(function() print(lt.profile(infer, {warmup = 3})(x)) end)
 end
 
 local function train(model, options)
   local net = model.make(options)
   local opt = lt.optim.AdamW(net:parameters(), {lr = options.lr})
-  local x, y = model.batch(options)
+  local x, y = batch_of(model, options)
   local step = zoo.train_step(model, net, opt)
   if not options.eager then step = lt.compile(step) end
   print(string.format("%d parameters", common.parameters_of(net)))
@@ -113,7 +131,7 @@ function zoo.model(model)
   local options = {steps = 20, lr = 1e-3, seed = 0, seconds = 1}
   for name, value in pairs(model.sizes) do options[name] = value end
   local refuse = common.refuser(model.name)
-  local kinds, flags = {threads = tonumber, device = tostring}, {eager = true, bench = true, profile = true}
+  local kinds, flags = {threads = tonumber, device = tostring}, {eager = true, bench = true, cpu = true, profile = true}
   for name, kind in pairs(model.kinds or {}) do kinds[name] = kind end
   for name in pairs(model.flags or {}) do flags[name] = true end
   common.read_options(options, kinds, flags, refuse)

@@ -41,8 +41,25 @@ local function fill(net)
   end
 end
 
+-- What draw(sizes, random) of a model takes: each draw has a seed of its own.
+local function formula(seed)
+  local random = {}
+  function random.floats(sizes)
+    seed = seed + 1
+    return floats(sizes, seed)
+  end
+  function random.below(limit, sizes)
+    seed = seed + 1
+    local count = 1
+    for _, n in ipairs(sizes) do count = count * n end
+    return (hashed(count, seed) % limit):view(sizes)
+  end
+  return random
+end
+
 local function batch(model, s, step)
   local seed = 1000 * step
+  if model.draw then return model.draw(s, formula(seed)) end
   if s.image then
     return floats({s.batch, 3, s.image, s.image}, seed), hashed(s.batch, seed + 1) % s.classes
   end
@@ -54,6 +71,14 @@ local function batch(model, s, step)
   return ids:narrow(1, 0, s.length), ids:narrow(1, 1, s.length)
 end
 
+-- x, a tensor or a list of them, with numbers of `dtype`.
+local function cast(x, dtype)
+  if lt.is_tensor(x) then return x:is_floating_point() and x:to(dtype) or x end
+  local list = {}
+  for i, each in ipairs(x) do list[i] = cast(each, dtype) end
+  return list
+end
+
 -- The losses of some steps.
 local function train(model, sizes, dtype, steps, compile)
   local net = model.make(sizes):to(dtype)
@@ -63,8 +88,7 @@ local function train(model, sizes, dtype, steps, compile)
   if compile then step = lt.compile(step, {fullgraph = true}) end
   for i = 1, steps do
     local x, y = batch(model, sizes, (i - 1) % 4)
-    if x:is_floating_point() then x = x:to(dtype) end
-    losses[i] = step(x, y):item()
+    losses[i] = step(cast(x, dtype), y):item()
   end
   return losses, net
 end
@@ -76,7 +100,8 @@ for line in io.lines("models.losses") do
   for number in list:gmatch("%S+") do table.insert(wanted[name], tonumber(number)) end
 end
 
-local names = {"mobilenet_v2", "mobilenet_v3", "mnasnet", "efficientnet_b0", "bert", "vit", "gru", "llama"}
+local names = {"mobilenet_v2", "mobilenet_v3", "mnasnet", "efficientnet_b0", "bert", "vit", "gru", "llama", "convnext", "unet",
+  "gat", "dlrm", "swin"}
 local cases = {}
 for _, name in ipairs(names) do cases[name] = {port(name)} end
 for _, depth in ipairs {18, 50} do
@@ -99,12 +124,11 @@ for name, case in pairs(cases) do
     local eager, net = train(model, sizes, "float32", 3)
     local compiled, other = train(model, sizes, "float32", 3, true)
     h.deep(compiled, eager)
-    local x = batch(model, sizes, 5)
-    if x:is_floating_point() then x = x:to("float32") end
+    local x = cast(batch(model, sizes, 5), "float32")
     net:eval()
     other:eval()
-    local out = lt.no_grad(net, x)
-    truthy(lt.no_grad(lt.compile(function(input) return other(input) end, {fullgraph = true}), x):equal(out))
+    local out = lt.no_grad(zoo.call, net, x)
+    truthy(lt.no_grad(lt.compile(function(input) return zoo.call(other, input) end, {fullgraph = true}), x):equal(out))
   end)
 end
 
