@@ -203,6 +203,17 @@ class Avx2 final : public Vectors {
     cc.jnz(to);
   }
 
+  x86::Vec joined(const x86::Vec& low, const x86::Vec& high) override {
+    x86::Vec r = fresh_of(32);
+    cc.emit(Ids::kIdVinsertf128, r, low.ymm(), high, asmjit::Imm(1));
+    return r;
+  }
+  x86::Vec block(const x86::Vec& v, int i) override {
+    if (i == 0) return v.xmm();
+    x86::Vec r = cc.newXmm();
+    cc.emit(Ids::kIdVextractf128, r, v, asmjit::Imm(i));
+    return r;
+  }
   x86::Vec blocks(const x86::Vec& a, const x86::Vec& b, bool odd) override {
     x86::Vec r = fresh_of(32);
     cc.emit(Ids::kIdVperm2f128, r, a, b, asmjit::Imm(odd ? 0x31 : 0x20));

@@ -187,6 +187,18 @@ class Avx512 final : public Vectors {
     cc.jnz(to);
   }
 
+  x86::Vec joined(const x86::Vec& low, const x86::Vec& high) override {
+    const bool full = low.isYmm();
+    x86::Vec r = fresh_of(full ? 64 : 32);
+    cc.emit(full ? Ids::kIdVinsertf64x4 : Ids::kIdVinsertf32x4, r, named(low, full ? 64 : 32), high, asmjit::Imm(1));
+    return r;
+  }
+  x86::Vec block(const x86::Vec& v, int i) override {
+    if (i == 0) return v.xmm();
+    x86::Vec r = cc.newXmm();
+    cc.emit(Ids::kIdVextractf64x2, r, v, asmjit::Imm(i));
+    return r;
+  }
   x86::Vec blocks(const x86::Vec& a, const x86::Vec& b, bool odd) override {
     const bool full = a.isZmm();
     x86::Vec r = fresh_of(full ? 64 : 32);

@@ -248,6 +248,7 @@ Value KernelEmitter::load(DType t, const Place& p, const LaneGroup& group, int u
   LUTRA_CHECK(v_.lanes == v_.wide_lanes(), "a gather of narrow lanes");
   if (p.step && !group.mask(u) && !is_mask(t)) return load_steps(t, p, u);
   if (is_small(t)) return gather_small(t, p, group.mask(u));
+  if (!group.mask(u)) return gather_all(t, p);
   Value v;
   v.reg = v_.gather(t, p.mem, p.indices, group.mask(u));
   return v;
@@ -280,8 +281,7 @@ Value KernelEmitter::load_steps(DType t, const Place& p, int u) {
   where(-1, [&] { return v_.turned(row(-(u + 1) * lanes + 1), wide); });
   // The last element of the second row is the last lane's: the one behind it need not be there.
   where(2, [&] { return v_.seconds(row(2 * u * lanes), row((2 * u + 1) * lanes - 1), wide); });
-  const x86::Vec others = is_small(t) ? reg(t, gather_small(t, p, nullptr)) : v_.gather(t, p.mem, p.indices, nullptr);
-  cc_.emit(Ids::kIdVmovaps, v.reg, others);
+  cc_.emit(Ids::kIdVmovaps, v.reg, reg(t, is_small(t) ? gather_small(t, p, nullptr) : gather_all(t, p)));
   cc_.bind(done);
   return v;
 }
@@ -332,10 +332,11 @@ Value KernelEmitter::load_row(DType t, const x86::Mem& m, const Mask* mask) {
   return v;
 }
 
-// f(lane, element) for each lane that is there.
+// f(lane, element) for each lane that is there. Indices come out of their register by parts: eight loads from what was
+// stored as one take longer.
 void KernelEmitter::each_lane(const Place& p, const Mask* mask, const std::function<void(int, const x86::Mem&)>& f) {
-  x86::Mem spill = cc_.newStack(64, 64);
-  cc_.emit(Ids::kIdVmovups, spill, p.indices);
+  std::vector<x86::Vec> blocks;
+  for (int i = 0; 2 * i < v_.lanes; i++) blocks.push_back(v_.block(p.indices, i));
   x86::Gp bits = cc_.newInt32();
   if (mask) v_.mask_bits(bits, *mask);
   for (int lane = 0; lane < v_.lanes; lane++) {
@@ -345,9 +346,10 @@ void KernelEmitter::each_lane(const Place& p, const Mask* mask, const std::funct
       cc_.jz(skip);
     }
     x86::Gp index = cc_.newInt64();
-    x86::Mem at = spill.cloneAdjusted(8 * lane);
-    at.setSize(8);
-    cc_.mov(index, at);
+    if (lane % 2 == 0)
+      v_.lane0(index, blocks[size_t(lane / 2)], true);
+    else
+      cc_.emit(Ids::kIdVpextrq, index, blocks[size_t(lane / 2)], asmjit::Imm(1));
     x86::Mem m = p.mem;
     m.setIndex(index, p.mem.shift());
     f(lane, m);
@@ -368,6 +370,35 @@ Value KernelEmitter::gather_small(DType t, const Place& p, const Mask* mask) {
     cc_.mov(to, size == 1 ? x86::Gp(r.r8()) : x86::Gp(r.r16()));
   });
   return load_row(t, row, nullptr);
+}
+
+// All lanes, of 4 or 8 bytes, by a load each. The instruction for it takes two to four times as long: it is microcode
+// on some processors, and others were made to wait in it for the sake of safety.
+Value KernelEmitter::gather_all(DType t, const Place& p) {
+  const bool wide = is_wide(t);
+  const int in_xmm = wide ? 2 : 4;
+  std::vector<x86::Vec> parts;
+  each_lane(p, nullptr, [&](int lane, const x86::Mem& element) {
+    x86::Mem m = element;
+    m.setShift(uint32_t(shift_of(t)));
+    m.setSize(uint32_t(size_of(t)));
+    if (lane % in_xmm == 0) {
+      parts.push_back(cc_.newXmm());
+      cc_.emit(wide ? Ids::kIdVmovsd : Ids::kIdVmovss, parts.back(), m);
+    } else if (wide) {
+      cc_.emit(Ids::kIdVmovhpd, parts.back(), parts.back(), m);
+    } else {
+      cc_.emit(Ids::kIdVinsertps, parts.back(), parts.back(), m, asmjit::Imm(lane % in_xmm << 4));
+    }
+  });
+  while (parts.size() > 1) {
+    std::vector<x86::Vec> longer;
+    for (size_t i = 0; i < parts.size(); i += 2) longer.push_back(v_.joined(parts[i], parts[i + 1]));
+    parts.swap(longer);
+  }
+  Value v;
+  v.reg = parts[0];
+  return v;
 }
 
 void KernelEmitter::scatter_lanes(DType t, const Value& value, const Place& p, const Mask* mask) {

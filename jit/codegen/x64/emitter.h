@@ -205,6 +205,7 @@ class KernelEmitter {
   Value load_uniform(DType t, const x86::Mem& m);
   Value load_row(DType t, const x86::Mem& m, const Mask* mask);
   Value load_steps(DType t, const Place& p, int u);
+  Value gather_all(DType t, const Place& p);
   Value gather_small(DType t, const Place& p, const Mask* mask);
   void store(DType t, const Value& v, const Place& p, const LaneGroup& group, int u);
   void store_row(DType t, const Value& v, const x86::Mem& m, const Mask* mask);

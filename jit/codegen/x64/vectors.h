@@ -208,6 +208,9 @@ class Vectors {
   virtual void mask_bits(const x86::Gp& to, const Mask& m) = 0;
   virtual void jump_if_any(const Mask& m, const asmjit::Label& to) = 0;
 
+  // A register twice as wide: low, then high. Block i of 16 bytes of a register.
+  virtual x86::Vec joined(const x86::Vec& low, const x86::Vec& high) = 0;
+  virtual x86::Vec block(const x86::Vec& v, int i) = 0;
   // The even (odd) blocks of 16 bytes of a, then those of b; both of the same size, which is 32 bytes or more.
   virtual x86::Vec blocks(const x86::Vec& a, const x86::Vec& b, bool odd) = 0;
 
