@@ -318,12 +318,14 @@ D erfinv_short(const D& x) {
   D near = horner(w, {-8.7914590010349997e-09, 2.21039898249923e-07, -1.976543621639447e-06, 3.9836235143608088e-06,
                       4.4564177657590383e-05, -0.00012748003584611294, -0.0023342975553716895, 0.011548654471465096,
                       0.23201381794402282, 0.88622692049421192});
-  D far = horner(root(w), {-1.4611379063622969e-05, 0.00040546348170014782, -0.0048775861756017481, 0.03303721545343305,
-                           -0.13625518415881616, 0.34150637291583114, -0.47354774725084581, 1.2568456534183492,
-                           -0.12297380354758916});
-  D r = select(w < D(5.0), near * x, with_sign_of(far, x));
-  D a = magnitude(x);
-  return select(a < D(1.0), r, select(a == D(1.0), with_sign_of(D(kInf), x), D(kNaN)));
+  // Most numbers are near; NaN is its own result.
+  return rarely(w >= D(5.0), near * x, x, [&w](const D& edge) {
+    D far = horner(root(w), {-1.4611379063622969e-05, 0.00040546348170014782, -0.0048775861756017481,
+                             0.03303721545343305, -0.13625518415881616, 0.34150637291583114, -0.47354774725084581,
+                             1.2568456534183492, -0.12297380354758916});
+    D a = magnitude(edge), r = with_sign_of(select(a < D(1.0), far, D(kInf)), edge);
+    return select(a <= D(1.0), r, D(kNaN));
+  });
 }
 
 // Near 1 and beyond.
@@ -441,14 +443,18 @@ struct LogBase {
   double inverse, inverse_low, high, low;
 };
 template <class F>
-F log_single(const F& x, const LogBase& base) {
-  Parts<F> p = split_exponent(x);
+F log_of_parts(const Parts<F>& p, const LogBase& base) {
   F f = p.m - F(1.0), z = f * f, half = z * F(0.5), hi = f - half;
   F lo = mul_add(log_tail(f), f * z, ((f - hi) - half) - mul_add(f, f, F(0.0) - z) * F(0.5));
   F t = hi * F(base.inverse);
   F low = mul_add(lo, F(base.inverse), mul_add(hi, F(base.inverse_low), mul_add(hi, F(base.inverse), F(0.0) - t)));
   F whole = p.e * F(base.high), s = whole + t;
-  return log_edges(x, s + ((whole - s) + t + mul_add(p.e, F(base.low), low)));
+  return s + ((whole - s) + t + mul_add(p.e, F(base.low), low));
+}
+template <class F>
+F log_single(const F& x, const LogBase& base) {
+  return rarely(is_edge_of_log(x), log_of_parts(split_normal(x), base), x,
+                [&base](const F& edge) { return log_edges(edge, log_of_parts(split_exponent(edge), base)); });
 }
 // In 64 bits a power of the base is found exactly.
 template <class D>

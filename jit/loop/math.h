@@ -8,7 +8,7 @@
 //   root(x), floor_of(x);  lower(c, x): c < x ? c : x;  raise(c, x): c > x ? c : x  (so NaN in x stays)
 //   bits(x) to IntOf<F>, floating(i) back;  select(mask, a, b);  masks have & | !
 //   widen(F32) to F64, narrow(F64) to F32;  fmod_of(a, b) exact
-//   rarely(m, r, x, f): f(x) where m holds, else r, of F64; code may skip f where no lane asks for it
+//   rarely(m, r, x, f): f(x) where m holds, else r; code may skip f where no lane asks for it
 // and its integers + - & | ^, shl(i, n), shr(i, n); those of 64 bits mul32(a, b), the product of the low halves.
 // Only what AVX2 with FMA has too: no scalef, getexp, reciprocal estimates or 64-bit arithmetic shifts.
 // The text is also part of generated CUDA kernels (jit/codegen/cuda), where there are no standard headers.
@@ -162,9 +162,16 @@ F log_of_parts(const Parts<F>& p) {
   F low = mul_add(s, h + q, p.e * F(-4.2009150726810846e-11));
   return mul_add(p.e, F(0.69314718060195446), f - (h - low));
 }
+// Whether x is anything but a normal number above 0 (not as a negation, as for needs_far_turns). Few numbers are, so
+// that a logarithm has its edges out of the way.
+template <class F>
+MaskOf<F> is_edge_of_log(const F& x) {
+  return (x < F(FloatTraits<F>::kBits == 32 ? 1.17549435e-38 : 2.2250738585072014e-308)) | (x - x != F(0.0));
+}
 template <class F>
 F log_of(const F& x) {
-  return log_edges(x, log_of_parts(split_exponent(x)));
+  return rarely(is_edge_of_log(x), log_of_parts(split_normal(x)), x,
+                [](const F& edge) { return log_edges(edge, log_of_parts(split_exponent(edge))); });
 }
 
 template <class D>

@@ -55,8 +55,8 @@ template <class F>
 float by_double(bool mask, float r, float x, const F& f) {
   return mask ? float(f(double(x))) : r;
 }
-template <class F>
-double rarely(bool mask, double r, double x, const F& f) {
+template <class T, class F>
+T rarely(bool mask, T r, T x, const F& f) {
   return mask ? f(x) : r;
 }
 inline uint32_t shl(uint32_t i, int n) { return i << n; }

@@ -212,9 +212,9 @@ F32 by_double(const Mask& m, const F32& r, const F32& x, const G& f) {
   return select(m, narrow(f(widen(x))), r);
 }
 
-template <class G>
-F64 rarely(const Mask& m, const F64& r, const F64& x, const G& f) {
-  const F64 result = F64::fresh();
+template <class F, class G>
+F rarely(const Mask& m, const F& r, const F& x, const G& f) {
+  const F result = F::fresh();
   const asmjit::Label done = t_compiler->newLabel();
   t_compiler->fmov(result.view(), r.view());
   t_compiler->cbz(m.reg, done);

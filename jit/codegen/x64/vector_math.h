@@ -234,8 +234,8 @@ F32 by_double(const VecMask<32>& m, const F32& r, const F32& x, const G& f) {
   const auto part = [&f](const F32& p) { return narrow(f(widen(p))); };
   return emit_rarely(m, r, [&] { return v.lanes == v.wide_lanes() ? part(x).in_register() : emit_halves(x, part); });
 }
-template <class G>
-F64 rarely(const VecMask<64>& m, const F64& r, const F64& x, const G& f) {
+template <int kB, class G>
+VecFloat<kB> rarely(const VecMask<kB>& m, const VecFloat<kB>& r, const VecFloat<kB>& x, const G& f) {
   return emit_rarely(m, r, [&] { return f(x).in_register(); });
 }
 
