@@ -84,7 +84,7 @@ struct ProtoPoint {
   bool stays = false, crosses = false;
   std::map<std::vector<uint64_t>, std::shared_ptr<ProtoPoint>> with_callers{};
   size_t most_callers = 34;       // the frames above that entries may go on in
-  int steered = 0;                // misses that taught nothing but that frames above go another way
+  std::map<int, int> steered{};   // by how many calls up: misses that only taught that this frame goes another way
   std::vector<int> firsts{};      // of a point under callers: where their values begin among a call's
   std::weak_ptr<Entry> awaits{};  // of a frame below: it goes on behind this point, as soon as it has its code
   int missed_level = 0;           // likewise: whose values the last miss was of, and taught nothing

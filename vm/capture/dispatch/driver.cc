@@ -280,9 +280,9 @@ struct PortalCall {
   bool is_steered() {
     constexpr int kMostSteered = 2;
     int level = std::exchange(under->missed_level, 0);
-    if (under->limit_reached) level = 1, home.steered = kMostSteered;
-    if (level == 0 || ++home.steered < kMostSteered) return false;
-    home.steered = 0;
+    if (under->limit_reached) level = 1, home.steered[level] = kMostSteered;
+    if (level == 0 || ++home.steered[level] < kMostSteered) return false;
+    home.steered.clear();
     home.most_callers = size_t(level) - 1;
     home.stays = level == 1;
     for (auto& [path, point] : home.with_callers) forget_entries(L, *point);

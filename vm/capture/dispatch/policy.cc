@@ -292,6 +292,31 @@ int level_of_relations(const ProtoPoint& point, const GuardProgram& p, GuardValu
   return level;
 }
 
+int level_of(const ProtoPoint& point, const GuardProgram& p, const GuardStep& s, GuardValues& values) {
+  return s.op == GuardOp::kSymbolsCheck ? level_of_relations(point, p, values) : level_of(point, s.source);
+}
+
+// How many calls up the frame is that goes another way than each entry: loops of frames above add ways up.
+int furthest_level(lua_State* L, const ProtoPoint& point, int nslots, int nargs, int self) {
+  const int top = lua_gettop(L);
+  int level = point.missed_level;
+  for (const std::shared_ptr<Entry>& e : point.entries) {
+    if (e->decline) continue;
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
+    lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
+    GuardValues values;
+    const int failed = run_guards(L, e->guards, nslots, nargs, self, top + 1, top + 2, &values);
+    lua_settop(L, top + 2);
+    if (failed >= 0) {
+      with_values(L, e->guards, failed, nslots, nargs, self, top + 1, top + 2, [&](GuardValues& found) {
+        level = std::max(level, level_of(point, e->guards, e->guards.steps[size_t(failed)], found));
+      });
+    }
+    lua_settop(L, top);
+  }
+  return level;
+}
+
 // How much misses have taught.
 size_t lessons(const ProtoPoint& point) {
   size_t n = point.changing_values.size() + point.loose_functions.size();
@@ -385,8 +410,7 @@ bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
     if (s.op == GuardOp::kSymbolsCheck) learn_related(point, p, values, true);
     learn_places(L, point, s, values, constants);
     if (point.firsts.empty() || lessons(point) > known) return;
-    point.missed_level =
-        s.op == GuardOp::kSymbolsCheck ? level_of_relations(point, p, values) : level_of(point, s.source);
+    point.missed_level = level_of(point, p, s, values);
   });
   if (r.hint.empty()) r.hint = recompile_hint(r.kind);
   if (entry.decline) return point.entries.size() < 64;  // nothing was compiled, so that this is no recompile
@@ -460,16 +484,10 @@ void note_hit(ProtoPoint& point, const Entry& entry, const GuardTensors& inputs)
   point.misses = std::max(point.misses - saved / kAskedAtMost, 0);
 }
 
-bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
-               int failed, int nslots, int nargs, int self, int constants, int weak) {
-  if (!point.limit_reached && !compiled.options.fullgraph && lies_elsewhere(L, point, nslots, nargs, self)) {
-    const GuardPlace place = row_of(entry.guards, size_t(failed)).place;
-    const BreakAbout about{"", "let them lie at the same places each call: each other size or offset is another graph"};
-    if (!point.breaks_for_places) count_break(L, compiled, {Break::shared_memory, about, {place.file, place.line}});
-    point.breaks_for_places = true;
-    note_late_miss(point, compiled);
-    return false;
-  }
+namespace {
+
+bool tell_nearest(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
+                  int failed, int nslots, int nargs, int self, int constants, int weak) {
   const int top = lua_gettop(L);
   for (const std::shared_ptr<Entry>& e : point.entries) {
     if (point.limit_reached || point.entries.size() == 1) break;
@@ -493,6 +511,23 @@ bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
     lua_settop(L, top);
   }
   return tell_miss(state, L, compiled, point, entry, failed, nslots, nargs, self, constants, weak);
+}
+
+}  // namespace
+
+bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
+               int failed, int nslots, int nargs, int self, int constants, int weak) {
+  if (!point.limit_reached && !compiled.options.fullgraph && lies_elsewhere(L, point, nslots, nargs, self)) {
+    const GuardPlace place = row_of(entry.guards, size_t(failed)).place;
+    const BreakAbout about{"", "let them lie at the same places each call: each other size or offset is another graph"};
+    if (!point.breaks_for_places) count_break(L, compiled, {Break::shared_memory, about, {place.file, place.line}});
+    point.breaks_for_places = true;
+    note_late_miss(point, compiled);
+    return false;
+  }
+  const bool more = tell_nearest(state, L, compiled, point, entry, failed, nslots, nargs, self, constants, weak);
+  if (point.missed_level > 0) point.missed_level = furthest_level(L, point, nslots, nargs, self);
+  return more;
 }
 
 }  // namespace lutra

@@ -261,7 +261,7 @@ int api_reset(lua_State* L) {
       point.decisions = TraceDecisions();
       point.stays = point.crosses = false;
       point.with_callers.clear();
-      point.most_callers = ProtoPoint().most_callers, point.steered = 0;
+      point.most_callers = ProtoPoint().most_callers, point.steered.clear();
       point.idle_captures = point.idle_calls = point.idle_rounds = 0;
       point.ops_at.clear();
       point.saved_ms = point.spent_ms = point.needs_ms = 0;
