@@ -53,7 +53,7 @@ bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
   options.dynamic_dims.clear();  // of the arguments of the function that the user compiled
   const std::shared_ptr<CompiledProto> callee = find_proto(state, L, index, options, root.key.serial);
   if (!callee || callee->failed || is_idle(*callee) || count_functions(L, *callee) >= kMostFunctions) return false;
-  if (!callee->patched && callee->log->empty()) callee->callee = true;
+  if (!callee->patched && callee->log->empty()) callee->callee = true, callee->leaves_calls = root.leaves_calls;
   push_clone(state, L, callee, index, false);
   if (!redirect(L, index, lua_gettop(L)).empty()) return false;
   follow(L, *callee, index);

@@ -121,6 +121,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   options.is_callee = compiled.callee;
   options.has_to_pay = has_to_pay(L, compiled);
   if (options.has_to_pay) options.until_ms = thread_cpu_ms() + most_capture_ms(state, point);
+  options.leaves_calls = compiled.root ? compiled.root->leaves_calls : compiled.leaves_calls;
   options.enters_callees = point.enters_callees && !options.has_to_pay;
   const int varargs = callers.empty() ? 0 : callers[0].first - int(point.args.size());
   const bool asks = point.varargs && callers.empty();

@@ -133,6 +133,10 @@ struct CompiledProto : std::enable_shared_from_this<CompiledProto> {
   Stand first_call{};             // that it begins with, and the call of its code that this stands for; 0: none
   // Of a root: frames of their own that its segments leave to Lua.
   std::vector<std::weak_ptr<CompiledProto>> callees;
+  // Of a root: what entries have saved that rebuild frames, or run in rebuilt ones; where that is too little, calls
+  // whose callees break are left to Lua (note_rebuilt).
+  double rebuilt_ms = 0;
+  bool leaves_calls = false;
   int64_t hits = 0, revives_at = 64;  // of its points, while it has callees
   std::vector<int> examples;          // registry references: closures that newborn ones of their prototypes follow
   std::set<unsigned> born;            // constants: children that are frames of their own

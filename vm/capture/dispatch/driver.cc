@@ -226,6 +226,8 @@ struct PortalCall {
     if (watched) e.decline = e.segment->forward().is_refused();
     if (lost.kind == Lost::kSize) note_lost_size(L, compiled, point(), e, lost.size);
     if (lost.kind == Lost::kSource) note_shared_source(L, point());
+    if (n > 0 && !state.trace.stress_breaks && lost.kind == Lost::kNothing)
+      note_rebuilt(L, compiled, e, loaded.tensors);
     if (caller && n > 0) land(L, *caller, landing, n);
     return n;
   }

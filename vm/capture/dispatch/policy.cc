@@ -338,7 +338,7 @@ constexpr int kAskedAtMost = 8, kSavedByOp = 6, kOpsAtMost = 64, kMostWorth = 25
 // in registers.
 constexpr int64_t kPassedOn = 512;
 
-int saved_by(const Entry& entry, const GuardTensors& inputs) {
+int passed_on(const Entry& entry, const GuardTensors& inputs) {
   int64_t most = 0;
   for (size_t i = 0; i < inputs.size(); i++) {
     if (!inputs[i]) continue;  // a memory, which the run finds
@@ -347,7 +347,11 @@ int saved_by(const Entry& entry, const GuardTensors& inputs) {
     most = std::max(most, bytes_of(inputs[i]->dtype, n));
   }
   const int ops = int(std::min(entry.ops, size_t(kOpsAtMost)));
-  return kSavedByOp * ops + std::max(ops - 1, 0) * int(std::min<int64_t>(most / kPassedOn, kMostWorth));
+  return std::max(ops - 1, 0) * int(std::min<int64_t>(most / kPassedOn, kMostWorth));
+}
+
+int saved_by(const Entry& entry, const GuardTensors& inputs) {
+  return kSavedByOp * int(std::min(entry.ops, size_t(kOpsAtMost))) + passed_on(entry, inputs);
 }
 
 // Entries that have not paid for thousands of calls are not asked any more.
@@ -475,6 +479,11 @@ bool lies_elsewhere(lua_State* L, const ProtoPoint& point, int nslots, int nargs
 bool rests(ProtoPoint& point) {
   constexpr uint32_t kGoldenRatio = 0x9e3779b9, kPart = 1u << 27;
   return point.limit_reached && point.worth <= -kMostWorth && ++point.rests * kGoldenRatio >= kPart;
+}
+
+double passed_on_ms(const Entry& entry, const GuardTensors& inputs) {
+  constexpr double kAskMs = 50e-6;
+  return kAskMs * passed_on(entry, inputs);
 }
 
 void note_hit(ProtoPoint& point, const Entry& entry, const GuardTensors& inputs) {

@@ -17,6 +17,8 @@ bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
 bool rests(ProtoPoint& point);
 // The entry serves a call that brings these inputs.
 void note_hit(ProtoPoint& point, const Entry& entry, const GuardTensors& inputs);
+// What the ops of a graph save that pass their results on by registers, not by memory.
+double passed_on_ms(const Entry& entry, const GuardTensors& inputs);
 // What a call saves that runs an entry of so many ops: less than nothing where it runs none.
 double saved_ms(size_t ops);
 // Whether what does not repay its time is dropped: of automatic compiled prototypes, unless lt.config.profit says
@@ -57,6 +59,11 @@ void note_lost_size(lua_State* L, CompiledProto& compiled, ProtoPoint& point, co
 // A call brought one tensor as two inputs that take gradients, which entries are not guarded against: guards cost more
 // than that few functions are called so. From now on they are.
 void note_shared_source(lua_State* L, ProtoPoint& point);
+
+// A portal of the compiled prototype has run the entry. Frames that are rebuilt cost more than a few ops save. Where
+// that has been so for long, no segment of the function and its rests ends in a callee any more: what breaks there is a
+// frame of its own.
+void note_rebuilt(lua_State* L, CompiledProto& compiled, const Entry& entry, const GuardTensors& inputs);
 
 // Whether an entry only resumes a callee in which nothing was compiled in several calls. It then declines, and the
 // point makes no more such; a point that has no other entries is given up.

@@ -245,6 +245,7 @@ int api_reset(lua_State* L) {
     compiled->failed = false;
     compiled->recompiles->clear(), compiled->log->clear(), compiled->breaks->clear();
     each_point(*compiled, [L](ProtoPoint& point) { forget_entries(L, point); });
+    compiled->rebuilt_ms = 0, compiled->leaves_calls = false;
     compiled->called_ops.clear(), compiled->parted_calls.clear(), compiled->gone_on.clear();
     compiled->hits_since = 0, compiled->brings_back_at = CompiledProto().brings_back_at;
     for (auto& [pc, point] : compiled->points) {

@@ -387,7 +387,8 @@ struct Finisher {
     for (size_t i = 1; i < links.size(); i++) {
       const bool last = i + 1 == links.size();
       const Frame& caller = *links[i - 1].frame;
-      std::string why = obstacle(t, links[i], last);
+      std::string why =
+          t.options.leaves_calls ? "rebuilding it costs more than graphs save" : obstacle(t, links[i], last);
       if (why.empty() && !calls(bc::op(caller.code->proto().code[caller.pc]))) why = "a call that is made by C";
       if (why.empty()) continue;
       BreakReason because = end.why ? end.why : reason(Break::called_loop);

@@ -90,6 +90,7 @@ struct TraceOptions {
   double until_ms = HUGE_VAL;   // of the thread's time of CPU: what takes longer is too dear
   bool fullgraph = false;       // no value may end the segment
   bool is_callee = false;       // nobody has asked for it but a segment that leaves it to Lua
+  bool leaves_calls = false;    // no frames are rebuilt: a callee that breaks is a frame of its own
   bool enters_callees = false;  // a callee that breaks before the first op is resumed all the same
 };
 
