@@ -359,19 +359,25 @@ bool would_be_alike(const mirror::Func* clone, const mirror::Func* f) {
 
 // Pushes what make_rest has made last of it, where that lives and is as it would be made now.
 bool push_made(lua_State* L, int index, const Patched& patched) {
-  const int top = lua_gettop(L);
+  const int top = lua_gettop(L), clone = top + 1, of = top + 2;
   push_table(L, PortalTable::kMade);
-  lua_rawgeti(L, -1, int(patched.version) * 2);
-  lua_rawgeti(L, -2, int(patched.version) * 2 + 1);
-  bool known = lua_isfunction(L, top + 2) && lua_rawequal(L, top + 3, index) &&
-               would_be_alike(lua_function(L, top + 2), lua_function(L, index));
+  lua_rawgeti(L, -1, int(patched.version));
+  lua_remove(L, clone);
+  push_table(L, PortalTable::kRests);
+  lua_pushvalue(L, clone);
+  lua_rawget(L, -2);
+  lua_remove(L, of);
+  bool known = lua_isfunction(L, clone) && would_be_alike(lua_function(L, clone), lua_function(L, index));
+  if (known && !lua_rawequal(L, of, index)) {
+    push_function_of(L, index);
+    known = lua_rawequal(L, of, -1);
+  }
   if (known) {
     push_table(L, PrototypeTable::kChanged);
-    push_proto(L, top + 2);
+    push_proto(L, clone);
     lua_rawget(L, -2);
     known = lua_isnil(L, -1);
   }
-  if (known) lua_pushvalue(L, top + 2), lua_replace(L, top + 1);
   lua_settop(L, top + int(known));
   return known;
 }
@@ -383,15 +389,12 @@ void make_rest(lua_State* L, int index, const Patched& patched) {
   index = absolute(L, index);
   check_lua_function(L, index);
   if (!portal_state(L).mirror || patched.version == 0) return make_clone(L, index, patched);
-  if (!push_made(L, index, patched)) {
-    make_clone(L, index, patched);
-    push_table(L, PortalTable::kMade);
-    lua_pushvalue(L, -2);
-    lua_rawseti(L, -2, int(patched.version) * 2);
-    lua_pushvalue(L, index);
-    lua_rawseti(L, -2, int(patched.version) * 2 + 1);
-    lua_pop(L, 1);
-  }
+  if (push_made(L, index, patched)) return;
+  make_clone(L, index, patched);
+  push_table(L, PortalTable::kMade);
+  lua_pushvalue(L, -2);
+  lua_rawseti(L, -2, int(patched.version));
+  lua_pop(L, 1);
 }
 
 std::string redirect(lua_State* L, int index, int donor) {

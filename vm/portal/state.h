@@ -56,7 +56,7 @@ enum class PortalTable {
   kRooms,    // [n] = the function that make_room calls; weak values
   kMakers,   // [prototype] = the function that makes closures of it, which holds it; weak values
   kLoaded,   // [version of a Patched] = the prototype that make_clone loaded of it; weak values
-  kMade,     // [2 * version] = the function that make_rest made last of it, [.. + 1] = of which one; weak values
+  kMade,     // [version of a Patched] = the function that make_rest made last of it; weak values
   kSources,  // [function that is a value of kCopies, kRests or kClones] = true; weak keys
   kCount
 };
