@@ -502,6 +502,10 @@ TapeWatch* tape_watch() { return watch; }
 TapeWatchScope::TapeWatchScope(TapeWatch* w) : before(std::exchange(watch, w)) {}
 TapeWatchScope::~TapeWatchScope() { watch = before; }
 
+namespace {
+bool is_removed(const GradHook& hook) { return !*hook.live; }
+}  // namespace
+
 std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const Tensor&)> hook,
                                     std::shared_ptr<HookKeeper> keeper) {
   if (!t->requires_grad) fail("register_hook: the tensor does not require grad");
@@ -509,7 +513,9 @@ std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const 
   GradHook added{std::move(hook), std::move(keeper)};
   auto live = added.live;
   if (added.keeper && meta.accumulator) added.keeper->graph_leads_here(true);
+  std::erase_if(meta.hooks, is_removed);  // who runs hooks has a copy of the list
   if (meta.grad_fn) {
+    std::erase_if(meta.grad_fn->hooks, [](const auto& known) { return is_removed(known.second); });
     meta.grad_fn->hooks.emplace_back(meta.output_nr, std::move(added));
   } else {
     meta.hooks.push_back(std::move(added));

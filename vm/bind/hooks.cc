@@ -92,7 +92,7 @@ class LuaHook : public UserdataKeeper, public LuaCallee {
   bool graph_ = false, userdata_ = false;
 };
 
-// Among the hooks of a result itself, which do not run.
+// Among the hooks of a result itself, which do not run, as long as its hook may.
 struct Watcher : UserdataKeeper {
   std::weak_ptr<LuaHook> hook;
   explicit Watcher(const std::shared_ptr<LuaHook>& h) : hook(h) {}
@@ -156,12 +156,15 @@ int register_hook_of(lua_State* L) {
   lua_pushvalue(L, 1);
   hook->gain_userdata(L);
   lua_settop(L, 2);
+  Handle handle{hook, register_hook(
+                          *t, [hook](const Tensor& grad) { return hook->call(grad); }, hook)};
   if (node) {
-    (*t)->autograd->hooks.push_back({nullptr, std::make_shared<Watcher>(hook), std::make_shared<bool>(false)});
+    const auto live = node->hooks.back().second.live;
+    (*t)->autograd->hooks.push_back(
+        {[](const Tensor&) { return Tensor(); }, std::make_shared<Watcher>(hook), live});
     hook->graph_leads_here(node->refs.load() > 1);
   }
-  push_handle(L, {hook, register_hook(
-                            *t, [hook](const Tensor& grad) { return hook->call(grad); }, hook)});
+  push_handle(L, std::move(handle));
   return 1;
 }
 
