@@ -455,7 +455,7 @@ const ApiRow kNative[] = {{"control_possible", api_beside_trace},    {"control_o
                           {"control_cond", api_of_a_trace},          {"control_while", api_of_a_trace},
                           {"control_scan", api_of_a_trace},          {"control_branch_reads", api_of_a_trace},
                           {"control_loop_reads", api_of_a_trace},    {"control_place_of", api_place_of},
-                          {"note_plain_checkpoint", api_of_a_trace}, {"break_rows", api_break_rows},
+                          {"is_plain_checkpoint", api_beside_trace}, {"break_rows", api_break_rows},
                           {"is_captured", api_beside_trace},         {"set_stance", api_set_stance}};
 
 int api_entry(lua_State* L) {

@@ -298,9 +298,10 @@ Vars run_tensor_newindex(Trace& t, Var*, const Vars& args) {
 
 Vars run_is_compiling(Trace& t, Var*, const Vars&) { return {t.boolean(true)}; }
 
-Vars run_note_plain_checkpoint(Trace& t, Var*, const Vars&) {
-  t.plain_checkpoints += grad_enabled();
-  return {};
+Vars run_is_plain_checkpoint(Trace& t, Var*, const Vars&) {
+  const bool plain = !t.options.automatic || !grad_enabled();
+  t.plain_checkpoints += plain && grad_enabled();
+  return {t.boolean(plain)};
 }
 
 // What the graph draws comes after it; a graph that has drawn ends.
@@ -416,7 +417,7 @@ const Builtin kRows[] = {
     {"lutra._native.fail", run_error},
     {"lutra._native.autocast_check", run_autocast_check},
     {"lutra._native.autocast_region", run_autocast},
-    {"lutra._native.note_plain_checkpoint", run_note_plain_checkpoint},
+    {"lutra._native.is_plain_checkpoint", run_is_plain_checkpoint},
     {"lutra._native.control_possible", run_control_possible},
     {"lutra._native.control_open", run_control_open},
     {"lutra._native.control_close", run_control_close},
