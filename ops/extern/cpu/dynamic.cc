@@ -124,43 +124,67 @@ Results dynamic_masked_select(const Args& args, ParallelFor parallel) {
 
 namespace {
 
-// f(n) for each whole number n of v.
+// f after f(n) for each whole number n of v. A copy goes through a stretch of numbers side by side: what it keeps stays
+// in registers.
 template <class F>
-void each_whole(const ExternView& v, const F& f) {
+F each_whole(const ExternView& v, F f) {
   with_element_type(v.dtype, [&]<class T>() {
-    const T* from = static_cast<const T*>(v.data);
-    if constexpr (std::is_integral_v<T>) each_element(v, [&](int64_t at) { f(int64_t(from[at])); });
+    if constexpr (std::is_integral_v<T>) {
+      const T* from = static_cast<const T*>(v.data);
+      if (!is_contiguous(v)) return each_element(v, [&](int64_t at) { f(int64_t(from[at])); });
+      in_stretches(v.numel(), [&](int64_t begin, int64_t end) {
+        F own = f;
+        for (int64_t i = begin; i < end; i++) own(int64_t(from[i]));
+        f = own;
+      });
+    }
   });
+  return f;
 }
+
+struct Bounds {
+  int64_t least = 0, most = -1;
+  void operator()(int64_t n) { least = std::min(least, n), most = std::max(most, n); }
+};
+
+// Whoever writes the input meanwhile gets wrong counts, but not at places beyond them.
+struct Counts {
+  int64_t *counts, size;
+  void operator()(int64_t n) {
+    if (uint64_t(n) < uint64_t(size)) counts[n]++;
+  }
+};
 
 }  // namespace
 
 Results dynamic_bincount(const Args& args, ParallelFor) {
   const ExternView v = view_of(args[0].tensor());
-  int64_t least = 0, most = -1;
-  each_whole(v, [&](int64_t n) { least = std::min(least, n), most = std::max(most, n); });
-  if (least < 0 || most == INT64_MAX) {
-    each_whole(v, [](int64_t n) {  // the first one
-      if (n < 0) throw Error(ErrorKind::kData, str("bincount: the input must not be negative, got ", n));
-      if (n == INT64_MAX) throw Error(ErrorKind::kData, str("bincount: ", n, " is too large"));
-    });
+  const Bounds bounds = each_whole(v, Bounds());
+  if (bounds.least < 0 || bounds.most == INT64_MAX) {
+    struct Refuse {
+      void operator()(int64_t n) const {  // the first one
+        if (n < 0) throw Error(ErrorKind::kData, str("bincount: the input must not be negative, got ", n));
+        if (n == INT64_MAX) throw Error(ErrorKind::kData, str("bincount: ", n, " is too large"));
+      }
+    };
+    each_whole(v, Refuse());
   }
-  const int64_t size = std::max(args[2].sym_int().hint, most + 1);
-  // Whoever writes the input meanwhile gets wrong counts, but not at places beyond them.
-  const auto add = [size](auto* sums, int64_t n, auto by) {
-    if (uint64_t(n) < uint64_t(size)) sums[n] += by;
-  };
+  const int64_t size = std::max(args[2].sym_int().hint, bounds.most + 1);
   if (args[1].is_none() || v.numel() == 0) {
     Tensor out = make_tensor({size}, DType::kInt64);
     auto* counts = out->data_as<int64_t>();
     in_stretches(size, [&](int64_t begin, int64_t end) { std::fill(counts + begin, counts + end, 0); });
-    each_whole(v, [&](int64_t n) { add(counts, n, int64_t(1)); });
+    each_whole(v, Counts{counts, size});
     return {out};
   }
   const ExternView weights = view_of(args[1].tensor());
   std::vector<int64_t> values;
   values.reserve(size_t(v.numel()));
-  each_whole(v, [&](int64_t n) { values.push_back(n); });
+  struct Keep {
+    std::vector<int64_t>* values;
+    void operator()(int64_t n) const { values->push_back(n); }
+  };
+  each_whole(v, Keep{&values});
   Tensor out = make_tensor({size}, sums_of_weights(args[1].tensor()));
   const auto sum = [&](auto* sums) {
     using S = std::remove_reference_t<decltype(*sums)>;
@@ -168,7 +192,10 @@ Results dynamic_bincount(const Args& args, ParallelFor) {
     size_t i = 0;
     with_element_type(weights.dtype, [&]<class T>() {
       const T* w = static_cast<const T*>(weights.data);
-      each_element(weights, [&](int64_t at) { add(sums, values[i++], S(to_double(w[at]))); });
+      each_element(weights, [&](int64_t at) {
+        const int64_t n = values[i++];
+        if (uint64_t(n) < uint64_t(size)) sums[n] += S(to_double(w[at]));
+      });
     });
   };
   out->dtype == DType::kFloat32 ? sum(out->data_as<float>()) : sum(out->data_as<double>());
