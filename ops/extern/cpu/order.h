@@ -14,10 +14,11 @@ constexpr Bits kSign = Bits(Bits(1) << (8 * sizeof(Bits) - 1));
 
 template <class Bits>
 Bits float_key(Bits b, Bits infinity) {
-  const Bits rest = Bits(b & Bits(~kSign<Bits>));
-  if (rest > infinity) return Bits(~Bits(0));
-  if (rest == 0) return kSign<Bits>;
-  return b & kSign<Bits> ? Bits(~b) : Bits(b | kSign<Bits>);
+  using Signed = std::make_signed_t<Bits>;
+  const auto rest = Signed(b & Bits(~kSign<Bits>));  // signed, as vectors compare
+  const auto below = Bits(-Signed(Signed(b) < 0)), nan = Bits(-Signed(rest > Signed(infinity)));
+  const auto some = Bits(-Signed(rest != 0));
+  return Bits((((b ^ below) & some) | (kSign<Bits> & Bits(~below | ~some))) | nan);
 }
 
 inline uint8_t key(Bool8 v) { return v.v != 0; }

@@ -216,6 +216,23 @@ class Block {
   size_t bytes_ = 0;
 };
 
+// The least rank of a few elements, whose ranks it writes. Nothing is decided, so that vectors do it.
+constexpr int64_t kRanked = 32;
+template <class T>
+[[gnu::optimize("O3")]] order::Key<T> rank_elements(const T* from, int64_t count, int64_t stride, bool descending,
+                                                    order::Key<T>* ranks) {
+  using K = order::Key<T>;
+  const K turn = descending ? K(~K(0)) : K(0);
+  K best = K(~K(0));
+  if (stride == 1) {
+    for (int64_t i = 0; i < count; i++) ranks[i] = K(order::key(from[i]) ^ turn);
+  } else {
+    for (int64_t i = 0; i < count; i++) ranks[i] = K(order::key(from[i * stride]) ^ turn);
+  }
+  for (int64_t i = 0; i < count; i++) best = std::min(best, ranks[i]);
+  return best;
+}
+
 // Memory that one thread sorts its rows in.
 template <class T>
 struct Row {
@@ -267,15 +284,21 @@ struct Row {
     bool full = false;
     K worst = 0;
     const auto first_k = [&] { std::nth_element(items.get(), items.get() + k - 1, items.get() + kept, less()); };
+    const auto take = [&](K rank, int64_t i) {
+      if (full && rank >= worst) return;  // an equal one that came before is better
+      items[size_t(kept++)] = I::make(rank, uint32_t(i));
+      if (kept < room) return;
+      first_k();
+      worst = K(items[size_t(k - 1)].key());
+      kept = k, full = true;
+    };
+    std::array<K, kRanked> ranks;
     in_stretches(n, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; i++) {
-        const K key = order::key(from[i * stride]), rank = descending ? K(~key) : key;
-        if (full && rank >= worst) continue;  // an equal one that came before is better
-        items[size_t(kept++)] = I::make(rank, uint32_t(i));
-        if (kept < room) continue;
-        first_k();
-        worst = K(items[size_t(k - 1)].key());
-        kept = k, full = true;
+      for (int64_t at = begin; at < end; at += kRanked) {
+        const int64_t count = std::min(kRanked, end - at);
+        const K best = rank_elements(from + at * stride, count, stride, descending, ranks.data());
+        if (full && best >= worst) continue;
+        for (int64_t i = 0; i < count; i++) take(ranks[size_t(i)], at + i);
       }
     });
     if (kept > k) first_k();
