@@ -284,6 +284,45 @@ test("sorting wide keys of many distributions", function()
   end
 end)
 
+-- The first of a row, with equal elements, both zeros and NaNs among them, along and across memory.
+test("topk and kthvalue give what sort gives", function()
+  lt.manual_seed(6)
+  local few = lt.randint(-3, 4, {7, 1000})
+  local floats = lt.where(lt.rand(7, 1000):lt(0.1), 0 / 0, few / lt.where(few:eq(0), -1, 8))
+  for _, dtype in ipairs {"float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8"} do
+    local x = (dtype:find "int" and few or floats):to(dtype)
+    for _, at in ipairs {x, x:t():contiguous():t()} do
+      for _, k in ipairs {1, 31, 32, 33, 200, 600} do
+        for _, largest in ipairs {true, false} do
+          local what = ("%s, the first %d, largest %s"):format(dtype, k, tostring(largest))
+          local values, places = at:sort(1, largest)
+          local first, where = at:topk(k, 1, largest)
+          truthy(where:equal(places:narrow(1, 0, k)), what)
+          truthy(first:nan_to_num(9):equal(values:narrow(1, 0, k):nan_to_num(9)), what)
+          if not largest then
+            local value, place = at:kthvalue(k, 1)
+            truthy(place:equal(places:select(1, k - 1)), what)
+            truthy(value:nan_to_num(9):equal(values:select(1, k - 1):nan_to_num(9)), what)
+          end
+        end
+      end
+    end
+  end
+end)
+
+-- Elements of 4 and 8 bytes along rows, whole vectors and rests of them.
+test("gathers along rows take each element", function()
+  lt.manual_seed(7)
+  for _, dtype in ipairs {"float32", "float64", "int32", "int64", "float16", "int8", "bool"} do
+    for _, n in ipairs {1, 7, 8, 9, 64, 100} do
+      local x = lt.randint(-100, 100, {3, 50}):to(dtype)
+      local at = lt.randint(0, 50, {n})
+      local got = x:index_select(1, at)
+      for k = 0, n - 1 do truthy(got:select(1, k):equal(x:select(1, at[k]:item())), dtype .. " " .. n) end
+    end
+  end
+end)
+
 test("sorting large rows", function()
   for _, n in ipairs {300, 9000, 70000} do
     local v = lt.randint(-1000, 1000, {n})
