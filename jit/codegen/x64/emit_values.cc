@@ -166,7 +166,7 @@ Value KernelEmitter::evaluate(const Inst& in, const LaneGroup& group, int u) {
   if (in.op == Op::kSelect) return selection(in, a, b, c);
   if (in.op == Op::kCast) return cast(info_.types[size_t(in.a)], in.type, a, info_.is_stored_only(in));
   if (is_mask(in.type)) return mask_op(in, a, b);
-  return is_float(in.type) ? float_op(in, a, b) : int_op(in, a, b, group);
+  return is_float(in.type) ? float_op(in, a, b, uniform(in, group)) : int_op(in, a, b, group);
 }
 
 x86::Vec KernelEmitter::maximum(DType t, bool max, const Value& a, const Value& b) {
@@ -203,9 +203,22 @@ bool is_exact(Op op) {
 }
 }  // namespace
 
-Value KernelEmitter::float_op(const Inst& in, const Value& a, const Value& b) {
+// A root or a quotient that all lanes have: one block's takes a quarter of a register's time.
+x86::Vec KernelEmitter::slow_op_once(const Inst& in, const Value& a, const Value& b) {
+  const bool wide = is_wide(in.type);
+  const x86::Vec x = reg(in.type, a).xmm(), r = cc_.newXmm();
+  if (in.op == Op::kSqrt)
+    cc_.emit(wide ? Ids::kIdVsqrtpd : Ids::kIdVsqrtps, r, x);
+  else
+    cc_.emit(wide ? Ids::kIdVdivpd : Ids::kIdVdivps, r, x, reg(in.type, b).xmm());
+  return v_.broadcast_lane0(r, wide);
+}
+
+Value KernelEmitter::float_op(const Inst& in, const Value& a, const Value& b, bool once) {
   Value v;
-  if (in.op == Op::kMax || in.op == Op::kMin)
+  if (once && (in.op == Op::kSqrt || in.op == Op::kDiv))
+    v.reg = slow_op_once(in, a, b);
+  else if (in.op == Op::kMax || in.op == Op::kMin)
     v.reg = maximum(in.type, in.op == Op::kMax, a, b);
   else if (is_wide(in.type))
     static_cast<Piece&>(v) = apply_float(in.op, F64(a), F64(b));

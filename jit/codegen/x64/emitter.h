@@ -219,7 +219,8 @@ class KernelEmitter {
   void interleave(const std::vector<asmjit::BaseNode*>& ends);
   bool uniform(const Inst& in, const LaneGroup& group) const;
   Value evaluate(const Inst& in, const LaneGroup& group, int u);
-  Value float_op(const Inst& in, const Value& a, const Value& b);
+  x86::Vec slow_op_once(const Inst& in, const Value& a, const Value& b);
+  Value float_op(const Inst& in, const Value& a, const Value& b, bool once = false);
   Value int_op(const Inst& in, const Value& a, const Value& b, const LaneGroup& group);
   Value mask_op(const Inst& in, const Value& a, const Value& b);
   Value comparison(const Inst& in, const Value& a, const Value& b);
