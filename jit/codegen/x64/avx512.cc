@@ -104,7 +104,13 @@ class Avx512 final : public Vectors {
   }
   x86::Vec rotate(const x86::Vec& v, bool wide, int by) override {
     x86::Vec r = fresh(wide);
-    cc.emit(wide ? Ids::kIdValignq : Ids::kIdValignd, r, v, v, asmjit::Imm(by));
+    const int from = by * (wide ? 8 : 4);
+    if (from == 32)
+      cc.emit(Ids::kIdVextractf64x4, r.ymm(), v, asmjit::Imm(1));
+    else if (from == 16)
+      cc.emit(Ids::kIdVextractf32x4, r.xmm(), v, asmjit::Imm(1));
+    else
+      cc.emit(Ids::kIdVpshufd, r, v, asmjit::Imm(from == 8 ? 0x4e : 0xb1));
     return r;
   }
 
