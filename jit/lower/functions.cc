@@ -168,9 +168,10 @@ int32_t pointwise_lgamma(Element& x) {
   Shifted s = shift_up(y);
   Num i = 1.0 / s.at;
   Num tail = i * series(i * i, {1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188, -691.0 / 360360, 1.0 / 156});
-  Num r = (s.at - 0.5) * log(s.at) - s.at + (0.91893853320467274 + tail) - log(s.product);
-  Num mirrored = log(M_PI / abs(sin(pi_fraction(a)))) - r;
-  r = select(reflect, mirrored, r);
+  Num r = (s.at - 0.5) * log(s.at) - s.at + (0.91893853320467274 + tail);
+  // Less log(product); the mirror's is log(pi / |sin|) less that.
+  Num rest = log(select(reflect, s.product * M_PI / abs(sin(pi_fraction(a))), s.product));
+  r = select(reflect, rest - r, r - rest);
   r = select((a == 1.0) | (a == 2.0), 0.0, r);
   return rounded(select(abs(a) == INFINITY, INFINITY, r));
 }
