@@ -11,6 +11,8 @@ local function sum_near(name, got, exact, magnitude, part)
   truthy(worst <= 1, name .. " is off by " .. worst .. " of what is allowed; it")
 end
 
+local function same(a, b) return a:equal(b) or a:allclose(b, {rtol = 0, atol = 0, equal_nan = true}) end
+
 local function agree(name, f, ...)
   local compiled = lt.compile(f)
   local expected
@@ -19,7 +21,7 @@ local function agree(name, f, ...)
     for _, run in ipairs {f, compiled} do
       local got = run(...)
       expected = expected or got
-      truthy(got:equal(expected), name .. " on " .. threads .. " threads")
+      truthy(same(got, expected), name .. " on " .. threads .. " threads")
     end
   end
   lt.config.num_threads = 2
@@ -85,6 +87,31 @@ test("adds by index go along the other dimensions", function()
   agree("scatter_add", function(z, i, s) return z:scatter_add(0, i, s) end, lt.zeros(50, 40),
     lt.randint(0, 50, {900, 40}),
         lt.randn(900, 40))
+end)
+
+-- An index that is expanded says the same as its copy, whatever reduces and however operands lie.
+test("scatter by an expanded index", function()
+  lt.config.recompile_limit = 64
+  local rows = lt.randint(0, 50, {700})
+  local index = rows:view(700, 1, 1):expand(700, 4, 8)
+  local nan = lt.where(lt.rand(700, 4, 8):lt(0.01), 0 / 0, lt.randn(700, 4, 8))
+  for _, source in ipairs {nan, lt.randn(4, 700, 8):transpose(0, 1), lt.randn(8, 4, 700):permute(2, 1, 0)} do
+    for _, reduce in ipairs {"sum", "prod", "mean", "amax", "amin"} do
+      for _, include in ipairs {true, false} do
+        local options = {include_self = include}
+        local function f(z, i, s) return z:scatter_reduce(0, i, s, reduce, options) end
+        local z = lt.randn(8, 50, 4):permute(1, 2, 0)
+        local got = agree("scatter_reduce by " .. reduce, f, z, index, source)
+        truthy(same(got, f(z, index:contiguous(), source)), reduce)
+      end
+    end
+    local z = lt.zeros(50, 4, 8)
+    local added = agree("index_add", function(t, i, s) return t:index_add(0, i, s) end, z, rows, source)
+    truthy(same(added, z:scatter_add(0, index:contiguous(), source)))
+  end
+  local bad = lt.tensor({0, 50}, {dtype = "int64"}):view(2, 1):expand(2, 4)
+  h.raises("scatter_add: index 50 is out of bounds for dimension 0 with size 50", lt.scatter_add, lt.zeros(50, 4), 0,
+    bad, lt.ones(2, 4))
 end)
 
 test("heavy values of a row are kept in its result", function()

@@ -28,6 +28,7 @@ using Mode = ScatterMode;
 constexpr int64_t kBlock = 256;                     // positions that are resolved at a time
 constexpr int64_t kParallelWork = 32768;            // elements below which threads cost more than they bring
 constexpr int64_t kLeastRun = 16, kLongRun = 1024;  // elements of a slice's rows that a piece takes
+constexpr int64_t kShortRow = 16;
 
 // Who shares the work; no `parallel`: this thread alone.
 struct Workers {
@@ -140,7 +141,11 @@ template <class I>
   return signs >> 63 == 0;
 }
 
-bool are_within(const ExternView& v, int64_t low, int64_t last, const Workers& workers) {
+// Looks once at what is expanded.
+bool are_within(ExternView v, int64_t low, int64_t last, const Workers& workers) {
+  for (int32_t d = 0; d < v.dim; d++) {
+    if (v.strides[d] == 0) v.sizes[d] = std::min<int64_t>(v.sizes[d], 1);
+  }
   if (!is_contiguous(v)) {
     bool good = true;
     each_element(v, [&](int64_t at) {
@@ -197,7 +202,7 @@ struct Reduce {
       to = kMode == Mode::kMax ? std::max(to, from) : std::min(to, from);
     } else {
       const A a(to), b(from);
-      if (a == a && (b != b || (kMode == Mode::kMax ? b > a : b < a))) to = from;
+      to = a == a && (b != b || (kMode == Mode::kMax ? b > a : b < a)) ? from : to;  // without a branch
     }
   }
 };
@@ -240,6 +245,13 @@ template <class T, class R>
   }
 }
 
+// The same of a row that is not worth a call.
+template <class T, class R>
+[[gnu::always_inline]] inline void reduce_short(const R& reduce, T* __restrict to, const T* __restrict from,
+                                                int64_t n) {
+  for (int64_t i = 0; i < n; i++) reduce(to[i], from[i]);
+}
+
 // Elements side by side, each to the place that its index says: `stride` from one index to the next, or, across them,
 // the element's own place there. Most calls are such; what strides are known costs a third.
 template <class T, class R, class I>
@@ -277,8 +289,48 @@ int longest_slice_dim(const Walk& w) {
   return longest;
 }
 
+// Removes element d of arrays of n.
+void drop_dim(int n, int d, std::initializer_list<int64_t*> arrays) {
+  for (int64_t* a : arrays) std::copy(a + d + 1, a + n, a + d);
+}
+
+// Dims of positions along which all indices stay the same, and elements do not meet, become dims of slices.
+void expanded_to_slices(Walk& w) {
+  for (int d = w.dims - 1; d >= 0; d--) {
+    const bool fixed = std::all_of(w.indices.begin(), w.indices.end(),
+                                   [&](const IndexOperand& index) { return index.strides[d] == 0; });
+    if (w.sizes[d] != 1 && !(fixed && w.dst[d] != 0 && w.slice_dims < kExternDims)) continue;
+    if (w.sizes[d] != 1) {
+      for (int64_t* a : {w.slice_sizes, w.slice_dst, w.slice_src})
+        std::copy_backward(a, a + w.slice_dims, a + w.slice_dims + 1);
+      w.slice_sizes[0] = w.sizes[d], w.slice_dst[0] = w.dst[d], w.slice_src[0] = w.src[d];
+      w.slice_dims++;
+    }
+    for (IndexOperand& index : w.indices) drop_dim(w.dims, d, {index.strides});
+    drop_dim(w.dims--, d, {w.sizes, w.dst, w.src});
+  }
+  w.apart = -1;
+  for (int d = 0; d < w.dims && w.apart < 0; d++) w.apart = w.dst[d] != 0 ? d : -1;
+}
+
+// The same walk with fewer, longer dims: a row of a slice is one run, and an index that is expanded is read once.
+Walk simplified(Walk w) {
+  expanded_to_slices(w);
+  const auto follows = [](const int64_t* strides, int d, int64_t inner) {
+    return strides[d] == strides[d + 1] * inner;
+  };
+  for (int d = w.slice_dims - 2; d >= 0; d--) {
+    const int64_t inner = w.slice_sizes[d + 1];
+    if (!follows(w.slice_dst, d, inner) || !follows(w.slice_src, d, inner)) continue;
+    w.slice_sizes[d + 1] *= w.slice_sizes[d];
+    drop_dim(w.slice_dims--, d, {w.slice_sizes, w.slice_dst, w.slice_src});
+  }
+  return w;
+}
+
 template <class T, class R>
-void run_walk(const Walk& w, const R& reduce, T* to, const T* from, const Workers& workers) {
+void run_walk(const Walk& given, const R& reduce, T* to, const T* from, const Workers& workers) {
+  const Walk w = simplified(given);
   const int64_t positions = w.positions(), slice = w.slice();
   if (positions == 0 || slice == 0) return;
   const int split = longest_slice_dim(w);
@@ -307,6 +359,11 @@ void run_walk(const Walk& w, const R& reduce, T* to, const T* from, const Worker
   };
   const auto slices = [&](int64_t begin, int64_t end) {
     each_block(w, -1, 0, 0, [&](const int64_t* dst, const int64_t* src, int64_t n) {
+      const bool side_by_side = w.slice_dims == 1 && w.slice_dst[0] == 1 && w.slice_src[0] == 1;
+      if (side_by_side && end - begin <= kShortRow) {
+        for (int64_t k = 0; k < n; k++) reduce_short(reduce, to + dst[k] + begin, from + src[k] + begin, end - begin);
+        return;
+      }
       for (int64_t k = 0; k < n; k++) reduce_slice<T>(w, reduce, to + dst[k], from + src[k], 0, split, begin, end);
     });
   };
