@@ -1,7 +1,7 @@
 -- EfficientNet-B0 on random images: inverted residuals with squeeze-excite and SiLU; branches are dropped at random.
 --   lutra scripts/models/efficientnet_b0.lua [--batch 8] [--image 64] [--classes 1000] [--width 1] [--dropout 0.2]
---     [--drop-path 0.2] [--steps 20] [--lr 1e-3] [--seed 0] [--eager] [--bench | --profile] [--seconds 1] [--cpu] [--threads N]
---     [--device cpu|cuda]
+--     [--drop-path 0.2] [--steps 20] [--lr 1e-3] [--seed 0] [--eager] [--bench | --profile] [--seconds 1] [--cpu]
+--     [--threads N] [--device cpu|cuda]
 local lt = require "lutra"
 local nn = lt.nn
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"

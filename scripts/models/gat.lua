@@ -1,7 +1,7 @@
 -- A graph attention net on a random graph: a softmax over the edges into each node, sums by index_add.
 --   lutra scripts/models/gat.lua [--nodes 2048] [--edges 16384] [--features 128] [--d 128] [--heads 4] [--layers 3]
---     [--classes 40] [--steps 20] [--lr 1e-3] [--seed 0] [--eager] [--bench | --profile] [--seconds 1] [--cpu] [--threads N]
---     [--device cpu|cuda]
+--     [--classes 40] [--steps 20] [--lr 1e-3] [--seed 0] [--eager] [--bench | --profile] [--seconds 1] [--cpu]
+--     [--threads N] [--device cpu|cuda]
 local lt = require "lutra"
 local nn = lt.nn
 local F = nn.functional

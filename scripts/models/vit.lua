@@ -1,8 +1,8 @@
 -- A vision transformer on random images: patches as tokens, pre-norm blocks. As it comes it is ViT-S/16 with images of
 -- 128 x 128.
 --   lutra scripts/models/vit.lua [--d 384] [--heads 6] [--layers 12] [--patch 16] [--image 128] [--classes 1000]
---     [--batch 4] [--steps 20] [--lr 1e-3] [--seed 0] [--eager] [--bench | --profile] [--seconds 1] [--cpu] [--threads N]
---     [--device cpu|cuda]
+--     [--batch 4] [--steps 20] [--lr 1e-3] [--seed 0] [--eager] [--bench | --profile] [--seconds 1] [--cpu]
+--     [--threads N] [--device cpu|cuda]
 local lt = require "lutra"
 local nn = lt.nn
 local F = nn.functional
