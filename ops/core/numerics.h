@@ -8,7 +8,7 @@ namespace lutra::numerics {
 
 // Grows with every change of a number below, or of the steps of a function or a product: results then have other bits
 // than before. Caches of code have it in their keys.
-inline constexpr int kVersion = 5;
+inline constexpr int kVersion = 6;
 
 // How one kind of device reduces.
 struct Reductions {
