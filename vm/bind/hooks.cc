@@ -160,8 +160,7 @@ int register_hook_of(lua_State* L) {
                           *t, [hook](const Tensor& grad) { return hook->call(grad); }, hook)};
   if (node) {
     const auto live = node->hooks.back().second.live;
-    (*t)->autograd->hooks.push_back(
-        {[](const Tensor&) { return Tensor(); }, std::make_shared<Watcher>(hook), live});
+    (*t)->autograd->hooks.push_back({[](const Tensor&) { return Tensor(); }, std::make_shared<Watcher>(hook), live});
     hook->graph_leads_here(node->refs.load() > 1);
   }
   push_handle(L, std::move(handle));
