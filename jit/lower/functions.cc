@@ -169,9 +169,10 @@ int32_t pointwise_lgamma(Element& x) {
   Num i = 1.0 / s.at;
   Num tail = i * series(i * i, {1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188, -691.0 / 360360, 1.0 / 156});
   Num r = (s.at - 0.5) * log(s.at) - s.at + (0.91893853320467274 + tail);
-  // Less log(product); the mirror's is log(pi / |sin|) less that.
-  Num rest = log(select(reflect, s.product * M_PI / abs(sin(pi_fraction(a))), s.product));
-  r = select(reflect, rest - r, r - rest);
+  // Less log(product); the mirror's is log(pi / |sin|) less that, near 0 that of 1 / |a|, whose quotient may not fit.
+  Bool tiny = abs(a) < 1e-20;
+  Num rest = log(select(tiny, abs(a), select(reflect, s.product * M_PI / abs(sin(pi_fraction(a))), s.product)));
+  r = select(tiny, 0.0 - rest, select(reflect, rest - r, r - rest));
   r = select((a == 1.0) | (a == 2.0), 0.0, r);
   return rounded(select(abs(a) == INFINITY, INFINITY, r));
 }

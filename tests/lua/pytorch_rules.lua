@@ -288,6 +288,15 @@ test("lt.special has functions of lt by their names there", function()
   equal(lt.special.airy_ai, nil)
 end)
 
+-- Values of PyTorch.
+test("lgamma of a number near 0 is as large as its logarithm says", function()
+  local x = lt.tensor({-1e-304, -2e-305, 1e-308, -1e-310, 5e-324}, {dtype = "float64"})
+  local expected = {699.9858682701899, 701.595306182624, 709.1962086421661, 713.8013788281542, 744.4400719213812}
+  for _, f in ipairs {lt.lgamma, lt.compile(function(t) return t:lgamma() end)} do
+    truthy(f(x):allclose(lt.tensor(expected, {dtype = "float64"}), {rtol = 1e-15, atol = 0}))
+  end
+end)
+
 test("as_strided_scatter goes by the strides and the offset of its input", function()
   local part = lt.arange(24, {dtype = "float32"}):reshape(4, 6):narrow(1, 0, 3)
   local with = part:as_strided_scatter(lt.full({2, 2}, 100), {2, 2}, {3, 1}, 0)
