@@ -75,10 +75,10 @@ Results decompose_kthvalue(const Args& args) {
   Tensor x = args[0].tensor();
   if (x->sizes.empty()) return {op1(OpId::clone, {x}), full({}, 0.0, DType::kInt64, x->device())};
   const int64_t d = wrap_dim(OpId::kthvalue, args[2].sym_int().guard(), x->sizes.size());
-  const Results sorted = call_op(OpId::topk, {x, args[1], int_arg(d), false, true});
+  const Results first_k = call_op(OpId::topk, {x, args[1], int_arg(d), false, true});
   const Value place = Scalar::of_sym(args[1].sym_int() - 1);
   Results out;
-  for (const Tensor& t : sorted) {
+  for (const Tensor& t : first_k) {
     Tensor one = op1(OpId::select, {t, int_arg(d), place});
     if (args[3].as<bool>()) one = unsqueeze(one, int_arg(d));
     out.push_back(op1(OpId::clone, {one, std::string("contiguous_format")}));

@@ -28,7 +28,7 @@ using Mode = ScatterMode;
 constexpr int64_t kBlock = 256;                     // positions that are resolved at a time
 constexpr int64_t kParallelWork = 32768;            // elements below which threads cost more than they bring
 constexpr int64_t kLeastRun = 16, kLongRun = 1024;  // elements of a slice's rows that a piece takes
-constexpr int64_t kShortRow = 16;
+constexpr int64_t kShortRow = 16;                   // elements of a row that is not worth a call
 
 // Who shares the work; no `parallel`: this thread alone.
 struct Workers {
