@@ -64,6 +64,12 @@ compare("by its place among the arguments", "4 8, nil", function(x)
   return y
 end)
 
+compare("by name behind all other arguments", "4 8, nil", function(x)
+  local y = x * 2;
+  (y * y):sum():backward(nil, nil, false, {inputs = {y}})
+  return y
+end)
+
 compare("hooks run first", "44 88, nil", function(x)
   local y = x * 2
   local z = (y * y):sum()

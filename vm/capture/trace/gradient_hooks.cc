@@ -142,9 +142,9 @@ Vars run_retain_grad(Trace& t, Var*, const Vars& args) {
 
 void keep_gradients_of_inputs(Trace& t, const Vars& args) {
   if (args.empty()) return;
-  Var* given = args.size() > 4 ? t.force(args[4]) : t.force(args.back());
-  Table* keywords = args.size() > 4 ? nullptr : t.table_of(given);
-  if (args.size() <= 4) given = keywords ? t.force(t.raw_get(keywords, t.string("inputs"))) : t.nil();
+  Table* keywords = t.table_of(t.force(args.back()));  // or a list, which has no such key
+  Var* given = keywords ? t.force(t.raw_get(keywords, t.string("inputs"))) : t.nil();
+  if (given->kind == VarKind::kNil && args.size() > 4) given = t.force(args[4]);
   if (given->kind == VarKind::kTensor) return keep_gradient(t, "backward", given);
   Table* list = t.table_of(given);
   for (int64_t i = 1, n = list ? t.length(list) : 0; i <= n; i++) {
