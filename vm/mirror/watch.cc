@@ -81,6 +81,7 @@ bool Watch::find(lua_State* L, const Header* behind, bool all) {
 
 bool Watch::begin(lua_State* L) {
   white_.clear();
+  spare_.clear();  // where an earlier call had no memory they have been freed
   watchers_ = 0;
   const bool done = find(L, nullptr, true);
   spare_.clear();  // the next sweep frees them
