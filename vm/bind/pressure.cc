@@ -95,7 +95,7 @@ mirror::MinorKind tensors_of(lua_State* L) {
 
 using Collection = mirror::Minor (*)(lua_State*, const mirror::MinorKind&, mirror::Found*);
 
-// Without memory for its lists there is none.
+// Without memory for its lists nothing is collected.
 mirror::Minor run(lua_State* L, Collection collection) {
   mirror::Found found;
   mirror::Minor done{};

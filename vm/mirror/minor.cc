@@ -323,6 +323,7 @@ Minor hold(lua_State* L, const MinorKind& kind, Found* found) {
     const ThresholdScope threshold(L);
     put_sentinel(L, state);
   }
+  state.held = false;
   mark_gray(L);
   if (g.state != kPropagate || !state.watch->begin(L)) return Minor::kBusy;
   state.held = true, state.white = g.currentwhite & kWhites;

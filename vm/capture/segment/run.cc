@@ -72,6 +72,10 @@ struct EntryRunner {
     } else {
       outputs = e.segment->run(inputs, values.scalars, donors());
     }
+  }
+
+  // Of what the run gave.
+  void leave_history() {
     for (int i : left.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
     for (const RefusedOutput& r : left.refused_outputs) {
       std::vector<Tensor> reached;
@@ -386,6 +390,9 @@ struct EntryRunner {
       return rest();
     } catch (const std::bad_alloc&) {
       throw LateError(Error(ErrorKind::kMemory, "no memory for what the segment leaves"));
+    } catch (const Error& error) {
+      if (error.kind == ErrorKind::kMemory) throw LateError(error);
+      throw;
     }
   }
 
@@ -415,6 +422,7 @@ struct EntryRunner {
     const std::vector<char> before = set_requires_grad();
     try {
       compute();
+      if (e.segment) behind_run([&] { return leave_history(), 0; });
     } catch (const std::exception&) {
       leave_requires_grad(&before);
       throw;
