@@ -1,7 +1,7 @@
 -- Training whose backwards stand outside: models with layers that share parameters, modules with hooks, functions with
 -- backwards of their own, checkpoints, dropout, hooks of results and of leaves, kept gradients; several losses, each
 -- with its backward or together, accumulated over calls, second derivatives; optimisers. All backwards are compiled in
--- the modes of this class.
+-- the modes of this class, but for auto's.
 local unary = {"tanh", "sigmoid", "sin", "square", "relu"}
 
 -- Activations are of shape {n, 4}; n changes from call to call.
@@ -218,4 +218,4 @@ local function generate(p)
   p.keep(p:line("see('count', count)"))
 end
 
-return {count = 40, modes = "eager,compiled,backward,outside", generate = generate}
+return {count = 40, modes = "eager,compiled,auto,backward,outside", generate = generate}
