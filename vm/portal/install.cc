@@ -350,7 +350,8 @@ void make_clone(lua_State* L, int index, const Patched& patched) {
 
 namespace {
 
-// Whether a clone that was made of the function is what would be made of it now.
+// Whether a clone that was made of the function is what would be made of it now. The JIT of one that is off stays off:
+// its prototype is shared, and nobody switches it on again.
 bool would_be_alike(const mirror::Func* clone, const mirror::Func* f) {
   const auto is_off = [](const mirror::Func* g) { return mirror::proto_of(g)->flags & mirror::kProtoNoJit; };
   return clone->nupvalues == f->nupvalues && clone->env == f->env && (!is_off(f) || is_off(clone)) &&
