@@ -105,7 +105,7 @@ struct OpNode : GradNode {
       Edge self{Ref<GradNode>(this), uint32_t(i)};
       results.push_back(results_saved[i].unpack(info(op).name, create_graph ? &self : nullptr));
     }
-    VjpContext ctx{op, call, results, grads, std::vector<Tensor>(args.size())};
+    VjpContext ctx{op, call, results, grads, next, std::vector<Tensor>(args.size())};
     ctx.in_place = in_place;
     info(op).vjp(ctx);
     ctx.lists.resize(args.size());

@@ -5,9 +5,17 @@
 
 namespace lutra {
 
-bool VjpContext::needs(size_t k) const { return args[k].is<Tensor>() && args[k].as<Tensor>()->requires_grad; }
+bool VjpContext::needs(size_t k) const { return args[k].is<Tensor>() && needs(k, 0); }
 
-bool VjpContext::needs(size_t k, size_t i) const { return args[k].as<std::vector<Tensor>>()[i]->requires_grad; }
+bool VjpContext::needs(size_t k, size_t i) const {
+  size_t before = 0;
+  for (size_t j = 0; j < k; j++) {
+    before += args[j].is<Tensor>()                ? 1
+              : args[j].is<std::vector<Tensor>>() ? args[j].as<std::vector<Tensor>>().size()
+                                                  : 0;
+  }
+  return bool(next[before + i].node);
+}
 
 void VjpContext::give(size_t k, const Tensor& g) {
   const Tensor& a = args[k].as<Tensor>();

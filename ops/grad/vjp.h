@@ -1,6 +1,7 @@
 // vjp rules: one function a family, written against call_op so that the eager tape and the joint graph share them.
 #pragma once
 #include "ops/defs/call.h"
+#include "ops/grad/tape.h"
 
 namespace lutra {
 
@@ -11,10 +12,11 @@ struct VjpContext {
   const Args& args;
   const Results& results;
   const Results& grads;
+  const Edges& next;  // by tensor in args; without a node where it required no grad when the op ran
   std::vector<Tensor> out;
   std::vector<std::vector<Tensor>> lists = {};  // lists[k]: the gradients of args[k] where that is a list of tensors
   bool in_place = false;                        // the result took the place of args[0]
-  bool needs(size_t k) const;                   // args[k] is a tensor that requires grad
+  bool needs(size_t k) const;                   // args[k] is a tensor that required grad
   bool needs(size_t k, size_t i) const;         // so is element i of the list args[k]
   Tensor arg(size_t k) const { return args[k].tensor(); }
   // Sums g down to the sizes of args[k], converts it to its dtype and makes it out[k].
