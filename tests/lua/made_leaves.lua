@@ -259,4 +259,41 @@ test("the grad mode of the call", function()
   end
 end)
 
+test("a leaf that requires no more grad before it is used, in the next segment", function()
+  local function program(s)
+    local y, leaf, plain = x * s, x:mul(s):requires_grad_(), lt.zeros(3):requires_grad_()
+    plain:requires_grad_(false)
+    lt.graph_break()
+    leaf:requires_grad_(false)
+    local weight = lt.ones(3):requires_grad_()
+    y = (y * weight) * leaf
+    return (y * y):sum(), weight, leaf
+  end
+  local function gradients(f)
+    local loss, weight, leaf = f(2)
+    loss:backward()
+    equal(leaf.requires_grad, false)
+    equal(leaf.grad, nil)
+    return weight.grad:tolist()
+  end
+  h.deep(gradients(lt.compile(program)), gradients(program), 0)
+end)
+
+test("a leaf's gradient where the history of other leaves is spent", function()
+  local w = lt.randn({3}, {requires_grad = true})
+  local function program()
+    local y, leaf = w * x, lt.ones(3, {requires_grad = true})
+    y:square():sum():backward()
+    y = y + leaf[0]
+    lt.graph_break()
+    return (y * y):sum(), leaf
+  end
+  for _, f in ipairs {program, lt.compile(program)} do
+    local loss, leaf = f()
+    local got = lt.grad(loss, leaf, {retain_graph = true}):tolist()
+    h.near(got[1], (2 * (w * x + 1)):sum():item(), 1e-5)
+    h.raises("a second time", loss.backward, loss)
+  end
+end)
+
 h.finish()

@@ -98,13 +98,18 @@ struct Refusal {
   int writes = 0;
 };
 
-// Why y cannot be differentiated: empty if it can, or where the try would release something on its way.
-Refusal refusal(Trace& t, const Tensor& y, std::vector<Edge> sources) {
+std::vector<Edge> with_made_leaves(const Trace& t, std::vector<Edge> sources) {
   for (const auto& n : t.graph->nodes) {
     for (const Tensor& r : n->results) {
       if (r && t.is_new_leaf(r)) sources.push_back(gradient_edge(r));
     }
   }
+  return sources;
+}
+
+// Why y cannot be differentiated: empty if it can, or where the try would release something on its way.
+Refusal refusal(Trace& t, const Tensor& y, const std::vector<Edge>& inputs) {
+  const std::vector<Edge> sources = with_made_leaves(t, inputs);
   const Trial trial(*t.graph, false);
   try {
     grad_at({y}, sources, {y}, std::vector<Tensor>(sources.size()), false);
@@ -164,8 +169,9 @@ bool is_differentiable(Trace& t, const std::vector<Edge>& sources) {
   const std::vector<Tensor> outputs = with_history(*t.graph);
   if (outputs.empty() || !t.backward_called) return !outputs.empty();
   {
+    const std::vector<Edge> all = with_made_leaves(t, sources);
     const Trial trial(*t.graph, true);
-    for (const Tensor& g : grad_at(outputs, sources, outputs, std::vector<Tensor>(sources.size()), false)) {
+    for (const Tensor& g : grad_at(outputs, all, outputs, std::vector<Tensor>(all.size()), false)) {
       if (g) return true;
     }
   }
