@@ -296,4 +296,21 @@ test("a leaf's gradient where the history of other leaves is spent", function()
   end
 end)
 
+test("the view of a base whose history backward refuses is written", function()
+  local w, v = lt.randn({4}, {requires_grad = true}), lt.randn({4}, {requires_grad = true})
+  local function program(a)
+    local y = (a + w):sigmoid()
+    y["::, 1"] = 0.125
+    local loss = (a - v):square():sum()
+    loss:backward()
+    return y:t()
+  end
+  for _, f in ipairs {program, lt.compile(program)} do
+    local y = f(lt.ones(3, 4))
+    y:mul_(2)
+    h.deep(y[1]:tolist(), {0.25, 0.25, 0.25}, 0)
+    h.raises("modified by an inplace operation", function() y:sum():backward() end)
+  end
+end)
+
 h.finish()

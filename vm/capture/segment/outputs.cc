@@ -183,7 +183,7 @@ bool is_differentiable(Trace& t, const std::vector<Edge>& sources) {
 
 bool sort_outputs(Trace& t, Entry& e, const std::vector<Edge>& sources) {
   const bool differentiable = is_differentiable(t, sources);
-  for (size_t i = 0, n = t.graph->outputs.size(); i < n; i++) {
+  for (size_t i = 0; i < t.graph->outputs.size(); i++) {  // what is refused may add outputs
     const Tensor y = t.graph->outputs[i].tensor();
     if (!y->requires_grad) continue;
     if (is_leaf(y)) {
