@@ -315,7 +315,11 @@ struct Recorded {
   std::unique_ptr<Graph> graph = std::make_unique<Graph>();
   Tensors gradients{};  // by tensor that the node reads
 
+  // One that is read twice is one input: its gradient is the sum of both.
   Tensor input(const Tensor& t) {
+    for (size_t i = 0; i < function.reads.size(); i++) {
+      if (function.reads[i].same(t)) return graph->inputs[i].value;
+    }
     function.reads.push_back(t);
     const Tensor x = graph->add_input("x", values_of(t->sizes), values_of(t->strides), t->dtype, t->device());
     x->requires_grad = t->requires_grad && grad_enabled();
