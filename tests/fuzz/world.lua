@@ -45,7 +45,9 @@ local function describe_table(t, path)
   for k in pairs(t) do keys[#keys + 1] = k end
   table.sort(keys, function(a, b)
     if type(a) == type(b) and (type(a) == "number" or type(a) == "string") then return a < b end
-    return type(a) .. tostring(a) < type(b) .. tostring(b)
+    local x, y = type(a) .. tostring(a), type(b) .. tostring(b)
+    if x ~= y or type(a) ~= "cdata" then return x < y end
+    return describe(t[a], path) < describe(t[b], path) -- two keys of one number
   end)
   for i, k in ipairs(keys) do
     if i > kShown then
