@@ -1,4 +1,5 @@
-// A gradient's dense dims from the innermost outwards; those of stride 0 repeat what lies there.
+// A gradient's dims from the innermost outwards, with the gaps between their elements; those of stride 0 repeat what
+// lies there.
 #include "jit/autograd/gradient_layout.h"
 
 #include <algorithm>
@@ -10,30 +11,41 @@
 namespace lutra {
 namespace {
 
-struct Order {
-  std::vector<size_t> dense, repeated;
+// How far one dim's elements lie apart, by what the dims within it span: as many spans, or a span and more.
+struct Step {
+  size_t dim;
+  int64_t spans = 1, more = 0;
 };
 
-// A size of 1 has any stride, and what is empty any strides.
+struct Order {
+  std::vector<Step> steps;
+  std::vector<size_t> repeated;
+};
+
+// A size of 1 has any stride, and what is empty any strides. None where elements overlap otherwise than by stride 0.
 std::optional<Order> order_of(const Tensor& t) {
   std::vector<size_t> dims(t->sizes.size());
   std::iota(dims.begin(), dims.end(), size_t{0});
   std::reverse(dims.begin(), dims.end());
   const bool empty = std::any_of(t->sizes.begin(), t->sizes.end(), [](const SymInt& n) { return n.hint == 0; });
-  if (empty) return Order{dims, {}};
-  std::stable_sort(dims.begin(), dims.end(),
-                   [&](size_t a, size_t b) { return t->strides[a].hint < t->strides[b].hint; });
+  const auto stride_of = [&](size_t d) { return t->strides[d].hint; };
+  if (!empty)
+    std::stable_sort(dims.begin(), dims.end(), [&](size_t a, size_t b) { return stride_of(a) < stride_of(b); });
   Order order;
-  int64_t expected = 1;
+  int64_t span = 1;
   for (const size_t d : dims) {
-    const int64_t size = t->sizes[d].hint, stride = t->strides[d].hint;
-    if (stride == 0 && size != 1) {
+    const int64_t size = t->sizes[d].hint, stride = stride_of(d);
+    if (empty || size == 1) {
+      order.steps.push_back({d});
+    } else if (stride == 0) {
       order.repeated.push_back(d);
-      continue;
+    } else if (stride < span) {
+      return {};
+    } else {
+      const bool whole = stride % span == 0;
+      order.steps.push_back({d, whole ? stride / span : 1, whole ? 0 : stride - span});
+      span = stride * size;
     }
-    if (size != 1 && stride != expected) return {};
-    order.dense.push_back(d);
-    expected *= size;
   }
   return order;
 }
@@ -48,7 +60,9 @@ std::string layout_of(const Tensor& gradient) {
   const std::optional<Order> order = order_of(gradient);
   if (!order) return to_string(gradient->strides);
   std::string text = "(";
-  for (const size_t d : order->dense) text += str(d, " ");
+  for (const Step& s : order->steps) {
+    text += str(s.dim, s.spans > 1 ? str("*", s.spans) : "", s.more ? str("+", s.more) : "", " ");
+  }
   text += ",";
   for (const size_t d : order->repeated) text += str(" ", d);
   return text + ")";
@@ -58,10 +72,10 @@ Sizes strides_like(const Sizes& sizes, const Tensor& gradient) {
   const std::optional<Order> order = order_of(gradient);
   if (!order || !is_symbolic(sizes)) return gradient->strides;
   Sizes strides = gradient->strides;
-  SymInt next = 1;
-  for (const size_t d : order->dense) {
-    strides[d] = next;
-    next = next * sizes[d];
+  SymInt span = 1;
+  for (const Step& s : order->steps) {
+    strides[s.dim] = span * s.spans + s.more;
+    span = strides[s.dim] * sizes[s.dim];
   }
   return strides;
 }

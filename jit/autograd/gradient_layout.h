@@ -8,12 +8,14 @@ namespace lutra {
 
 // Whether one of them is a symbol.
 bool is_symbolic(const Sizes& sizes);
-// Two gradients of equal text lie alike, whatever their sizes. Not dense: the text holds the strides.
+// Two gradients of equal text lie alike, whatever their sizes. The text tells gaps between elements; where elements
+// overlap, the strides.
 std::string layout_of(const Tensor& gradient);
 // The strides of a tensor of these sizes that lies as the gradient does: functions of the sizes where those are
 // symbols.
 Sizes strides_like(const Sizes& sizes, const Tensor& gradient);
-// The gradient; a copy of it where its strides are no functions of the sizes, and those are symbols.
+// The gradient; a copy of it where its elements overlap, so that its strides are no functions of the sizes, and those
+// are symbols.
 Tensor said_by_sizes(const Tensor& gradient, const Sizes& sizes);
 
 }  // namespace lutra

@@ -57,16 +57,19 @@ std::shared_ptr<const CompiledAutograd::Backward> CompiledAutograd::backward_for
   const std::string key = request.key();
   auto it = backwards_.find(key);
   if (it != backwards_.end()) return it->second;
+  // Gradients may lie otherwise each time, as rows of changing width in a wide tensor do: such ones are interpreted.
+  constexpr size_t kMostCompiled = 32;
+  const bool compiles = !request.create_graph && backwards_.size() < kMostCompiled;
   auto made = std::make_shared<Backward>(Backward{trace_backward(traced_, request), {}});
   Backward& b = *made;
   for (BackwardPiece& piece : b.traced.pieces) {
     b.pieces.emplace_back();
     if (!piece.graph) continue;
     log_joint(*piece.graph);
-    if (request.create_graph) continue;
+    if (!compiles) continue;
     b.pieces.back() = std::make_unique<EventuallyCompiled>(std::move(piece.graph), options_, guarded_);
   }
-  if (b.traced.error.empty()) backwards_.emplace(key, made);
+  if (b.traced.error.empty() && (compiles || request.create_graph)) backwards_.emplace(key, made);
   return made;
 }
 

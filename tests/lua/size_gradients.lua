@@ -55,6 +55,50 @@ compare("a sum", function(x) return (x * 1.5):sin() * x end, columns, function(y
 compare("a sum of columns", function(x) return (x * 1.5):sin() * x end, columns,
   function(y) return weighted(y:sum(0)) end)
 
+-- The strides of a gradient are what its order of additions depends on: those of a part are no product of its sizes.
+test("gradients with gaps: eager's bits", function()
+  local v, c = wave(12, 0.9):view(4, 3, 1, 1), wave(3, 0.4)
+  local functions = {
+    function(x) return F.conv_transpose2d(x:softmax(3), v, c) end,
+    function(x) return (x * 1.5):tanh():sum(1, true) + wave(3, 0.2):view(1, 3, 1, 1) end,
+    function(x) return x:transpose(1, 3):matmul(wave(12, 0.8):view(4, 3)):transpose(1, 3):sin() end,
+  }
+  local parts = {
+    function(y) return lt.ones_like(y):narrow(1, 0, 1):expand(y:size()) end,
+    function(y) return wave(y:numel() * 2, 0.3):view(y:size(0) * 2, 3, 1, y:size(3)):narrow(0, 1, y:size(0)) end,
+    function(y) return wave(y:numel() * 2, 0.3):view(y:size(0), 3, 1, y:size(3) * 2):narrow(3, 0, y:size(3)) end,
+    function(y) return wave(y:size(0) * 60, 0.3):view(y:size(0), 3, 1, 20):narrow(3, 2, y:size(3)) end,
+    function(y) return wave(y:size(0) * 6, 0.3):view(y:size(0), 6, 1, 1):narrow(1, 0, 3):expand(y:size()) end,
+    function(y) return wave(y:numel() * 2, 0.3):view(y:size(0), 6, 1, y:size(3)):narrow(1, 2, 3) end,
+  }
+  local function given(f, n, part)
+    local x = wave(n * 16, 0.7):view(n, 4, 1, 4):requires_grad_()
+    local y = f(x)
+    y:backward(part(y))
+    return h.text(x.grad)
+  end
+  for k, f in ipairs(functions) do
+    lt.reset()
+    local compiled = lt.compile(f)
+    for _, n in ipairs {1, 3, 5, 2, 8, 4} do
+      for i, part in ipairs(parts) do
+        equal(given(compiled, n, part), given(f, n, part), ("function %d, %d rows, part %d"):format(k, n, i))
+      end
+    end
+  end
+end)
+
+test("gradients with gaps of many widths", function()
+  local function f(x) return (x * 1.5):tanh():sum(1, true) + x end
+  local function given(f, n)
+    local x = wave(n * 3, 0.7):view(3, n):requires_grad_()
+    f(x):backward(wave(300, 0.3):view(3, 100):narrow(1, 0, n))
+    return h.text(x.grad)
+  end
+  local compiled = lt.compile(f)
+  for n = 2, 60 do equal(given(compiled, n), given(f, n), n .. " wide") end
+end)
+
 test("a gradient that a hook replaces", function()
   local function make(width)
     return function(x)
