@@ -11,10 +11,13 @@ ResultSpec create_spec(OpId op, const Sizes& sizes, const Value& dtype, DType ot
   for (SymInt s : sizes) {
     if (s < 0) fail(name(op), ": sizes must not be negative, got ", to_string(sizes));
   }
-  int64_t n = 16;
+  // User space ends there on x64. Capture, which allocates nothing, then raises what eager raises.
+  constexpr int64_t kAddressSpace = int64_t(1) << 56;
+  int64_t bytes = 16;
   bool empty = false, overflow = false;
   for (SymInt s : sizes) empty = empty || s.hint == 0;
-  for (SymInt s : sizes) overflow = overflow || __builtin_mul_overflow(n, s.hint, &n);
+  for (SymInt s : sizes) overflow = overflow || __builtin_mul_overflow(bytes, s.hint, &bytes);
+  overflow = overflow || bytes >= kAddressSpace;
   if (overflow && !empty) fail(name(op), ": sizes ", to_string(sizes), " overflow the address space");
   return contiguous_spec(sizes, dtype.is_none() ? otherwise : dtype.as<DType>());
 }
