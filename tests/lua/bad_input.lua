@@ -121,6 +121,8 @@ test("sizes beyond all memory", function()
     return x, lt.zeros(-1)
   end, lt.ones(1))
   told("add: out of memory", function() return lt.zeros(1):expand(1e12) + 1 end)
+  both("expand: shape {1, 4} cannot be expanded to {4611686018427387904, 4} (64 bits cannot count its elements)",
+    function(x, n) return x:sum(), x:expand(n, 4) end, lt.ones(1, 4), 2LL ^ 62)
   told("matmul: out of memory", lt.matmul, lt.zeros(1, 1):expand(1e6, 1), lt.zeros(1, 1):expand(1, 1e6))
   told("eye: n must not be negative, got -1", lt.eye, -1)
   local wide = lt.zeros(1):expand(1e12)
