@@ -121,6 +121,8 @@ Lowered lower_decompose(const Node& node, SymFacts& facts);
 
 // Whether a reduction by channel: its order is that of row-major memory with channels innermost too.
 bool is_by_channel(const Node& node);
+// Whether it reduces along dimensions.
+bool is_reduction(const Node& node);
 // Whether op always is a library's launch.
 bool is_extern(OpId op);
 // The element function that write(emitter, index) writes, over `rank` dimensions.

@@ -78,6 +78,10 @@ DType accumulator_type(loop::RedOp op, DType input, DType result) {
 
 }  // namespace
 
+bool is_reduction(const Node& node) {
+  return std::any_of(std::begin(kRows), std::end(kRows), [&](const ReduceRow& r) { return r.op == node.op; });
+}
+
 bool is_by_channel(const Node& node) {
   const bool reduces = std::any_of(std::begin(kRows), std::end(kRows),
                                    [&](const ReduceRow& r) { return r.op == node.op && !is_position(r.red); });

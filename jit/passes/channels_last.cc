@@ -7,8 +7,11 @@
 //    pool runs along the channels of its operand.
 // 2. A value is laid out anew only where a convolution makes it, where a pool does whose values one reads (or another
 //    pool, if they have many channels), or where a pool or a pointwise op makes it from such values.
+// 3. A convolution whose values reach no other one keeps their layout where they reach a reduction or an op like cat:
+//    strided reads in such kernels take longer than a convolution to reorder its result.
 #include <unordered_set>
 
+#include "jit/device/backend.h"
 #include "jit/lower/lower.h"
 #include "jit/passes/passes.h"
 #include "ops/defs/each_tensor.h"
@@ -66,13 +69,28 @@ Tensors convolved_values(const Graph& g) {
   return convolved;
 }
 
+// Values that a reduction or an op like cat reads, itself or what free ops and views make of them; none where sums by
+// channel know no layout.
+Tensors walked_values(const Graph& g) {
+  Tensors walked;
+  for (size_t i = g.nodes.size(); i-- > 0;) {
+    const Node& n = *g.nodes[i];
+    bool walks = is_reduction(n) || (info(n.op).has(kMoves) && !is_free(n) && !info(n.op).has(kView));
+    for (const Tensor& r : n.results) walks |= (is_free(n) || info(n.op).has(kView)) && walked.count(r.get());
+    each_tensor(n.args, [&](const Tensor& t) {
+      if (walks && !backend_of(t->device()).reductions.around_lanes) walked.insert(t.get());
+    });
+  }
+  return walked;
+}
+
 struct Choice {
   Tensors last;    // laid out with channels innermost
   Tensors copied;  // of those: what others see is a copy in row-major order
 };
 
 Choice choose(const Graph& g) {
-  const Tensors fixed = fixed_values(g), convolved = convolved_values(g);
+  const Tensors fixed = fixed_values(g), convolved = convolved_values(g), walked = walked_values(g);
   Choice choice;
   for (const auto& n : g.nodes) {
     if (!is_free(*n) || n->results.size() != 1) continue;
@@ -85,7 +103,8 @@ Choice choose(const Graph& g) {
       if (!pools || !operand) continue;
       choice.copied.insert(r.get());
     }
-    const bool leads = is_spatial(*n) && (info(n->op).has(kContraction) || convolved.count(r.get()));
+    const bool makes = info(n->op).has(kContraction) && !walked.count(r.get());
+    const bool leads = is_spatial(*n) && (makes || convolved.count(r.get()));
     if (operand || leads) choice.last.insert(r.get());
   }
   return choice;
