@@ -126,11 +126,15 @@ void unpack_image(const ConvMicro<T>& micro, const ConvImage<T>& from, const Ext
                   int64_t c, int64_t h0, int64_t h1) {
   with_float_type(v.dtype, [&]<class S>() {
     auto* data = static_cast<S*>(v.data) + n * v.strides[0] + c0 * v.strides[1];
-    for (int64_t h = h0; h < h1; h++) {
-      for (int64_t at = 0; at < v.sizes[3]; at += kPixels) {
+    // Lines that follow each other are one.
+    const int64_t width = v.sizes[3];
+    const bool joined = from.line == width * from.pixel && v.strides[2] == width * v.strides[3];
+    const int64_t lines = joined ? h1 - h0 : 1, pixels = lines * width;
+    for (int64_t h = h0; h < h1; h += lines) {
+      for (int64_t at = 0; at < pixels; at += kPixels) {
         look_in_loop();
         unpack_row(micro, from.data + (h - h0) * from.line + at * from.pixel, from.pixel,
-                   data + h * v.strides[2] + at * v.strides[3], std::min(kPixels, v.sizes[3] - at), v.strides[3], c,
+                   data + h * v.strides[2] + at * v.strides[3], std::min(kPixels, pixels - at), v.strides[3], c,
                    v.strides[1]);
       }
     }
