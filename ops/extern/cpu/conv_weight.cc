@@ -20,6 +20,8 @@ constexpr int64_t kChunkPixels = 512;
 constexpr int64_t kWindow = 32768;
 // Elements of the windows of several small maps.
 constexpr int64_t kFlat = 1 << 18;
+// Elements of window and map that stay in the first cache, and pixels that pay for reading and writing sums once more.
+constexpr int64_t kStrip = 8192, kStripPixels = 96;
 // Columns that are stored together.
 constexpr int64_t kBlock = 16;
 
@@ -115,19 +117,30 @@ class Gradient {
     ConvOuter<T> outer{};
     outer.a_pixel = g_.sw * image.pixel, outer.a_line = g_.sh * image.line;
     outer.g_pixel = map.pixel, outer.g_line = map.line;
-    outer.pixels = g_.ow, outer.lines = end - begin;
+    outer.pixels = g_.ow;
     outer.c_step = padded_;
     // Columns of taps that lie in a row are one run of rows.
     const bool joined = g_.dw * image.pixel == g_.c;
     const int64_t run = joined ? g_.kw * g_.c : g_.c;
-    const int64_t last = std::min(row_end, rows_);
-    for (int64_t at = row / run * run; at < last; at += run) {
-      const int64_t tap = at / g_.c, kh = tap / g_.kw, kw = tap % g_.kw;
-      const int64_t from = std::max(at, row), to = std::min(at + run, last);
-      const T* a = image.data + kh * g_.dh * image.line + kw * g_.dw * image.pixel;
-      add_rows(outer, a + (from - at), to - from, map.data, sums + from * padded_);
+    const int64_t last = std::min(row_end, rows_), step = strip(end - begin);
+    for (int64_t line = 0; line < end - begin; line += step) {
+      outer.lines = std::min(step, end - begin - line);
+      const T* pixels = image.data + line * outer.a_line;
+      const T* maps = map.data + line * map.line;
+      for (int64_t at = row / run * run; at < last; at += run) {
+        const int64_t tap = at / g_.c, kh = tap / g_.kw, kw = tap % g_.kw;
+        const int64_t from = std::max(at, row), to = std::min(at + run, last);
+        const T* a = pixels + kh * g_.dh * image.line + kw * g_.dw * image.pixel;
+        add_rows(outer, a + (from - at), to - from, maps, sums + from * padded_);
+      }
+      if (row_end > rows_) add_bias(outer, maps, sums);
     }
-    if (row_end > rows_) add_bias(outer, map.data, sums);
+  }
+
+  // Lines of a block that all rows of the sums take before the next ones.
+  int64_t strip(int64_t lines) const {
+    const int64_t few = kStrip / std::max<int64_t>(1, wide_ * g_.sh * g_.c + g_.ow * padded_);
+    return few * g_.ow < kStripPixels ? lines : std::min(few, lines);
   }
 
   void add_rows(ConvOuter<T>& outer, const T* a, int64_t rows, const T* map, T* sums) const {
