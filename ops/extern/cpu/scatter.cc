@@ -234,6 +234,14 @@ struct AddScaled {
   }
 };
 
+// Rows that are written lie anywhere: their first lines are fetched some positions ahead.
+constexpr int64_t kAhead = 4, kAheadBytes = 1024;
+template <class T>
+void fetch_row(const T* row, int64_t n) {
+  const int64_t most = std::min(n, kAheadBytes / int64_t(sizeof(T)));
+  for (int64_t i = 0; i < most; i += 64 / sizeof(T)) __builtin_prefetch(row + i, 1);
+}
+
 // The source is never the result.
 template <class T, class R>
 [[gnu::optimize("O3")]] void reduce_row(const R& reduce, T* __restrict to, const T* __restrict from, int64_t n,
@@ -250,6 +258,12 @@ template <class T, class R>
 [[gnu::always_inline]] inline void reduce_short(const R& reduce, T* __restrict to, const T* __restrict from,
                                                 int64_t n) {
   for (int64_t i = 0; i < n; i++) reduce(to[i], from[i]);
+}
+
+// One element into each of such a row.
+template <class T, class R>
+[[gnu::always_inline]] inline void reduce_all(const R& reduce, T* to, T from, int64_t n) {
+  for (int64_t i = 0; i < n; i++) reduce(to[i], from);
 }
 
 // Elements side by side, each to the place that its index says: `stride` from one index to the next, or, across them,
@@ -364,7 +378,14 @@ void run_walk(const Walk& given, const R& reduce, T* to, const T* from, const Wo
         for (int64_t k = 0; k < n; k++) reduce_short(reduce, to + dst[k] + begin, from + src[k] + begin, end - begin);
         return;
       }
-      for (int64_t k = 0; k < n; k++) reduce_slice<T>(w, reduce, to + dst[k], from + src[k], 0, split, begin, end);
+      if (w.slice_dims == 1 && w.slice_dst[0] == 1 && w.slice_src[0] == 0 && end - begin <= kShortRow) {
+        for (int64_t k = 0; k < n; k++) reduce_all(reduce, to + dst[k] + begin, from[src[k]], end - begin);
+        return;
+      }
+      for (int64_t k = 0; k < n; k++) {
+        if (side_by_side && k + kAhead < n) fetch_row(to + dst[k + kAhead] + begin, end - begin);
+        reduce_slice<T>(w, reduce, to + dst[k], from + src[k], 0, split, begin, end);
+      }
     });
   };
   const auto positions_apart = [&](int64_t begin, int64_t end) {
