@@ -57,6 +57,17 @@ ScatterWalk slice_walk(const char* op, const ExternView& out, int64_t dim, const
   return w;
 }
 
+bool is_by_rows(const ExternCall& call) {
+  if (call.op != OpId::index_add && call.op != OpId::index_put) return false;
+  if (call.in.size() != 3 || call.ints.empty() || call.ints[0] != 0) return false;
+  const ExternView &out = call.out[0], &index = call.in[1], &source = call.in[2];
+  if (index.dim != 1 || out.dim == 0 || source.dim != out.dim || source.sizes[0] != index.sizes[0]) return false;
+  for (int d = 1; d < out.dim; d++) {
+    if (source.sizes[d] != out.sizes[d]) return false;
+  }
+  return true;
+}
+
 ScatterWalk index_put_walk(const ExternCall& call) {
   const ExternView &out = call.out[0], &values = call.in[call.in.size() - 1];
   const size_t count = call.in.size() - 2;

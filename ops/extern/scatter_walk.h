@@ -64,6 +64,9 @@ ScatterWalk slice_walk(const char* op, const ExternView& out, int64_t dim, const
                        const ExternView& src);
 // index_put: several indices that broadcast together; values broadcast to the indexing result.
 ScatterWalk index_put_walk(const ExternCall& call);
+// Whether a call with operands (input, index, source) takes row i of the source to the row that element i of the index
+// says, one after the other: so that calls for some rows each, in order, are as good as one.
+bool is_by_rows(const ExternCall& call);
 // embedding_dense_backward: rows of the gradient into rows of the result.
 ScatterWalk embedding_walk(const ExternCall& call);
 

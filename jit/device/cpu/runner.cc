@@ -1,4 +1,5 @@
-// What a CPU is given in a run: a kernel's loop in chunks, those of kernels side by side as one job.
+// What a CPU is given in a run: a kernel's loop in chunks, those of kernels side by side as one job, those of one that
+// feeds a scatter by blocks that the cache holds.
 #include "jit/device/cpu/runner.h"
 
 #include <algorithm>
@@ -6,9 +7,11 @@
 
 #include "jit/background/background.h"
 #include "jit/codegen/kernel.h"
+#include "jit/device/cpu/row_feed.h"
 #include "jit/loop/look.h"
 #include "jit/runtime/kernel_cache.h"
 #include "jit/runtime/pool.h"
+#include "ops/extern/scatter_walk.h"
 
 namespace lutra {
 namespace {
@@ -17,12 +20,16 @@ constexpr int kMaxChunks = 4096;     // of a kernel
 constexpr size_t kLocalWords = 256;  // of a block copied to a worker's stack
 // Work of a chunk, in elements, from which on its loops look whether they shall end: some milliseconds.
 constexpr int64_t kLooksFrom = 1 << 22;
+// Bytes of the rows that a thread makes before a scatter takes them, and rows that a block has a multiple of, so that
+// its memory is aligned as the whole is.
+constexpr int64_t kFedBytes = 128 << 10, kFedRows = 64;
 
 // How a kernel's loop is cut.
 struct Part : FilledStep {
   int chunks, first;  // first: among the chunks of the kernels beside it
   bool looks;         // code has looks
   const Code* code;
+  int64_t begin = 0;  // of the iterations that are `extent`
   int64_t align() const { return extent / chunks >= 1024 ? 64 : 1; }
 };
 
@@ -40,8 +47,8 @@ void run_part(const Part& part, int chunk, LaunchFault* fault) {
   if (words > kLocalWords) large.reset(new uint64_t[words]), block = large.get();
   std::memcpy(block, part.head, words * 8);
   auto* head = reinterpret_cast<BlockHead*>(block);
-  head->begin = chunk_begin(part.extent, part.chunks, chunk, part.align());
-  head->end = chunk_begin(part.extent, part.chunks, chunk + 1, part.align());
+  head->begin = part.begin + chunk_begin(part.extent, part.chunks, chunk, part.align());
+  head->end = part.begin + chunk_begin(part.extent, part.chunks, chunk + 1, part.align());
   head->fault = fault;
   if (head->begin < head->end) run_code(part, head);
 }
@@ -67,7 +74,10 @@ void touch_pages(void* memory, size_t bytes) {
 
 class CpuRunner final : public Runner {
  public:
-  explicit CpuRunner(const FlatPlan& flat) : Runner(flat) { run_plainly_where_small(); }
+  explicit CpuRunner(const FlatPlan& flat) : Runner(flat) {
+    run_plainly_where_small();
+    for (size_t i = 0; i < steps_.size(); i++) feeds_.push_back(row_feed(flat, i));
+  }
 
  private:
   void* arena(RunContext& c, size_t bytes) const override {
@@ -78,6 +88,7 @@ class CpuRunner final : public Runner {
   }
   // What takes long is ended where the program shall stop, even where it writes what can be seen.
   void launch_kernels(RunContext& c, const LaunchStep& first, const Generator& generator, bool& wrote) const override {
+    if (fed_rows(c, first) > 0) return;  // launch_library runs it
     const bool unseen = loops_are_stoppable;
     const StoppableLoops loops(unseen || is_long(c, first));
     try {
@@ -87,6 +98,17 @@ class CpuRunner final : public Runner {
       throw;
     }
   }
+  void launch_library(RunContext& c, const LaunchStep& step) const override {
+    const LaunchStep* feeder = &step == steps_.data() ? nullptr : &step - 1;
+    const int64_t rows = feeder ? fed_rows(c, *feeder) : 0;
+    if (rows == 0) return Runner::launch_library(c, step);
+    if (scatter_blocks(c, *feeder, step, rows)) return;
+    // Anew and one after the other, so that the first failure is reported.
+    launch_kernel(c, *feeder, default_generator());
+    Runner::launch_library(c, step);
+  }
+  int64_t fed_rows(const RunContext& c, const LaunchStep& step) const;
+  bool scatter_blocks(RunContext& c, const LaunchStep& feeder, const LaunchStep& step, int64_t rows) const;
   static bool is_long(const RunContext& c, const LaunchStep& step) {
     const auto value = [&](int32_t slot) { return slot >= 0 ? c.values[size_t(slot)].i : 1; };
     return total_work(value(step.extent), value(step.work)) >= int64_t(1) << 25;
@@ -106,7 +128,92 @@ class CpuRunner final : public Runner {
   void launch_kernel(const RunContext& c, const LaunchStep& step, const Generator& generator) const;
   void launch_chunks(const Part& part) const;
   void launch_beside(const RunContext& c, const LaunchStep& first, const Generator& generator) const;
+  bool run_block(const Part& part) const;
+
+  std::vector<RowFeed> feeds_;  // of the steps
 };
+
+// Rows of a block where the step and the scatter behind it run by blocks, else 0: where there are many rows, the
+// scatter takes them as they lie, and its result lies in no memory that the kernel reads.
+int64_t CpuRunner::fed_rows(const RunContext& c, const LaunchStep& step) const {
+  const RowFeed& feed = feeds_[size_t(&step - steps_.data())];
+  if (feed.pointer < 0 || is_tuned()) return 0;
+  const int32_t* operands = flat_.operands.data() + step.first;
+  const int64_t row = feed.row.arg < 0 ? feed.row.literal : c.values[size_t(operands[step.ptrs + feed.row.arg])].i;
+  const auto& launch = std::get<ExternLaunch>(plan_.launches[size_t((&step + 1)->launch)]);
+  CallOperands views;
+  const ExternCall call = make_call(c, launch, views);
+  const ExternView& source = call.in[2];
+  const auto bytes = int64_t(size_of(source.dtype));
+  if (!is_by_rows(call) || row <= 0 || source.sizes[0] != c.values[size_t(step.extent)].i) return 0;
+  int64_t inner = 1;
+  for (int d = source.dim - 1; d >= 0; inner *= source.sizes[d--]) {
+    if (source.strides[d] != inner) return 0;
+  }
+  const int64_t block = kFedBytes * thread_count() / (row * bytes) / kFedRows * kFedRows;
+  if (inner != source.sizes[0] * row || block <= 0 || source.sizes[0] < 2 * block) return 0;
+  if (source.data != c.buffers[size_t(operands[feed.pointer])]) return 0;
+  const auto* out = static_cast<const char*>(call.out[0].data);
+  const char* out_end = out + call.out[0].numel() * bytes;
+  for (int32_t i = 0; i < step.ptrs; i++) {
+    const Buffer& b = plan_.buffers[size_t(operands[i])];
+    if (b.kind != Buffer::kTemp) continue;
+    const auto* at = static_cast<const char*>(c.buffers[size_t(operands[i])]);
+    const int64_t size = program_.int_value(c.values.data(), b.elements) * int64_t(size_of(b.dtype));
+    if (at < out_end && out < at + size) return 0;
+  }
+  return block;
+}
+
+// Whether no check has failed.
+bool CpuRunner::run_block(const Part& part) const {
+  constexpr int kMost = 64;
+  LaunchFault faults[kMost];
+  struct Job {
+    const Part& part;
+    LaunchFault* faults;
+  } job{part, faults};
+  run_chunks(
+      part.chunks,
+      [](void* arg, int i) {
+        const Job& j = *static_cast<Job*>(arg);
+        run_part(j.part, i, &j.faults[i]);
+      },
+      &job);
+  return std::none_of(faults, faults + part.chunks, [](const LaunchFault& f) { return f.set; });
+}
+
+// All blocks lie in the memory of the first one. False where something has failed.
+bool CpuRunner::scatter_blocks(RunContext& c, const LaunchStep& feeder, const LaunchStep& step, int64_t rows) const {
+  constexpr int kMostChunks = 64;
+  Part part;
+  if (!make_part(c, feeder, default_generator(), part)) return false;
+  const RowFeed& feed = feeds_[size_t(&feeder - steps_.data())];
+  uint64_t& pointer = static_cast<uint64_t*>(static_cast<void*>(part.head + 1))[feed.pointer];
+  const uint64_t memory = pointer;
+  CallOperands views;
+  const ExternCall whole = make_call(c, std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]), views);
+  const ExternView index = views.in[1], source = views.in[2];
+  const int64_t all = part.extent, row_bytes = source.strides[0] * int64_t(size_of(source.dtype));
+  for (int64_t at = 0; at < all; at += rows) {
+    check_stop();
+    const int64_t n = std::min(rows, all - at);
+    part.begin = at, part.extent = n;
+    part.chunks = std::min(chunk_count(n, part.work), kMostChunks);
+    pointer = memory - uint64_t(at * row_bytes);
+    if (!run_block(part)) return false;
+    views.in[1].data = static_cast<char*>(index.data) + at * index.strides[0] * int64_t(size_of(index.dtype));
+    views.in[1].sizes[0] = views.in[2].sizes[0] = n;
+    try {
+      c.library = run_library(flat_.backend, whole, Tuning::kOff);
+    } catch (const Error& e) {
+      if (e.kind != ErrorKind::kData) throw;
+      return false;
+    }
+    views.in[0] = views.out[0];  // has what came before
+  }
+  return true;
+}
 
 void CpuRunner::launch_kernel(const RunContext& c, const LaunchStep& step, const Generator& generator) const {
   Part part;

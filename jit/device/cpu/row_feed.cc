@@ -1,0 +1,78 @@
+// Invariants of a feed:
+// 1. Kernel and scatter are neighbours; nobody else sees the temporary, and none of the kernel's other buffers is in
+//    its memory. The scatter's result is another buffer than its operands.
+// 2. The kernel has one parallel loop, whose iteration i writes, and reads of the temporary, the elements
+//    [i * row, (i + 1) * row) where they all are extent * row.
+#include "jit/device/cpu/row_feed.h"
+
+#include <algorithm>
+
+#include "jit/loop/walk.h"
+
+namespace lutra {
+namespace {
+
+bool names(const Launch& launch, int32_t buffer) {
+  if (const auto* k = std::get_if<KernelLaunch>(&launch)) {
+    return std::find(k->buffers.begin(), k->buffers.end(), buffer) != k->buffers.end();
+  }
+  const auto& e = std::get<ExternLaunch>(launch);
+  const auto is = [&](const BufferView& v) { return v.buffer == buffer; };
+  return std::any_of(e.in.begin(), e.in.end(), is) || std::any_of(e.out.begin(), e.out.end(), is);
+}
+
+bool share_memory(const Buffer& a, const Buffer& b) { return a.kind == b.kind && a.index == b.index; }
+
+// The stride along the parallel loop that all accesses of the pointer have; false where there is none.
+bool find_row(const loop::Kernel& kernel, int32_t pointer, loop::Coef& row) {
+  const loop::Loop* outer = nullptr;
+  bool good = true, first = true;
+  for (const loop::Stmt& s : kernel.body) {
+    const auto* l = std::get_if<std::unique_ptr<loop::Loop>>(&s);
+    if (l) good = good && !outer && (*l)->parallel, outer = l->get();
+  }
+  if (!good || !outer) return false;
+  loop::for_each_inst(kernel.body, [&](const loop::Inst& in) {
+    if (!loop::has_access(in.op) || in.access.ptr != pointer) return;
+    int along = 0;
+    for (const auto& t : in.access.terms) {
+      good = good && !t.is_value;
+      if (t.is_value || t.id != outer->id) continue;
+      good = good && (first || row == t.stride), row = t.stride, first = false, along++;
+    }
+    good = good && along == 1 && in.op != loop::Op::kStoreAdd && in.access.offset == loop::Coef::of(0);
+  });
+  return good && !first;
+}
+
+}  // namespace
+
+RowFeed row_feed(const FlatPlan& flat, size_t i) {
+  const LaunchStep& step = flat.steps[i];
+  if (!step.kernel || step.beside || step.random || step.writes || step.extent < 0 || i + 1 >= flat.steps.size())
+    return {};
+  const LaunchStep& next = flat.steps[i + 1];
+  if (next.kernel || next.launch != step.launch + 1 || next.writes || next.unbacked >= 0) return {};
+  const Plan& plan = flat.plan;
+  const auto& kernel = std::get<KernelLaunch>(plan.launches[size_t(step.launch)]);
+  const auto& scatter = std::get<ExternLaunch>(plan.launches[size_t(next.launch)]);
+  if (kernel.beside || !info(scatter.op).has(kScatters) || scatter.in.size() != 3 || scatter.out.size() != 1) return {};
+  const int32_t fed = scatter.in[2].buffer, out = scatter.out[0].buffer;
+  const auto place = std::find(kernel.buffers.begin(), kernel.buffers.end(), fed);
+  if (place == kernel.buffers.end() || plan.buffers[size_t(fed)].kind != Buffer::kTemp) return {};
+  for (size_t l = 0; l < plan.launches.size(); l++) {
+    if (int32_t(l) != step.launch && int32_t(l) != next.launch && names(plan.launches[l], fed)) return {};
+  }
+  for (int32_t b : kernel.buffers) {
+    if (b != fed && share_memory(plan.buffers[size_t(b)], plan.buffers[size_t(fed)])) return {};
+    if (b == out) return {};
+  }
+  for (int k = 0; k < 2; k++) {
+    const int32_t b = scatter.in[size_t(k)].buffer;
+    if (b < 0 || b == fed || b == out) return {};
+  }
+  RowFeed feed{int32_t(place - kernel.buffers.begin()), {}};
+  return find_row(kernel.kernel, feed.pointer, feed.row) ? feed : RowFeed{};
+}
+
+}  // namespace lutra
