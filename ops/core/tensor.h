@@ -46,6 +46,7 @@ class Tensor {
 struct HookKeeper {
   virtual ~HookKeeper() = default;
   virtual void graph_leads_here(bool leads) = 0;  // only then the hook may run
+  virtual void take_turn(bool /*begins*/) {}      // meanwhile it runs, even where it is removed
 };
 
 // Called with a gradient; a null result leaves it as it is. Removed ones stay in their list, no longer live.

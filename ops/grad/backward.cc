@@ -115,6 +115,34 @@ bool Engine::is_wanted(const Edge& edge) const {
   return needed_.count(edge.node.get()) > 0;
 }
 
+namespace {
+
+// The hooks that are there when a gradient's turn comes. As in PyTorch all of them run, those that another one of them
+// removes as well; what they register waits for the next backward.
+class HooksInTurn {
+ public:
+  HooksInTurn() = default;
+  HooksInTurn(const HooksInTurn&) = delete;
+  ~HooksInTurn() { tell(false); }
+  void take(uint32_t result, const GradHook& hook) {
+    if (*hook.live) hooks_.emplace_back(result, hook);
+  }
+  const std::vector<std::pair<uint32_t, GradHook>>& begin() {
+    tell(true);
+    return hooks_;
+  }
+
+ private:
+  void tell(bool begins) {
+    for (const auto& [result, hook] : hooks_) {
+      if (hook.keeper) hook.keeper->take_turn(begins);
+    }
+  }
+  std::vector<std::pair<uint32_t, GradHook>> hooks_;
+};
+
+}  // namespace
+
 // What a hook makes of a gradient.
 Tensor Engine::hooked(const GradHook& hook, const Tensor& gradient) {
   const Tensor given = rehearsal_ ? rehearsal_->run_hook(hook, gradient) : hook.run(gradient);
@@ -128,12 +156,11 @@ Tensor Engine::hooked(const GradHook& hook, const Tensor& gradient) {
 }
 
 void Engine::run_hooks(const GradNode& node, std::vector<Tensor>& grads) {
-  auto hooks = node.hooks;  // a hook may remove itself
-  for (auto& [result, hook] : hooks) {
-    if (result >= grads.size() || !grads[result]) continue;
-    if (!*hook.live) continue;
-    grads[result] = hooked(hook, grads[result]);
+  HooksInTurn hooks;
+  for (const auto& [result, hook] : node.hooks) {
+    if (result < grads.size() && grads[result]) hooks.take(result, hook);
   }
+  for (const auto& [result, hook] : hooks.begin()) grads[result] = hooked(hook, grads[result]);
   for (size_t i = 0; i < node.retained.size(); i++) {
     const Retained& r = node.retained[i];
     AutogradMeta* meta = *r.meta;
@@ -310,10 +337,9 @@ void Engine::run_node() {
 }
 
 void Engine::run_leaf_hooks(const Tensor& leaf, Tensor& grad) {
-  for (const GradHook& hook : std::vector(autograd_meta(leaf).hooks)) {
-    if (!*hook.live) continue;
-    grad = hooked(hook, grad);
-  }
+  HooksInTurn hooks;
+  for (const GradHook& hook : autograd_meta(leaf).hooks) hooks.take(0, hook);
+  for (const auto& [result, hook] : hooks.begin()) grad = hooked(hook, grad);
 }
 
 void Engine::run_leaf() {

@@ -28,10 +28,16 @@ class LuaHook : public UserdataKeeper, public LuaCallee {
   ~LuaHook() override { drop(); }
 
   void drop() {
+    removed_ = true;
+    if (in_turn_) return;
     if (function_.usable() && userdata_) function_.take_from_environment(tensor_);
     function_.drop();
   }
 
+  void take_turn(bool begins) override {
+    in_turn_ += begins ? 1 : -1;
+    if (removed_) drop();
+  }
   // A node is left by somebody; what stays need not be the tensor.
   void graph_leads_here(bool leads) override {
     if (!leads && node_ && !(userdata_ && is_result())) return;
@@ -89,7 +95,8 @@ class LuaHook : public UserdataKeeper, public LuaCallee {
   const void* const address_;
   const TensorImpl* const tensor_;  // there as long as it has a userdata
   const GradNode* const node_;
-  bool graph_ = false, userdata_ = false;
+  bool graph_ = false, userdata_ = false, removed_ = false;
+  int in_turn_ = 0;  // of backwards within each other
 };
 
 // Among the hooks of a result itself, which do not run, as long as its hook may.
