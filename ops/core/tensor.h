@@ -49,11 +49,13 @@ struct HookKeeper {
   virtual void take_turn(bool /*begins*/) {}      // meanwhile it runs, even where it is removed
 };
 
-// Called with a gradient; a null result leaves it as it is. Removed ones stay in their list, no longer live.
+// Called with a gradient; a null result leaves it as it is. One of post_accumulate is called with the leaf itself, when
+// .grad has the sum. Removed ones stay in their list, no longer live.
 struct GradHook {
   std::function<Tensor(const Tensor&)> run;
   std::shared_ptr<HookKeeper> keeper = nullptr;
   std::shared_ptr<bool> live = std::make_shared<bool>(true);
+  bool post_accumulate = false;
 };
 
 // Autograd state of a tensor that takes part in it.

@@ -223,6 +223,11 @@ void Engine::accumulate(const Tensor& leaf, Tensor& grad, Tensor g) {
   }
 }
 
+void Engine::accumulate(const Tensor& leaf, Tensor g) {
+  accumulate(leaf, autograd_meta(leaf).grad, std::move(g));
+  run_post_accumulate_hooks(leaf);
+}
+
 // Results of a joint node that somebody looks at.
 std::vector<uint32_t> Engine::points(const GradNode& node) const {
   std::set<uint32_t> all;
@@ -338,8 +343,18 @@ void Engine::run_node() {
 
 void Engine::run_leaf_hooks(const Tensor& leaf, Tensor& grad) {
   HooksInTurn hooks;
-  for (const GradHook& hook : autograd_meta(leaf).hooks) hooks.take(0, hook);
+  for (const GradHook& hook : autograd_meta(leaf).hooks) {
+    if (!hook.post_accumulate) hooks.take(0, hook);
+  }
   for (const auto& [result, hook] : hooks.begin()) grad = hooked(hook, grad);
+}
+
+void Engine::run_post_accumulate_hooks(const Tensor& leaf) {
+  HooksInTurn hooks;
+  for (const GradHook& hook : autograd_meta(leaf).hooks) {
+    if (hook.post_accumulate) hooks.take(0, hook);
+  }
+  for (const auto& [result, hook] : hooks.begin()) hook.run(leaf);
 }
 
 void Engine::run_leaf() {
@@ -349,7 +364,8 @@ void Engine::run_leaf() {
   run_leaf_hooks(leaf, p.grads[0]);
   if (collecting_) take_targets(p.node.get(), p.grads);
   if (collecting_ || !leaf->requires_grad) return;
-  accumulate(leaf, rehearsal_ ? rehearsal_->gradient_of(*p.node) : autograd_meta(leaf).grad, std::move(p.grads[0]));
+  if (rehearsal_) return accumulate(leaf, rehearsal_->gradient_of(*p.node), std::move(p.grads[0]));
+  accumulate(leaf, std::move(p.grads[0]));
 }
 
 void Engine::run_above(uint64_t stop) {
@@ -466,7 +482,7 @@ void add_roots(Engine& engine, const char* what, const std::vector<Tensor>& root
 std::vector<Target> targets_of(const char* what, const std::vector<Tensor>& inputs) {
   std::vector<Target> targets;
   for (size_t i = 0; i < inputs.size(); i++) {
-    if (!inputs[i]->requires_grad) fail(what, ": input ", i, " does not require grad");
+    if (!inputs[i]->requires_grad) fail(what, ": input ", i + 1, " does not require grad");
     targets.push_back({gradient_edge(inputs[i]), i});
   }
   return targets;
@@ -487,7 +503,7 @@ void backward(const std::vector<Tensor>& roots, std::vector<Tensor> gradients, b
   std::unordered_set<const TensorImpl*> given;
   for (size_t i = 0; i < inputs.size(); i++) {
     if (!engine.results[i] || !is_leaf(inputs[i]) || !given.insert(inputs[i].get()).second) continue;
-    engine.accumulate(inputs[i], autograd_meta(inputs[i]).grad, engine.results[i]);
+    engine.accumulate(inputs[i], engine.results[i]);
   }
 }
 
@@ -499,7 +515,8 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
   if (!engine.run_lone_root()) engine.run();
   for (size_t i = 0; i < inputs.size(); i++) {
     if (!engine.results[i] && !allow_unused) {
-      fail("grad: input ", i, " appears to not have been used in the graph; give allow_unused=true if this is meant");
+      fail("grad: input ", i + 1,
+           " appears to not have been used in the graph; give allow_unused=true if this is meant");
     }
   }
   return engine.results;
@@ -530,13 +547,9 @@ TapeWatchScope::~TapeWatchScope() { watch = before; }
 
 namespace {
 bool is_removed(const GradHook& hook) { return !*hook.live; }
-}  // namespace
 
-std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const Tensor&)> hook,
-                                    std::shared_ptr<HookKeeper> keeper) {
-  if (!t->requires_grad) fail("register_hook: the tensor does not require grad");
+std::function<void()> add_hook(const Tensor& t, GradHook added) {
   AutogradMeta& meta = autograd_meta(t);
-  GradHook added{std::move(hook), std::move(keeper)};
   auto live = added.live;
   if (added.keeper && meta.accumulator) added.keeper->graph_leads_here(true);
   std::erase_if(meta.hooks, is_removed);  // who runs hooks has a copy of the list
@@ -547,6 +560,24 @@ std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const 
     meta.hooks.push_back(std::move(added));
   }
   return [live] { *live = false; };
+}
+
+}  // namespace
+
+std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const Tensor&)> hook,
+                                    std::shared_ptr<HookKeeper> keeper) {
+  if (!t->requires_grad) fail("register_hook: the tensor does not require grad");
+  return add_hook(t, {std::move(hook), std::move(keeper)});
+}
+
+std::function<void()> register_post_accumulate_grad_hook(const Tensor& t, std::function<void(const Tensor&)> hook,
+                                                         std::shared_ptr<HookKeeper> keeper) {
+  constexpr const char* kName = "register_post_accumulate_grad_hook";
+  if (!t->requires_grad) fail(kName, ": the tensor does not require grad");
+  if (!is_leaf(t)) fail(kName, ": post accumulate grad hooks cannot be registered on non-leaf tensors");
+  GradHook added{[hook = std::move(hook)](const Tensor& leaf) { return hook(leaf), Tensor(); }, std::move(keeper)};
+  added.post_accumulate = true;
+  return add_hook(t, std::move(added));
 }
 
 // The node may outlive the tensor: a guard among the tensor's own hooks, which non-leaves do not run, tells it when

@@ -61,6 +61,8 @@ class Engine {
   bool run_lone_root();
   void run();
   void accumulate(const Tensor& leaf, Tensor& grad, Tensor g);
+  // The sum is in the leaf's .grad.
+  void accumulate(const Tensor& leaf, Tensor g);
   std::vector<Tensor> results;
 
   // The same engine over FakeTensors. `fake` gives one for each gradient under way.
@@ -99,6 +101,7 @@ class Engine {
   Tensor hooked(const GradHook& hook, const Tensor& gradient);
   void run_hooks(const GradNode& node, std::vector<Tensor>& grads);
   void run_leaf_hooks(const Tensor& leaf, Tensor& grad);
+  static void run_post_accumulate_hooks(const Tensor& leaf);
   void take_targets(const GradNode* node, const std::vector<Tensor>& grads);
   bool is_joint_needed(GradNode& node, const std::set<uint32_t>& results);
   Pending* pending(const Edge& edge);

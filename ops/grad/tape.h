@@ -181,6 +181,9 @@ struct TapeWatchScope {
 // Runs hook on the gradient of t whenever one is computed; returns what removes it again.
 std::function<void()> register_hook(const Tensor& t, std::function<Tensor(const Tensor&)> hook,
                                     std::shared_ptr<HookKeeper> keeper = nullptr);
+// Runs hook on t, a leaf, whenever a backward has added to its .grad.
+std::function<void()> register_post_accumulate_grad_hook(const Tensor& t, std::function<void(const Tensor&)> hook,
+                                                         std::shared_ptr<HookKeeper> keeper = nullptr);
 // The gradient of t, a non-leaf, is kept in its .grad, as all hooks have left it.
 void retain_grad(const Tensor& t);
 bool is_leaf(const Tensor& t);

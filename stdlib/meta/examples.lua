@@ -178,6 +178,7 @@ local lines = {
   detach_ = "x:clone():detach_()", requires_grad_ = "x:clone():requires_grad_()", size = "x:size()",
   stride = "x:stride()", item = "v:sum():item()", totable = "x:totable()", tolist = "x:tolist()",
   backward = "leaf:sum():backward()", register_hook = "leaf:register_hook(print)",
+  register_post_accumulate_grad_hook = "leaf:register_post_accumulate_grad_hook(function(p) p.grad = nil end)",
   retain_grad = "(leaf * 2):retain_grad()", grad = "lt.grad(leaf:sum(), leaf)", free = "x:clone():free()",
   from_blob = "lt.from_blob(x:data_ptr(), {2, 3})",
   from_ffi = "lt.from_ffi(require(\"ffi\").new(\"float[2]\", 1, 2))",

@@ -40,6 +40,8 @@ function Tensor:tolist() end
 function Tensor:new_tensor(data, options) end
 ---@param f fun(grad: lutra.Tensor): lutra.Tensor?
 function Tensor:register_hook(f) end
+---@param f fun(leaf: lutra.Tensor)
+function Tensor:register_post_accumulate_grad_hook(f) end
 
 ---@class lutra.Module
 ---@field training boolean

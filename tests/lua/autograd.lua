@@ -70,7 +70,7 @@ test("gradients accumulate, also into chosen inputs only", function()
   (a * b):sum():backward(nil, {inputs = {a}})
   same(a.grad, 3, 4)
   equal(b.grad, nil)
-  raises("backward: input 0 does not require grad", function() (a * b):sum():backward(nil, {inputs = {lt.ones(2)}}) end)
+  raises("backward: input 1 does not require grad", function() (a * b):sum():backward(nil, {inputs = {lt.ones(2)}}) end)
 end)
 
 test("a graph is used once unless it is retained", function()

@@ -80,7 +80,7 @@ local function pack(...) return {n = select("#", ...), ...} end
 
 -- Its elements or a function are different each time.
 local varies = {empty = true, empty_like = true, empty_strided = true, empty_permuted = true, new_empty = true,
-  new_empty_strided = true, register_hook = true}
+  new_empty_strided = true, register_hook = true, register_post_accumulate_grad_hook = true}
 
 test("every example runs, compiled to the same bits", function()
   every(function(d)

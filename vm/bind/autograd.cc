@@ -141,6 +141,7 @@ const HostFunction kRows[] = {
 
 const Special kSpecials[] = {
     {"register_hook", kMethod | kHostEffect, nullptr, register_hook_of},
+    {"register_post_accumulate_grad_hook", kMethod | kHostEffect, nullptr, register_post_accumulate_grad_hook_of},
     {"_native.set_data", kHostEffect, nullptr, set_data_of},
     {"_native.make_node", kHostEffect, nullptr, make_node_of},
     {"_native.checkpoint", kHostEffect, nullptr, checkpoint_of},

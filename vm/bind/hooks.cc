@@ -69,16 +69,19 @@ class LuaHook : public UserdataKeeper, public LuaCallee {
     return 1;
   }
 
-  // The gradient in its place, or null to keep it. Lua errors pass through.
-  Tensor call(const Tensor& grad) const {
+  // Given a gradient: the one in its place, or null to keep it. Lua errors pass through.
+  Tensor call(const Tensor& given, bool post_accumulate) const {
     lua_State* now = current_lua();
     if (function_.dropped() || !now) return Tensor();
     const int top = lua_gettop(now);
     luaL_checkstack(now, 6, "hook");
     function_.push(now);
-    push_tensor(now, grad);
+    push_tensor(now, given);
     lua_call(now, 1, 1);
     Tensor* replaced = to_tensor(now, -1);
+    if (post_accumulate && !lua_isnil(now, -1)) {
+      fail("register_post_accumulate_grad_hook: Tensor post accumulate grad hooks should return nil.");
+    }
     if (!replaced && !lua_isnil(now, -1)) {
       fail("register_hook: a hook returns a Tensor or nil, not a ", luaL_typename(now, -1));
     }
@@ -148,23 +151,22 @@ UserdataKeeper* keeper_of(const GradHook& hook) { return static_cast<UserdataKee
 // Null: it calls no function of Lua.
 const LuaHook* lua_hook(const GradHook& hook) { return dynamic_cast<const LuaHook*>(hook.keeper.get()); }
 
-}  // namespace
-
-int register_hook_of(lua_State* L) {
+int register_hook_of(lua_State* L, const char* name, bool post_accumulate) {
   Tensor* t = to_tensor(L, 1);
-  if (!t) fail("register_hook: argument 'input' must be a Tensor, got ", luaL_typename(L, 1));
+  if (!t) fail(name, ": argument 'input' must be a Tensor, got ", luaL_typename(L, 1));
   if (lua_type(L, 2) != LUA_TFUNCTION) {
-    fail("register_hook: argument 'hook' must be a function, got ", luaL_typename(L, 2));
+    fail(name, ": argument 'hook' must be a function, got ", luaL_typename(L, 2));
   }
-  if (!(*t)->requires_grad) fail("register_hook: the tensor does not require grad");
+  if (!(*t)->requires_grad) fail(name, ": the tensor does not require grad");
   lua_settop(L, 2);
   const GradNode* node = is_leaf(*t) ? nullptr : gradient_edge(*t).node.get();
   auto hook = std::make_shared<LuaHook>(L, t->get(), node);
+  const auto run = [hook, post_accumulate](const Tensor& given) { return hook->call(given, post_accumulate); };
   lua_pushvalue(L, 1);
   hook->gain_userdata(L);
   lua_settop(L, 2);
-  Handle handle{hook, register_hook(
-                          *t, [hook](const Tensor& grad) { return hook->call(grad); }, hook)};
+  Handle handle{hook,
+                post_accumulate ? register_post_accumulate_grad_hook(*t, run, hook) : register_hook(*t, run, hook)};
   if (node) {
     const auto live = node->hooks.back().second.live;
     (*t)->autograd->hooks.push_back({[](const Tensor&) { return Tensor(); }, std::make_shared<Watcher>(hook), live});
@@ -174,10 +176,19 @@ int register_hook_of(lua_State* L) {
   return 1;
 }
 
+}  // namespace
+
+int register_hook_of(lua_State* L) { return register_hook_of(L, "register_hook", false); }
+int register_post_accumulate_grad_hook_of(lua_State* L) {
+  return register_hook_of(L, "register_post_accumulate_grad_hook", true);
+}
+
 const GradHook* hook_at(const Tensor& leaf, int k) {
   if (!leaf->autograd) return nullptr;
+  const bool post_accumulate = k >= kPostAccumulateHooks;
+  if (post_accumulate) k -= kPostAccumulateHooks;
   for (const GradHook& hook : leaf->autograd->hooks) {
-    if (*hook.live && k-- == 0) return &hook;
+    if (*hook.live && hook.post_accumulate == post_accumulate && k-- == 0) return &hook;
   }
   return nullptr;
 }

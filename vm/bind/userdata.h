@@ -15,6 +15,7 @@ void push_known_tensor(lua_State* L, const TensorImpl* t);
 
 // -- hooks.cc
 int register_hook_of(lua_State* L);
+int register_post_accumulate_grad_hook_of(lua_State* L);
 // A tensor with hooks has got a userdata, at the top of the stack; the last one it had is gone.
 void hooks_gain_userdata(lua_State* L, const AutogradMeta& meta);
 void hooks_lose_userdata(const AutogradMeta& meta);

@@ -179,6 +179,7 @@ struct Walk final : NodeVisitor {
     return "";
   }
   std::string take_hook(const GradHook& hook) {
+    if (hook.post_accumulate) return "a hook that runs when .grad has its sum";
     const std::string why = take_call(hook.live.get(), std::dynamic_pointer_cast<const LuaCallee>(hook.keeper));
     if (!why.empty()) return "a hook: " + why;
     part.calls.back().tensors = {-1}, part.calls.back().places = {0};

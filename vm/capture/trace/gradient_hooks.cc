@@ -36,13 +36,15 @@ Tensor own_tensor(Trace& t, const char* name, const Vars& args) {
   return v->tensor;
 }
 
-// A break within is one before the call of backward, which cannot be resumed in its middle.
-Tensor run_hook(Trace& t, Var* f, const Tensor& gradient) {
+// given: a gradient, or the leaf. A break within is one before the call of backward, which cannot be resumed in its
+// middle.
+Tensor run_hook(Trace& t, Var* f, const Tensor& given, bool post_accumulate = false) {
   const size_t depth = t.frames.size();
   try {
-    const Vars out = t.call(f, {t.tensor(gradient)}, true);
+    const Vars out = t.call(f, {t.tensor(given)}, true);
     const Var* now = out.empty() ? t.nil() : t.force(out[0]);
-    if (now->kind != VarKind::kNil && now->kind != VarKind::kTensor) t.stop(Break::raises, {"a hook"});
+    const bool replaces = now->kind == VarKind::kTensor && !post_accumulate;
+    if (now->kind != VarKind::kNil && !replaces) t.stop(Break::raises, {"a hook"});
     return now->tensor;
   } catch (const GraphBreak& b) {
     t.frames.resize(depth);
@@ -120,15 +122,22 @@ void load_hooks(Trace& t, size_t input) {
     t.loaded_hooks.push_back(register_hook(fake, [&t](const Tensor&) { return stop_at_hook(t); }));
     return;
   }
-  for (int k = 0;; k++) {
-    luaL_checkstack(t.L, 4, "hooks");
-    push_hook(t.L, real, k);
-    const Source* place = t.source(SourceKind::kHook, source, nullptr, k, str("hook ", k + 1, " of ", source->text));
-    Var* f = t.force(t.wrap(place));
-    if (f->kind == VarKind::kNil) return;
-    if (f->kind != VarKind::kFunction) t.stop(Break::hooks);
-    t.loaded_hooks.push_back(
-        register_hook(fake, [&t, f](const Tensor& g) { return t.ended ? Tensor() : run_hook(t, f, g); }));
+  for (const bool post_accumulate : {false, true}) {
+    for (int k = 0;; k++) {
+      luaL_checkstack(t.L, 4, "hooks");
+      const int at = k + (post_accumulate ? kPostAccumulateHooks : 0);
+      push_hook(t.L, real, at);
+      const char* kind = post_accumulate ? "post accumulate hook " : "hook ";
+      Var* f =
+          t.force(t.wrap(t.source(SourceKind::kHook, source, nullptr, at, str(kind, k + 1, " of ", source->text))));
+      if (f->kind == VarKind::kNil) break;
+      if (f->kind != VarKind::kFunction) t.stop(Break::hooks);
+      const auto run = [&t, f, post_accumulate](const Tensor& given) {
+        return t.ended ? Tensor() : run_hook(t, f, given, post_accumulate);
+      };
+      t.loaded_hooks.push_back(post_accumulate ? register_post_accumulate_grad_hook(fake, run)
+                                               : register_hook(fake, run));
+    }
   }
 }
 

@@ -1,8 +1,8 @@
 // Models of x:retain_grad() and x:register_hook(f): hooks run where the trace runs a backward. So do those that leaves
 // have when the segment begins. As in PyTorch:
-// 1. A leaf's hooks run once a backward, in order, on the sum of what has come to it, before .grad takes that. Those
-//    run that are there when its turn comes: what a hook registers waits for the next one, what it removes runs once
-//    more.
+// 1. A leaf's hooks run once a backward, in order, on the sum of what has come to it, before .grad takes that; its post
+//    accumulate hooks afterwards, on the leaf. Those run that are there when its turn comes: what a hook registers
+//    waits for the next backward, what it removes runs once more.
 // 2. What a hook reads (variables, fields, .grad) is read when it runs. Which functions run is guarded.
 // 3. Memory that a hook sees becomes no leaf's .grad (Engine::owned). What a hook gives may be written by another one.
 // 4. A hook that is there at the end of the segment is registered after the run, for backwards behind it.
