@@ -287,4 +287,45 @@ filled("a list of another length is joined", 5, "return lt.cat(of[n], 0):sum() *
 filled("a loop over a list of another length", 5, "for i = 1, #of[n] do x = x + of[n][i] end return x")
 filled("ipairs over a list of another length", 5, "for i, t in ipairs(of[n]) do x = x + t * i end return x")
 
+-- A call looks at no more items of a long list than of a short one.
+local function steady(name, f)
+  test(name, function()
+    lt.reset()
+    local want, got, x = {last = 0}, {last = 0}, lt.ones(1)
+    for i = 1, 3000 do want[i], got[i] = i, i end
+    local compiled = lt.compile(f)
+    for i = 1, 6 do
+      local a, n = f(x * i, want)
+      local b, m = compiled(x * i, got)
+      truthy(a:equal(b))
+      equal(m, n, "length")
+      equal(#got, #want)
+    end
+    truthy(want[#want]:equal(got[#got]))
+    equal(tostring(lt.guards(compiled)):find("no holes", 1, true), nil, "a look at each item")
+    for i = #got, 2, -1 do got[i], want[i] = nil, nil end
+    equal(select(2, compiled(x, got)), select(2, f(x, want)), "length")
+    got[1], want[1] = nil, nil
+    local a, b = {pcall(f, x, want)}, {pcall(compiled, x, got)}
+    equal(b[1], a[1])
+    equal(#got, #want)
+  end)
+end
+
+steady("the last item is replaced, then the length is asked for", function(x, m)
+  m[#m] = x * 2
+  return x + 1, #m
+end)
+steady("an item and a field are replaced", function(x, m)
+  m.last = x
+  m[1] = x + 1
+  m[#m] = m[1] * 2
+  return x + 1, #m
+end)
+steady("the last item is replaced twice", function(x, m)
+  m[#m] = x
+  m[#m] = x * 3
+  return x + 1, #m
+end)
+
 h.finish()

@@ -38,6 +38,24 @@ bool has_grown(const Table* t) {
          });
 }
 
+// A write of something where something stood changes no length, of lists of any length: what stood there is looked at.
+void find_replaced(Trace& t, Table* table) {
+  constexpr size_t kMostLooked = 8;
+  if (table->pin == 0 || table->list_known || table->log.size() > kMostLooked) return;
+  for (const Key& id : table->log) {
+    TableEntry& e = table->entries.at(id);
+    if (e.replaces || id.kind == Key::kObject || t.force(e.value)->kind == VarKind::kNil) continue;
+    Var* before = e.before ? e.before : read_real(t, table, e.key);
+    t.push_pin(before->pin);
+    const bool was_nil = lua_isnil(t.L, -1);
+    lua_pop(t.L, 1);
+    if (was_nil) continue;
+    if (before->kind == VarKind::kLazy) t.check(GuardOp::kNotNilCheck, before->source, 0, "something");
+    e.before = before, e.replaces = true;
+    std::erase_if(table->touched, [&](int64_t i) { return id.is_position() && id.n == double(i); });
+  }
+}
+
 void stop_at_holes(Trace& t, const Table* table) {
   t.push_pin(table->pin);
   const bool is = is_list(t.L, lua_gettop(t.L), int64_t(lua_objlen(t.L, -1)));
@@ -99,6 +117,7 @@ void push_replica(Trace& t, const Table* table) {
 int64_t Trace::length(Table* t) {
   t->length_read = true;
   if (!t->appended.empty()) stop(Break::changing_key);
+  find_replaced(*this, t);
   if (t->pin != 0) stop_if_unsteady(*source(SourceKind::kLength, t->source, nullptr, 0, "#" + t->source->text));
   if (t->pin != 0 && !t->length_known) {
     push_pin(t->pin);
@@ -138,6 +157,7 @@ Var* Trace::length_of(Table* t, bool is_seen) {
     refuse_holes(*this, t);
     return t->appended.back();
   }
+  find_replaced(*this, t);
   if (t->pin == 0 || t->length_known || !t->touched.empty()) return number(double(length(t)));
   t->length_read = true;
   if (is_seen && has_grown(t)) refuse_holes(*this, t);

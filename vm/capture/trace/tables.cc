@@ -149,6 +149,39 @@ TableEntry* Trace::find_moving(Table* t, Var* k) {
   return nullptr;
 }
 
+Var* read_real(Trace& t, Table* table, Var* k) {
+  // A tensor or table that came from a source is looked up by that source: another object there may find another value.
+  const Source* by = nullptr;
+  if (k->kind == VarKind::kTensor) by = k->source ? k->source : t.inputs[t.input_of_fake.at(k->tensor.get())].source;
+  if (k->kind == VarKind::kTable) by = k->table->source;
+  const Source* s;
+  if (by) {
+    if (by->kind == SourceKind::kGrad) t.stop(Break::gradient_key);
+    s = t.source(SourceKind::kFieldBy, table->source, by, 0, index_text(table->source->text, by->text));
+  } else {
+    t.push_real(k);
+    const int c = t.constant_slot_from_stack();
+    std::string text;
+    if (table->source->kind == SourceKind::kEnv && k->kind == VarKind::kString) {
+      text = k->s;
+    } else if (k->kind == VarKind::kString) {
+      text = field_text(table->source->text, k->s);
+    } else {
+      text = index_text(table->source->text, k->kind == VarKind::kNumber ? number_text(k->num.to_double())
+                                             : k->kind == VarKind::kBool ? (k->b ? "true" : "false")
+                                                                         : "?");
+    }
+    s = t.source(SourceKind::kField, table->source, nullptr, c, text);
+  }
+  t.push_pin(table->pin);
+  t.push_real(k);
+  lua_rawget(t.L, -2);
+  load_part(t.L, k);
+  Var* v = t.wrap(s);
+  lua_pop(t.L, 1);
+  return v;
+}
+
 Var* Trace::raw_get(Table* t, Var* k) {
   charge(1);
   if (const TableEntry* e = find_moving(t, force(k))) return e->value;
@@ -164,35 +197,7 @@ Var* Trace::raw_get(Table* t, Var* k) {
     return nil();
   }
   if (!is_real(k)) return nil();
-  // A tensor or table that came from a source is looked up by that source: another object there may find another value.
-  const Source* by = nullptr;
-  if (k->kind == VarKind::kTensor) by = k->source ? k->source : inputs[input_of_fake.at(k->tensor.get())].source;
-  if (k->kind == VarKind::kTable) by = k->table->source;
-  const Source* s;
-  if (by) {
-    if (by->kind == SourceKind::kGrad) stop(Break::gradient_key);
-    s = source(SourceKind::kFieldBy, t->source, by, 0, index_text(t->source->text, by->text));
-  } else {
-    push_real(k);
-    const int c = constant_slot_from_stack();
-    std::string text;
-    if (t->source->kind == SourceKind::kEnv && k->kind == VarKind::kString) {
-      text = k->s;
-    } else if (k->kind == VarKind::kString) {
-      text = field_text(t->source->text, k->s);
-    } else {
-      text = index_text(t->source->text, k->kind == VarKind::kNumber ? number_text(k->num.to_double())
-                                         : k->kind == VarKind::kBool ? (k->b ? "true" : "false")
-                                                                     : "?");
-    }
-    s = source(SourceKind::kField, t->source, nullptr, c, text);
-  }
-  push_pin(t->pin);
-  push_real(k);
-  lua_rawget(L, -2);
-  load_part(L, k);
-  Var* v = wrap(s);
-  lua_pop(L, 1);
+  Var* v = read_real(*this, t, k);
   t->entries[id] = {k, v, false};
   return v;
 }
