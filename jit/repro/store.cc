@@ -38,14 +38,13 @@ std::string write_file(const std::string& path, const std::string& bytes) {
 }
 
 void drop_oldest(const std::string& folder) {
-  std::vector<std::pair<fs::file_time_type, fs::path>> files;
-  std::error_code none;
-  for (const auto& e : fs::directory_iterator(folder, none)) {
-    if (e.path().extension() == ".repro") files.emplace_back(e.last_write_time(none), e.path());
-  }
+  std::vector<std::tuple<time_t, long, std::string>> files;
+  each_file(folder, [&](const std::string& path, const struct stat& s) {
+    if (path.ends_with(".repro")) files.emplace_back(s.st_mtim.tv_sec, s.st_mtim.tv_nsec, path);
+  });
   if (files.size() <= kMostRepros) return;
   std::sort(files.begin(), files.end());
-  for (size_t i = 0; i + kMostRepros < files.size(); i++) fs::remove(files[i].second, none);
+  for (size_t i = 0; i + kMostRepros < files.size(); i++) unlink(std::get<2>(files[i]).c_str());
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // owner may write to.
 #include "ops/core/disk_cache.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,7 +15,9 @@
 #include <ctime>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "ops/core/digest.h"
@@ -113,16 +116,6 @@ bool read_entry(int fd, const std::string& key, std::string& data) {
 bool is_temporary(const std::string& path) { return path.find('.', path.rfind('/')) != std::string::npos; }
 constexpr time_t kWriting = 600;  // seconds; who began earlier has been killed
 
-template <class F>
-void each_file(const std::string& folder, const F& f) {
-  std::error_code none;
-  for (const auto& e : std::filesystem::directory_iterator(folder, none)) {
-    struct stat s;
-    const std::string path = e.path().string();
-    if (lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode)) f(path, s);
-  }
-}
-
 // The first line of the key.
 std::string about(const std::string& path) {
   std::string text;
@@ -138,11 +131,11 @@ std::string about(const std::string& path) {
 }
 
 // What compiles waits for a look, so neither what it reads nor what it removes may be much: some file systems take
-// milliseconds to remove one.
+// milliseconds to remove one. But no fewer bytes go than have come since the last look.
 constexpr uint64_t kMostFiles = 16384, kMostGone = 256;
 
 // Where all entries together are more than the limits, the oldest go until a quarter of these is free, by and by.
-void shrink() {
+void shrink(uint64_t come) {
   struct File {
     std::string path;
     timespec used;
@@ -162,28 +155,30 @@ void shrink() {
       total += uint64_t(s.st_size);
     });
   }
-  uint64_t count = files.size(), gone = 0;
+  uint64_t count = files.size(), gone = 0, bytes_gone = 0;
   if (total <= limit && count <= kMostFiles) return;
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
     return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
   });
   for (const File& f : files) {
     check_stop();
-    if ((total <= limit / 4 * 3 && count <= kMostFiles / 4 * 3) || gone++ == kMostGone) return;
-    if (unlink(f.path.c_str()) == 0) total -= f.bytes, count--;
+    if (total <= limit / 4 * 3 && count <= kMostFiles / 4 * 3) return;
+    if (gone >= kMostGone && bytes_gone >= come) return;
+    if (unlink(f.path.c_str()) == 0) total -= f.bytes, bytes_gone += f.bytes, count--;
+    gone++;
   }
 }
 
 // Once the folders may have grown by a sixteenth. A process that writes few entries never sees that, so one entry in
-// 64, by its name, looks too.
-bool may_be_full(const std::string& entry, uint64_t bytes) {
+// 64, by its name, looks too. Gives how many bytes have come then.
+std::optional<uint64_t> may_be_full(const std::string& entry, uint64_t bytes) {
   std::lock_guard lock(mutex);
   Written& since = written[cache_directory()];
   since.bytes += bytes, since.files++;
   const bool looks = (entry[0] == '0' && entry[1] < '4') || since.bytes >= settings().cache_bytes / 16 ||
                      since.files >= kMostFiles / 16;
-  if (looks) since = {};
-  return looks;
+  if (!looks) return {};
+  return std::exchange(since, {}).bytes;
 }
 
 }  // namespace
@@ -237,13 +232,27 @@ void write_cached(const char* kind, const std::string& key, const std::string& d
     warn(path, strerror(why));
     unlink(temporary.c_str());
   }
-  if (!may_be_full(entry, sizeof h + key.size() + data.size())) return;
+  const std::optional<uint64_t> come = may_be_full(entry, sizeof h + key.size() + data.size());
+  if (!come) return;
   try {
-    shrink();
+    shrink(*come);
   } catch (...) {  // an interrupt: the next entry looks again
     std::lock_guard lock(mutex);
-    written[cache_directory()].files = kMostFiles;
+    Written& since = written[cache_directory()];
+    since.files = kMostFiles, since.bytes += *come;
     throw;
+  }
+}
+
+// By hand, as std::filesystem's iterator ends the process where memory ends.
+void each_file(const std::string& folder, const std::function<void(const std::string&, const struct stat&)>& f) {
+  const auto close = [](DIR* d) { closedir(d); };
+  const std::unique_ptr<DIR, decltype(close)> all(opendir(folder.c_str()), close);
+  if (!all) return;
+  while (const dirent* e = readdir(all.get())) {
+    struct stat s;
+    const std::string path = folder + "/" + e->d_name;
+    if (lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode)) f(path, s);
   }
 }
 
