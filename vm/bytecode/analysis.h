@@ -33,6 +33,9 @@ struct Loop {
   Pc iter;       // ITERC/ITERN, else 0
   Pc first_body;
   unsigned base;
+  bool contains(Pc pc) const { return pc >= first_body && pc <= end; }
+  // Before head where the condition of a `while` stands there, which the loop jumps back to.
+  Pc first(const Proto& proto) const;
 };
 std::vector<Loop> loops(const Proto& proto);  // outer before inner
 

@@ -105,6 +105,14 @@ std::vector<Pc> successors(const Proto& p, Pc pc) {
   return next;
 }
 
+Pc Loop::first(const Proto& p) const {
+  Pc first = head;
+  for (Pc at = head; at <= end; at++) {
+    for (const Pc next : successors(p, at)) first = std::min(first, next);
+  }
+  return first;
+}
+
 std::vector<Loop> loops(const Proto& p) {
   std::vector<Loop> found;
   for (Pc pc = 1; pc < p.size(); ++pc) {

@@ -58,9 +58,9 @@ void teach_symbols(const bc::Proto& proto, ProtoPoint& point, const SegmentLesso
 void teach_loops(const LuaCode& code, ProtoPoint& point, const ProtoPoint& from, const SegmentLessons& lessons) {
   for (const bc::Loop& l : code.loops()) {
     const auto variable = point.loop_variables.find(bc::expression_text(code.proto(), point.pc, l.base + 3));
-    if (!contains(l, point.pc) || variable == point.loop_variables.end()) continue;
+    if (!l.contains(point.pc) || variable == point.loop_variables.end()) continue;
     const auto before = from.loop_variables.find(variable->first);
-    const bool known = contains(l, from.pc) && before != from.loop_variables.end();
+    const bool known = l.contains(from.pc) && before != from.loop_variables.end();
     variable->second = known ? before->second : !lessons.fractions.count(l.head);
   }
 }

@@ -130,7 +130,7 @@ void note_counters(ProtoPoint& point, const bc::Proto& proto, bc::Pc pc) {
 
 void note_variables(ProtoPoint& point, const LuaCode& code, const KeptLoops* kept) {
   for (const bc::Loop& l : code.loops()) {
-    if (l.kind != bc::Loop::Kind::kFor || !contains(l, point.pc)) continue;
+    if (l.kind != bc::Loop::Kind::kFor || !l.contains(point.pc)) continue;
     if (kept && !kept->count({&code.proto(), l.head})) continue;
     const std::string variable = bc::expression_text(code.proto(), point.pc, l.base + 3);
     point.changing_values[variable].insert("another number");

@@ -175,7 +175,6 @@ void add_points_after(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept,
 void add_point(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept = {}, Within within = {});
 // The variables of loops around the point are other numbers each time; kept: of these loops only.
 void note_variables(ProtoPoint& point, const LuaCode& code, const KeptLoops* kept = nullptr);
-inline bool contains(const bc::Loop& l, bc::Pc pc) { return pc >= l.first_body && pc <= l.end; }
 // Makes the newest bytecode of the compiled prototype and redirects its functions to it.
 void refresh(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled);
 // Pushes a clone of the function at `index` that runs the compiled prototype's newest bytecode (its stub before the

@@ -27,7 +27,7 @@ bc::Pc original_pc(const CompiledProto& compiled, bool is_original, uint64_t ver
 const bc::Loop* busiest_loop(const std::vector<bc::Loop>& loops, const Places& places) {
   const bc::Loop* busiest = nullptr;
   for (const bc::Loop& l : loops) {
-    const auto n = std::count_if(places.begin(), places.end(), [&](bc::Pc pc) { return contains(l, pc); });
+    const auto n = std::count_if(places.begin(), places.end(), [&](bc::Pc pc) { return l.contains(pc); });
     if (size_t(n) * 4 >= places.size() * 3) busiest = &l;
   }
   return busiest;
@@ -58,7 +58,7 @@ bool iterates_alike(lua_State* L, const CompiledProto& compiled, bc::Pc pc, cons
                     const mirror::Proto* to) {
   const std::vector<bc::Loop>& loops = compiled.code->loops();
   for (size_t n = 0; n < loops.size(); n++) {
-    if (!loops[n].iter || !contains(loops[n], pc)) continue;
+    if (!loops[n].iter || !loops[n].contains(pc)) continue;
     if (calls_iterator(L, compiled, from, n) != calls_iterator(L, compiled, to, n)) return false;
   }
   return true;

@@ -30,20 +30,11 @@ namespace {
 
 constexpr int kOften = 256, kTrial = 32;
 
-// The condition of a `while` stands before its loop, which jumps back to it.
-bc::Pc first_of(const bc::Proto& proto, const bc::Loop& l) {
-  bc::Pc first = l.head;
-  for (bc::Pc at = l.head; at <= l.end; at++) {
-    for (const bc::Pc next : bc::successors(proto, at)) first = std::min(first, next);
-  }
-  return first;
-}
-
 // The innermost loop around it; nothing where there is none.
 std::optional<std::pair<bc::Pc, bc::Pc>> loop_around(const CompiledProto& compiled, bc::Pc pc) {
   std::optional<std::pair<bc::Pc, bc::Pc>> found;
   for (const bc::Loop& l : compiled.code->loops()) {
-    const bc::Pc first = first_of(compiled.code->proto(), l);
+    const bc::Pc first = l.first(compiled.code->proto());
     if (pc < first || pc > l.end) continue;
     if (!found || l.end - first < found->second - found->first) found = {first, l.end};
   }
