@@ -10,6 +10,7 @@
 #include "ops/core/overlap.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/dispatch/capture_point.h"
+#include "vm/capture/dispatch/costs.h"
 #include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/trace/hints.h"
@@ -331,7 +332,7 @@ void log_recompile(const CompiledProto& compiled, const Recompile& r) {
                              ", is ", r.new_text, " (read at ", r.file ? r.file : "?", ":", r.line, ")"));
 }
 
-// In times that it takes to ask one entry, about 50 ns: more than many entries ask of their tree; what an op saves, of
+// In times that it takes to ask one entry (kAskMs): more than many entries ask of their tree; what an op saves, of
 // the least that was measured; and how far ahead or behind a point may be, so that it learns of other calls soon.
 constexpr int kAskedAtMost = 8, kSavedByOp = 6, kOpsAtMost = 64, kMostWorth = 256;
 // What memory gives in that time to an op that passes its result on by memory. All ops of a graph but one may have it
@@ -481,10 +482,7 @@ bool rests(ProtoPoint& point) {
   return point.limit_reached && point.worth <= -kMostWorth && ++point.rests * kGoldenRatio >= kPart;
 }
 
-double passed_on_ms(const Entry& entry, const GuardTensors& inputs) {
-  constexpr double kAskMs = 50e-6;
-  return kAskMs * passed_on(entry, inputs);
-}
+double passed_on_ms(const Entry& entry, const GuardTensors& inputs) { return kAskMs * passed_on(entry, inputs); }
 
 void note_hit(ProtoPoint& point, const Entry& entry, const GuardTensors& inputs) {
   if (entry.decline || (point.worth == kMostWorth && point.misses == 0)) return;

@@ -8,6 +8,7 @@
 
 #include "ops/meta/unbacked.h"
 #include "vm/capture/dispatch/capture_point.h"
+#include "vm/capture/dispatch/costs.h"
 #include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/policy.h"
 #include "vm/capture/dispatch/state.h"
@@ -15,8 +16,6 @@
 
 namespace lutra {
 
-// An op that a segment runs saves most of a microsecond, which its eager call takes. A call of a portal costs a third.
-constexpr double kSavedMs = 0.8e-3, kPortalMs = 0.3e-3;
 // Of the time that has passed, what captures may take before they have saved anything.
 constexpr double kPartOfTime = 0.02;
 
@@ -173,10 +172,7 @@ bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry) {
 
 namespace {
 
-// A portal's call, the run of a graph, a frame above that the segment goes on in, a frame that is rebuilt, a closure
-// that is made for one: as measured, beside an op's eager call of kSavedMs.
 double rebuilding_ms(const Entry& entry) {
-  constexpr double kRunMs = 0.3e-3, kFrameAboveMs = 0.25e-3, kResumeMs = 0.35e-3, kClosureMs = 1.5e-3;
   double ms = kPortalMs + (entry.segment ? kRunMs : 0) + kFrameAboveMs * entry.level;
   for (const ResumeFrame& r : entry.resumes) {
     ms += r.function.kind == Recipe::kClosure ? 2 * kClosureMs : kResumeMs;
