@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <lua.hpp>
+#include <optional>
 #include <utility>
 
 #include "ops/core/overlap.h"
@@ -297,24 +298,49 @@ int level_of(const ProtoPoint& point, const GuardProgram& p, const GuardStep& s,
   return s.op == GuardOp::kSymbolsCheck ? level_of_relations(point, p, values) : level_of(point, s.source);
 }
 
-// How many calls up the frame is that goes another way than each entry: loops of frames above add ways up.
-int furthest_level(lua_State* L, const ProtoPoint& point, int nslots, int nargs, int self) {
-  const int top = lua_gettop(L);
-  int level = point.missed_level;
-  for (const std::shared_ptr<Entry>& e : point.entries) {
-    if (e->decline) continue;
-    lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
-    GuardValues values;
-    const int failed = run_guards(L, e->guards, nslots, nargs, self, top + 1, top + 2, &values);
-    lua_settop(L, top + 2);
-    if (failed >= 0) {
-      with_values(L, e->guards, failed, nslots, nargs, self, top + 1, top + 2, [&](GuardValues& found) {
-        level = std::max(level, level_of(point, e->guards, e->guards.steps[size_t(failed)], found));
-      });
+// The entries of a point that run something, and the step that fails of each one's guards, which run once for a call.
+class FailedSteps {
+ public:
+  FailedSteps(lua_State* L, const ProtoPoint& point, int nslots, int nargs, int self)
+      : L_(L), point_(point), nslots_(nslots), nargs_(nargs), self_(self) {}
+
+  // f(entry, step, constants, weak) tells whether to go on; step < 0: none fails.
+  template <class F>
+  void each(F f) {
+    const int top = lua_gettop(L_), constants = top + 1, weak = top + 2;
+    size_t i = 0;
+    for (const std::shared_ptr<Entry>& e : point_.entries) {
+      if (e->decline) continue;
+      lua_rawgeti(L_, LUA_REGISTRYINDEX, e->constants);
+      lua_rawgeti(L_, LUA_REGISTRYINDEX, e->weak);
+      if (i == steps_.size()) {
+        GuardValues values;
+        steps_.push_back(run_guards(L_, e->guards, nslots_, nargs_, self_, constants, weak, &values));
+        lua_settop(L_, weak);
+      }
+      const bool goes_on = f(*e, steps_[i++], constants, weak);
+      lua_settop(L_, top);
+      if (!goes_on) return;
     }
-    lua_settop(L, top);
   }
+
+ private:
+  lua_State* const L_;
+  const ProtoPoint& point_;
+  const int nslots_, nargs_, self_;
+  std::vector<int> steps_;
+};
+
+// How many calls up the frame is that goes another way than each entry: loops of frames above add ways up.
+int furthest_level(lua_State* L, const ProtoPoint& point, FailedSteps& failed, int nslots, int nargs, int self) {
+  int level = point.missed_level;
+  failed.each([&](const Entry& e, int step, int constants, int weak) {
+    if (step < 0) return true;
+    with_values(L, e.guards, step, nslots, nargs, self, constants, weak, [&](GuardValues& found) {
+      level = std::max(level, level_of(point, e.guards, e.guards.steps[size_t(step)], found));
+    });
+    return true;
+  });
   return level;
 }
 
@@ -452,25 +478,21 @@ bool lap(const GuardProgram& p, const std::vector<Tensor>& tensors) {
 
 // Tensors of the call share a memory as those of entries do, but lie elsewhere in it, as they seem to do in each call:
 // graphs have places in memory as constants.
-bool lies_elsewhere(lua_State* L, const ProtoPoint& point, int nslots, int nargs, int self) {
+bool lies_elsewhere(lua_State* L, const ProtoPoint& point, FailedSteps& failed, int nslots, int nargs, int self) {
   constexpr int kMostPlaces = 2;
-  const int top = lua_gettop(L);
+  const auto has_places = [](const auto& e) {
+    const auto& tensors = e->guards.tensors;
+    return !e->decline && std::any_of(tensors.begin(), tensors.end(), [](auto& t) { return t.within; });
+  };
+  if (std::count_if(point.entries.begin(), point.entries.end(), has_places) < kMostPlaces) return false;
   int places = 0;
   bool laps = false;
-  for (const std::shared_ptr<Entry>& e : point.entries) {
-    const auto& tensors = e->guards.tensors;
-    if (e->decline || std::none_of(tensors.begin(), tensors.end(), [](auto& t) { return t.within; })) continue;
-    lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
-    GuardValues values;
-    const int step = run_guards(L, e->guards, nslots, nargs, self, top + 1, top + 2, &values);
-    lua_settop(L, top + 2);
-    if (step >= 0 && is_of_memory(e->guards, step)) {
-      places++;
-      laps = laps || lap(e->guards, tensors_of(L, e->guards, nslots, nargs, self, top + 1, top + 2));
-    }
-    lua_settop(L, top);
-  }
+  failed.each([&](const Entry& e, int step, int constants, int weak) {
+    if (step < 0 || !is_of_memory(e.guards, step)) return true;
+    places++;
+    laps = laps || lap(e.guards, tensors_of(L, e.guards, nslots, nargs, self, constants, weak));
+    return true;
+  });
   return laps && places >= kMostPlaces;
 }
 
@@ -494,37 +516,28 @@ void note_hit(ProtoPoint& point, const Entry& entry, const GuardTensors& inputs)
 namespace {
 
 bool tell_nearest(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
-                  int failed, int nslots, int nargs, int self, int constants, int weak) {
-  const int top = lua_gettop(L);
-  for (const std::shared_ptr<Entry>& e : point.entries) {
-    if (point.limit_reached || point.entries.size() == 1) break;
-    if (e->decline) continue;
-    lua_rawgeti(L, LUA_REGISTRYINDEX, e->constants);
-    lua_rawgeti(L, LUA_REGISTRYINDEX, e->weak);
-    GuardValues values;
-    const int step = run_guards(L, e->guards, nslots, nargs, self, top + 1, top + 2, &values);
-    lua_settop(L, top + 2);
+                  int failed, FailedSteps& others, int nslots, int nargs, int self, int constants, int weak) {
+  std::optional<bool> more;
+  const auto tell = [&](const Entry& e, int step, int own_constants, int own_weak) {
     if (step >= 0) {
-      with_values(L, e->guards, step, nslots, nargs, self, top + 1, top + 2, [&](const GuardValues& found) {
-        learn_places(L, point, e->guards.steps[size_t(step)], found, top + 1);
+      with_values(L, e.guards, step, nslots, nargs, self, own_constants, own_weak, [&](const GuardValues& found) {
+        learn_places(L, point, e.guards.steps[size_t(step)], found, own_constants);
       });
     }
-    if (is_near(L, e->guards, nslots, nargs, self, top + 1, top + 2, [](auto&, auto&) {})) {
-      const bool more =
-          step < 0 || tell_miss(state, L, compiled, point, *e, step, nslots, nargs, self, top + 1, top + 2);
-      lua_settop(L, top);
-      return more;
-    }
-    lua_settop(L, top);
-  }
-  return tell_miss(state, L, compiled, point, entry, failed, nslots, nargs, self, constants, weak);
+    if (!is_near(L, e.guards, nslots, nargs, self, own_constants, own_weak, [](auto&, auto&) {})) return true;
+    more = step < 0 || tell_miss(state, L, compiled, point, e, step, nslots, nargs, self, own_constants, own_weak);
+    return false;
+  };
+  if (!point.limit_reached && point.entries.size() > 1) others.each(tell);
+  return more ? *more : tell_miss(state, L, compiled, point, entry, failed, nslots, nargs, self, constants, weak);
 }
 
 }  // namespace
 
 bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
                int failed, int nslots, int nargs, int self, int constants, int weak) {
-  if (!point.limit_reached && !compiled.options.fullgraph && lies_elsewhere(L, point, nslots, nargs, self)) {
+  FailedSteps all(L, point, nslots, nargs, self);
+  if (!point.limit_reached && !compiled.options.fullgraph && lies_elsewhere(L, point, all, nslots, nargs, self)) {
     const GuardPlace place = row_of(entry.guards, size_t(failed)).place;
     const BreakAbout about{"", "let them lie at the same places each call: each other size or offset is another graph"};
     if (!point.breaks_for_places) count_break(L, compiled, {Break::shared_memory, about, {place.file, place.line}});
@@ -532,8 +545,8 @@ bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
     note_late_miss(point, compiled);
     return false;
   }
-  const bool more = tell_nearest(state, L, compiled, point, entry, failed, nslots, nargs, self, constants, weak);
-  if (point.missed_level > 0) point.missed_level = furthest_level(L, point, nslots, nargs, self);
+  const bool more = tell_nearest(state, L, compiled, point, entry, failed, all, nslots, nargs, self, constants, weak);
+  if (point.missed_level > 0) point.missed_level = furthest_level(L, point, all, nslots, nargs, self);
   return more;
 }
 
