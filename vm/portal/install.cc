@@ -233,9 +233,22 @@ void load_patched(lua_State* L, int index, const Patched& patched) {
   }
 }
 
+// Whether a prototype is what was loaded of the patched one, and its code has not been changed: then frames of it are
+// on the stack as they would be of a new one.
+bool is_as_loaded(lua_State* L, const mirror::Proto* p, const Patched& patched) {
+  const auto& records = portal_state(L).records;
+  const auto record = records.find(p);
+  if (record == records.end() || record->second.version != patched.version) return false;
+  push_table(L, PrototypeTable::kChanged);
+  mirror::push_object(L, mirror::kProto, p);
+  lua_rawget(L, -2);
+  const bool is = lua_isnil(L, -1);
+  lua_pop(L, 2);
+  return is;
+}
+
 // Likewise of the prototype that was loaded for an earlier function, where that lives: a frame that is rebuilt at each
-// call would load it each time. False, and nothing pushed, where it does not, and where its code has been changed:
-// other frames would be on the stack than in earlier calls.
+// call would load it each time. False, and nothing pushed, where it does not, and where its code has been changed.
 bool push_loaded(lua_State* L, const Patched& patched, const mirror::Proto* original) {
   if (patched.version == 0 || !can_make_closures(patched.dump.top())) return false;
   const int top = lua_gettop(L);
@@ -245,13 +258,7 @@ bool push_loaded(lua_State* L, const Patched& patched, const mirror::Proto* orig
   push_table(L, PrototypeTable::kOriginal);
   lua_pushvalue(L, -2);
   if (copy) lua_rawget(L, -2);
-  bool known = copy && mirror::object(L, -1) == original;
-  if (known) {
-    push_table(L, PrototypeTable::kChanged);
-    mirror::push_object(L, mirror::kProto, copy);
-    lua_rawget(L, -2);
-    known = lua_isnil(L, -1);
-  }
+  const bool known = copy && mirror::object(L, -1) == original && is_as_loaded(L, copy, patched);
   if (known) {
     push_plain_closure(L, copy);  // while the stack holds the prototype
     lua_insert(L, top + 1);
@@ -373,12 +380,7 @@ bool push_made(lua_State* L, int index, const Patched& patched) {
     push_function_of(L, index);
     known = lua_rawequal(L, of, -1);
   }
-  if (known) {
-    push_table(L, PrototypeTable::kChanged);
-    push_proto(L, clone);
-    lua_rawget(L, -2);
-    known = lua_isnil(L, -1);
-  }
+  known = known && is_as_loaded(L, mirror::proto_of(lua_function(L, clone)), patched);
   lua_settop(L, top + int(known));
   return known;
 }
