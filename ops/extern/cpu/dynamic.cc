@@ -135,7 +135,7 @@ F each_whole(const ExternView& v, F f) {
       in_stretches(v.numel(), [&](int64_t begin, int64_t end) {
         F own = f;
         for (int64_t i = begin; i < end; i++) own(int64_t(from[i]));
-        f = own;
+        if constexpr (std::is_copy_assignable_v<F>) f = own;  // else it has captured by reference what it changes
       });
     }
   });
@@ -161,13 +161,10 @@ Results dynamic_bincount(const Args& args, ParallelFor) {
   const ExternView v = view_of(args[0].tensor());
   const Bounds bounds = each_whole(v, Bounds());
   if (bounds.least < 0 || bounds.most == INT64_MAX) {
-    struct Refuse {
-      void operator()(int64_t n) const {  // the first one
-        if (n < 0) throw Error(ErrorKind::kData, str("bincount: the input must not be negative, got ", n));
-        if (n == INT64_MAX) throw Error(ErrorKind::kData, str("bincount: ", n, " is too large"));
-      }
-    };
-    each_whole(v, Refuse());
+    each_whole(v, [](int64_t n) {  // the first one
+      if (n < 0) throw Error(ErrorKind::kData, str("bincount: the input must not be negative, got ", n));
+      if (n == INT64_MAX) throw Error(ErrorKind::kData, str("bincount: ", n, " is too large"));
+    });
   }
   const int64_t size = std::max(args[2].sym_int().hint, bounds.most + 1);
   if (args[1].is_none() || v.numel() == 0) {
@@ -180,11 +177,7 @@ Results dynamic_bincount(const Args& args, ParallelFor) {
   const ExternView weights = view_of(args[1].tensor());
   std::vector<int64_t> values;
   values.reserve(size_t(v.numel()));
-  struct Keep {
-    std::vector<int64_t>* values;
-    void operator()(int64_t n) const { values->push_back(n); }
-  };
-  each_whole(v, Keep{&values});
+  each_whole(v, [&](int64_t n) { values.push_back(n); });
   Tensor out = make_tensor({size}, sums_of_weights(args[1].tensor()));
   const auto sum = [&](auto* sums) {
     using S = std::remove_reference_t<decltype(*sums)>;
