@@ -242,22 +242,22 @@ void fetch_row(const T* row, int64_t n) {
   for (int64_t i = 0; i < most; i += 64 / sizeof(T)) __builtin_prefetch(row + i, 1);
 }
 
-// The source is never the result.
-template <class T, class R>
-[[gnu::optimize("O3")]] void reduce_row(const R& reduce, T* __restrict to, const T* __restrict from, int64_t n,
-                                        int64_t dst, int64_t src) {
-  if (dst == 1 && src == 1) {
-    for (int64_t i = 0; i < n; i++) reduce(to[i], from[i]);
-  } else {
-    for (int64_t i = 0; i < n; i++) reduce(to[i * dst], from[i * src]);
-  }
-}
-
-// The same of a row that is not worth a call.
+// Elements side by side. The source is never the result.
 template <class T, class R>
 [[gnu::always_inline]] inline void reduce_short(const R& reduce, T* __restrict to, const T* __restrict from,
                                                 int64_t n) {
   for (int64_t i = 0; i < n; i++) reduce(to[i], from[i]);
+}
+
+// The same, where a row is worth a call.
+template <class T, class R>
+[[gnu::optimize("O3")]] void reduce_row(const R& reduce, T* __restrict to, const T* __restrict from, int64_t n,
+                                        int64_t dst, int64_t src) {
+  if (dst == 1 && src == 1) {
+    reduce_short(reduce, to, from, n);
+  } else {
+    for (int64_t i = 0; i < n; i++) reduce(to[i * dst], from[i * src]);
+  }
 }
 
 // One element into each of such a row.
