@@ -1,7 +1,9 @@
 """The ports of scripts/models in PyTorch, with the same names of parameters and the same sizes.
 
-python torch_zoo.py [--threads N] [--seconds S] [--cpu] [--adamw KIND] [--no-compile] MODEL...     a JSON line each, as --bench
-python torch_zoo.py --losses MODEL...     20 steps at the tiny sizes from weights that a formula gives: tests/lua/models.lua
+python torch_zoo.py [--threads N] [--seconds S] [--cpu] [--adamw KIND] [--no-compile] MODEL...
+                                          a JSON line each, as --bench
+python torch_zoo.py --losses MODEL...     20 steps at the tiny sizes from weights that a formula gives:
+                                          tests/lua/models.lua
 """
 import argparse, json, statistics, time
 import torch
@@ -151,7 +153,8 @@ class MobileNetV3(nn.Module):
     blocks = [(3, 16, 16, False, R, 1), (3, 64, 24, False, R, 2), (3, 72, 24, False, R, 1), (5, 72, 40, True, R, 2),
               (5, 120, 40, True, R, 1), (5, 120, 40, True, R, 1), (3, 240, 80, False, H, 2), (3, 200, 80, False, H, 1),
               (3, 184, 80, False, H, 1), (3, 184, 80, False, H, 1), (3, 480, 112, True, H, 1),
-              (3, 672, 112, True, H, 1), (5, 672, 160, True, H, 2), (5, 960, 160, True, H, 1), (5, 960, 160, True, H, 1)]
+              (3, 672, 112, True, H, 1), (5, 672, 160, True, H, 2), (5, 960, 160, True, H, 1),
+              (5, 960, 160, True, H, 1)]
 
     def __init__(self, s):
         super().__init__()
@@ -179,7 +182,8 @@ class MobileNetV3(nn.Module):
 
 
 class MNASNet(nn.Module):
-    stages = [(24, 3, 2, 3, 3), (40, 5, 2, 3, 3), (80, 5, 2, 6, 3), (96, 3, 1, 6, 2), (192, 5, 2, 6, 4), (320, 3, 1, 6, 1)]
+    stages = [(24, 3, 2, 3, 3), (40, 5, 2, 3, 3), (80, 5, 2, 6, 3), (96, 3, 1, 6, 2), (192, 5, 2, 6, 4),
+              (320, 3, 1, 6, 1)]
 
     def __init__(self, s):
         super().__init__()
@@ -192,7 +196,8 @@ class MNASNet(nn.Module):
             k, stack = channels(wanted * s.width), []
             for i in range(count):
                 hidden, step = c * expand, stride if i == 0 else 1
-                parts = block(c, hidden, 1) + block(hidden, hidden, kernel, step, hidden) + block(hidden, k, 1, relu=False)
+                parts = block(c, hidden, 1) + block(hidden, hidden, kernel, step, hidden)
+                parts += block(hidden, k, 1, relu=False)
                 stack.append(Residual("layers", parts, step == 1 and c == k))
                 c = k
             layers.append(nn.Sequential(*stack))
@@ -205,8 +210,8 @@ class MNASNet(nn.Module):
 
 
 class EfficientNet(nn.Module):
-    stages = [(1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3), (6, 5, 2, 192, 4),
-              (6, 3, 1, 320, 1)]
+    stages = [(1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3),
+              (6, 5, 2, 192, 4), (6, 3, 1, 320, 1)]
 
     def __init__(self, s):
         super().__init__()
@@ -381,7 +386,8 @@ MODELS = {
     "mobilenet_v3": (MobileNetV3, *MOBILE),
     "mnasnet": (MNASNet, *MOBILE),
     "efficientnet_b0": (EfficientNet, dict(MOBILE[0], drop_path=0.2), dict(MOBILE[1], drop_path=0.0)),
-    "bert": (Bert, dict(d=384, heads=12, layers=6, ffn=1536, vocabulary=30522, classes=2, batch=8, length=64, dropout=0.1),
+    "bert": (Bert,
+             dict(d=384, heads=12, layers=6, ffn=1536, vocabulary=30522, classes=2, batch=8, length=64, dropout=0.1),
              dict(d=16, heads=2, layers=2, ffn=32, vocabulary=50, classes=3, batch=4, length=12, dropout=0.0)),
     "vit": (ViT, dict(d=384, heads=6, layers=12, patch=16, image=128, classes=1000, batch=4),
             dict(d=16, heads=2, layers=2, patch=8, image=32, classes=10, batch=4)),
@@ -463,7 +469,8 @@ def tiny_batch(name, s, step):
     if "image" in vars(s):
         return floats((s.batch, 3, s.image, s.image), seed), hashed(s.batch, seed + 1) % s.classes
     if name == "bert":
-        return (hashed(s.batch * s.length, seed) % s.vocabulary).view(s.batch, s.length), hashed(s.batch, seed + 1) % s.classes
+        words = (hashed(s.batch * s.length, seed) % s.vocabulary).view(s.batch, s.length)
+        return words, hashed(s.batch, seed + 1) % s.classes
     ids = (hashed(s.batch * (s.length + 1), seed) % s.vocabulary).view(s.batch, s.length + 1)
     return ids[:, :-1], ids[:, 1:]
 
@@ -522,7 +529,8 @@ def bench(name, options):
         net = make(Sizes(**sizes))
         x, y = batch_of(name, Sizes(**sizes))
         kind = "_eager" if compile is None else ""
-        step = torch_models.train_step(compile or (lambda f: f), options.adamw, net, lambda m: loss_of(name, m, x, y), 1e-3)
+        wrap = compile or (lambda f: f)
+        step = torch_models.train_step(wrap, options.adamw, net, lambda m: loss_of(name, m, x, y), 1e-3)
         start = time.perf_counter()
         step()
         row[f"compile{kind}_ms"] = (time.perf_counter() - start) * 1e3
@@ -531,7 +539,8 @@ def bench(name, options):
         infer = compile(net) if compile else net
         with torch.no_grad():
             row[f"infer{kind}_ms"] = timed(lambda: call(infer, x), options)
-    print(json.dumps({key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}), flush=True)
+    rounded = {key: round(value, 4) if isinstance(value, float) else value for key, value in row.items()}
+    print(json.dumps(rounded), flush=True)
 
 
 def main():
