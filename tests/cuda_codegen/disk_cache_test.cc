@@ -6,11 +6,8 @@
 #include <unistd.h>
 
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <new>
-#include <utility>
 
 #include <catch2/catch.hpp>
 
@@ -253,35 +250,6 @@ TEST_CASE("as many bytes go as come, however small the oldest entries are", "[cu
   size_t left = 0;
   for (const std::string& path : f.entries()) left += std::filesystem::file_size(path);
   CHECK(left <= kLimit);
-}
-
-// Each process has a little more memory than the one before.
-TEST_CASE("the cache's folders are read where memory ends", "[cuda]") {
-  Folder f;
-  for (int i = 0; i < 4; i++) write_cached("segment", str("key ", i), "data");
-  for (int blocks = 0; blocks < 48; blocks++) {
-    const pid_t pid = fork();
-    if (pid == 0) {
-      const rlimit limit{size_t{1} << 30, size_t{1} << 30};
-      if (setrlimit(RLIMIT_AS, &limit) != 0) _exit(2);
-      constexpr size_t kBlock = 2048;
-      void* last = nullptr;
-      for (size_t bytes = size_t{1} << 24; bytes >= 16; bytes /= 2) {
-        while (void* p = malloc(bytes)) {
-          if (bytes >= kBlock) *static_cast<void**>(p) = last, last = p;
-        }
-      }
-      for (int i = 0; i < blocks && last; i++) free(std::exchange(last, *static_cast<void**>(last)));
-      try {
-        list_cached();
-      } catch (const std::bad_alloc&) {
-      }
-      _exit(0);
-    }
-    int status = 1;
-    waitpid(pid, &status, 0);
-    CHECK(status == 0);
-  }
 }
 
 TEST_CASE("what a killed writer leaves is removed, and the cache is emptied", "[cuda]") {
