@@ -11,15 +11,18 @@ ResultSpec create_spec(OpId op, const Sizes& sizes, const Value& dtype, DType ot
   for (SymInt s : sizes) {
     if (s < 0) fail(name(op), ": sizes must not be negative, got ", to_string(sizes));
   }
-  // User space ends there on x64. Capture, which allocates nothing, then raises what eager raises.
-  constexpr int64_t kAddressSpace = int64_t(1) << 56;
+  const DType type = dtype.is_none() ? otherwise : dtype.as<DType>();
   int64_t bytes = 16;
   bool empty = false, overflow = false;
   for (SymInt s : sizes) empty = empty || s.hint == 0;
   for (SymInt s : sizes) overflow = overflow || __builtin_mul_overflow(bytes, s.hint, &bytes);
-  overflow = overflow || bytes >= kAddressSpace;
   if (overflow && !empty) fail(name(op), ": sizes ", to_string(sizes), " overflow the address space");
-  return contiguous_spec(sizes, dtype.is_none() ? otherwise : dtype.as<DType>());
+  // Capture allocates nothing; it raises what eager raises. User space ends there on x64.
+  bytes = empty ? 0 : bytes_of(type, bytes / 16);
+  if (bytes >= int64_t(1) << 56) {
+    throw Error(ErrorKind::kMemory, str("out of memory: tried to allocate ", bytes, " bytes"));
+  }
+  return contiguous_spec(sizes, type);
 }
 
 }  // namespace
