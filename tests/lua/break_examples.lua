@@ -373,7 +373,7 @@ f(lt.ones(3))]],
 local list = {}
 for i = 1, 70000 do list[i] = i end
 local f = lt.compile(function(x)
-  list[1] = 2
+  list[70000] = nil
   return x * #list
 end)
 f(lt.ones(3))]],
