@@ -66,6 +66,20 @@ test("negative indices", function()
   end, values, weight, source, lt.cat({lt.arange(nodes), source:narrow(0, 0, edges - nodes)}))
 end)
 
+-- As many rows as targets: one kernel makes the rows and what they are added to.
+test("a kernel that writes the base, too", function()
+  local n = 4000
+  local x, y, e, s, t = lt.randn(n, 64), lt.randn(n, 64), lt.randn(n, 1), lt.randint(0, n, {n}), lt.randint(0, n, {n})
+  same(function(a, b, c, from, to)
+    local h = a[from] * c
+    return h:index_add(0, to, h * b + c)
+  end, x, y, e, s, t)
+  same(function(a, b, c, from, to)
+    local rows, out = a[from] + 1, a + 1
+    return out:index_put({to}, rows, true)
+  end, x, y, e, s, t)
+end)
+
 -- Of bad indices the one is reported that eager code meets first.
 test("errors", function()
   local function message(f, ...)

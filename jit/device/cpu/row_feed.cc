@@ -1,6 +1,6 @@
 // Invariants of a feed:
 // 1. Kernel and scatter are neighbours; nobody else sees the temporary, and none of the kernel's other buffers is in
-//    its memory. The scatter's result is another buffer than its operands.
+//    its memory. The scatter reads nothing else that the kernel writes. Its result is another buffer than its operands.
 // 2. The kernel has one parallel loop, whose iteration i writes, and reads of the temporary, the elements
 //    [i * row, (i + 1) * row) where they all are extent * row.
 #include "jit/device/cpu/row_feed.h"
@@ -63,7 +63,9 @@ RowFeed row_feed(const FlatPlan& flat, size_t i) {
   for (size_t l = 0; l < plan.launches.size(); l++) {
     if (int32_t(l) != step.launch && int32_t(l) != next.launch && names(plan.launches[l], fed)) return {};
   }
-  for (int32_t b : kernel.buffers) {
+  for (size_t p = 0; p < kernel.buffers.size(); p++) {
+    const int32_t b = kernel.buffers[p];
+    if (b != fed && kernel.kernel.params[p].written && names(plan.launches[size_t(next.launch)], b)) return {};
     if (b != fed && share_memory(plan.buffers[size_t(b)], plan.buffers[size_t(fed)])) return {};
     if (b == out) return {};
   }
