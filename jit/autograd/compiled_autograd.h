@@ -108,6 +108,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   KnownLeafInputs leaves_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const Backward>> backwards_;
+  size_t with_gaps_ = 0;  // of them: those of gradients with gaps between their elements
   std::map<uint32_t, ResultReach> reaches_;
 };
 

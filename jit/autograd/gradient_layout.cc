@@ -68,6 +68,12 @@ std::string layout_of(const Tensor& gradient) {
   return text + ")";
 }
 
+bool has_gaps(const Tensor& gradient) {
+  const std::optional<Order> order = order_of(gradient);
+  return order &&
+         std::any_of(order->steps.begin(), order->steps.end(), [](const Step& s) { return s.spans > 1 || s.more > 0; });
+}
+
 Sizes strides_like(const Sizes& sizes, const Tensor& gradient) {
   const std::optional<Order> order = order_of(gradient);
   if (!order || !is_symbolic(sizes)) return gradient->strides;

@@ -11,6 +11,8 @@ bool is_symbolic(const Sizes& sizes);
 // Two gradients of equal text lie alike, whatever their sizes. The text tells gaps between elements; where elements
 // overlap, the strides.
 std::string layout_of(const Tensor& gradient);
+// Whether there is memory between its elements.
+bool has_gaps(const Tensor& gradient);
 // The strides of a tensor of these sizes that lies as the gradient does: functions of the sizes where those are
 // symbols.
 Sizes strides_like(const Sizes& sizes, const Tensor& gradient);

@@ -57,9 +57,13 @@ std::shared_ptr<const CompiledAutograd::Backward> CompiledAutograd::backward_for
   const std::string key = request.key();
   auto it = backwards_.find(key);
   if (it != backwards_.end()) return it->second;
-  // Gradients may lie otherwise each time, as rows of changing width in a wide tensor do: such ones are interpreted.
-  constexpr size_t kMostCompiled = 32;
-  const bool compiles = !request.create_graph && backwards_.size() < kMostCompiled;
+  // Gradients with gaps may lie otherwise each time, as rows of changing width in a wide tensor do: after so many,
+  // those that have not been met are interpreted.
+  constexpr size_t kMostWithGaps = 32;
+  const auto gaps = [](const Tensor& g) { return g && has_gaps(g); };
+  const bool some = std::any_of(request.gradients.begin(), request.gradients.end(), gaps) ||
+                    std::any_of(request.taken.begin(), request.taken.end(), gaps);
+  const bool kept = !some || with_gaps_ < kMostWithGaps, compiles = kept && !request.create_graph;
   auto made = std::make_shared<Backward>(Backward{trace_backward(traced_, request), {}});
   Backward& b = *made;
   for (BackwardPiece& piece : b.traced.pieces) {
@@ -69,7 +73,7 @@ std::shared_ptr<const CompiledAutograd::Backward> CompiledAutograd::backward_for
     if (!compiles) continue;
     b.pieces.back() = std::make_unique<EventuallyCompiled>(std::move(piece.graph), options_, guarded_);
   }
-  if (b.traced.error.empty() && (compiles || request.create_graph)) backwards_.emplace(key, made);
+  if (b.traced.error.empty() && kept) backwards_.emplace(key, made), with_gaps_ += some;
   return made;
 }
 
