@@ -88,6 +88,10 @@ bool ends_behind_appended(Trace& t, Table* table) {
 void refuse_holes(Trace& t, Table* table) {
   if (table->has_no_holes || ends_behind_appended(t, table)) return;
   table->has_no_holes = true;
+  t.push_pin(table->pin);
+  const bool is_long = int64_t(lua_objlen(t.L, -1)) > kMaxList;
+  lua_pop(t.L, 1);
+  if (is_long) t.stop(Break::long_length);  // each call looks at all items
   stop_at_holes(t, table);
   t.check(GuardOp::kListCheck, table->source, -1, "no holes");
 }
