@@ -128,7 +128,10 @@ class CpuRunner final : public Runner {
   void launch_kernel(const RunContext& c, const LaunchStep& step, const Generator& generator) const;
   void launch_chunks(const Part& part) const;
   void launch_beside(const RunContext& c, const LaunchStep& first, const Generator& generator) const;
+  static void run_part_chunks(const Part& part, LaunchFault* faults);
   bool run_block(const Part& part) const;
+
+  static constexpr int kFewChunks = 64;  // whose faults the stack has room for
 
   std::vector<RowFeed> feeds_;  // of the steps
 };
@@ -165,10 +168,8 @@ int64_t CpuRunner::fed_rows(const RunContext& c, const LaunchStep& step) const {
   return block;
 }
 
-// Whether no check has failed.
-bool CpuRunner::run_block(const Part& part) const {
-  constexpr int kMost = 64;
-  LaunchFault faults[kMost];
+// faults: one a chunk.
+void CpuRunner::run_part_chunks(const Part& part, LaunchFault* faults) {
   struct Job {
     const Part& part;
     LaunchFault* faults;
@@ -180,12 +181,17 @@ bool CpuRunner::run_block(const Part& part) const {
         run_part(j.part, i, &j.faults[i]);
       },
       &job);
+}
+
+// Whether no check has failed.
+bool CpuRunner::run_block(const Part& part) const {
+  LaunchFault faults[kFewChunks];
+  run_part_chunks(part, faults);
   return std::none_of(faults, faults + part.chunks, [](const LaunchFault& f) { return f.set; });
 }
 
 // All blocks lie in the memory of the first one. False where something has failed.
 bool CpuRunner::scatter_blocks(RunContext& c, const LaunchStep& feeder, const LaunchStep& step, int64_t rows) const {
-  constexpr int kMostChunks = 64;
   Part part;
   if (!make_part(c, feeder, default_generator(), part)) return false;
   const RowFeed& feed = feeds_[size_t(&feeder - steps_.data())];
@@ -199,7 +205,7 @@ bool CpuRunner::scatter_blocks(RunContext& c, const LaunchStep& feeder, const La
     check_stop();
     const int64_t n = std::min(rows, all - at);
     part.begin = at, part.extent = n;
-    part.chunks = std::min(chunk_count(n, part.work), kMostChunks);
+    part.chunks = std::min(chunk_count(n, part.work), kFewChunks);
     pointer = memory - uint64_t(at * row_bytes);
     if (!run_block(part)) return false;
     views.in[1].data = static_cast<char*>(index.data) + at * index.strides[0] * int64_t(size_of(index.dtype));
@@ -227,22 +233,11 @@ void CpuRunner::launch_kernel(const RunContext& c, const LaunchStep& step, const
 
 // Of several faults the first in loop order is reported, as on one thread.
 void CpuRunner::launch_chunks(const Part& part) const {
-  constexpr int kFew = 64;
-  LaunchFault few[kFew];
+  LaunchFault few[kFewChunks];
   std::unique_ptr<LaunchFault[]> many;  // a host's stack may be small
-  if (part.chunks > kFew) many = std::make_unique<LaunchFault[]>(size_t(part.chunks));
+  if (part.chunks > kFewChunks) many = std::make_unique<LaunchFault[]>(size_t(part.chunks));
   LaunchFault* const faults = many ? many.get() : few;
-  struct Job {
-    const Part& part;
-    LaunchFault* faults;
-  } job{part, faults};
-  run_chunks(
-      part.chunks,
-      [](void* arg, int i) {
-        const Job& j = *static_cast<Job*>(arg);
-        run_part(j.part, i, &j.faults[i]);
-      },
-      &job);
+  run_part_chunks(part, faults);
   for (int i = 0; i < part.chunks; i++) {
     if (faults[i].set) report(part, faults[i]);
   }
