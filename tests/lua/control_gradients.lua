@@ -576,28 +576,4 @@ test("a branch within a branch reads where both were taken", function()
   end
 end)
 
-test("a second gradient through a cond whose gradient is read twice", function()
-  local yes = lt.tensor(true)
-  local programs = {
-    function(a, b) return b + lt.cond(yes, function(x, y) return y end, function(x, y) return x end, b, a) end,
-    function(a, b) return b + lt.cond(yes, function(x, y) return x end, function(x, y) return y end, b, a) end,
-    function(a, b)
-      local c = b * b
-      return c + lt.cond(c[0][0], function(x, y) return y end, function(x, y) return x * 2 end, c, a)
-    end,
-    function(a, b) return lt.cond(yes, function(x, y) return x * y * y end, function(x) return x end, a, a) + b end,
-  }
-  for i, program in ipairs(programs) do
-    local function second()
-      local first = {lt.grad(program(w, v):sin():sum() + w:sum(), {w, v}, {create_graph = true})}
-      return lt.grad((first[1] * 0.5):sin():sum() + (first[2] * 0.5):sin():sum(), {w, v})
-    end
-    lt.reset()
-    local a, b = second()
-    local c, d = lt.compile(second)()
-    h.near((a - c):abs():max():item(), 0, 1e-5, i)
-    h.near((b - d):abs():max():item(), 0, 1e-5, i)
-  end
-end)
-
 h.finish()
