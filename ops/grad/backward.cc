@@ -514,10 +514,8 @@ std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<T
   engine.collect(targets_of("grad", inputs), inputs.size());
   if (!engine.run_lone_root()) engine.run();
   for (size_t i = 0; i < inputs.size(); i++) {
-    if (!engine.results[i] && !allow_unused) {
-      fail("grad: input ", i + 1,
-           " appears to not have been used in the graph; give allow_unused=true if this is meant");
-    }
+    if (engine.results[i] || allow_unused) continue;
+    fail("grad: input ", i + 1, " appears to not have been used in the graph; give allow_unused=true if this is meant");
   }
   return engine.results;
 }

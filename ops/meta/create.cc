@@ -17,7 +17,7 @@ ResultSpec create_spec(OpId op, const Sizes& sizes, const Value& dtype, DType ot
   for (SymInt s : sizes) empty = empty || s.hint == 0;
   for (SymInt s : sizes) overflow = overflow || __builtin_mul_overflow(bytes, s.hint, &bytes);
   if (overflow && !empty) fail(name(op), ": sizes ", to_string(sizes), " overflow the address space");
-  // Capture allocates nothing; it raises what eager raises. User space ends there on x64.
+  // Capture allocates nothing; where no machine has so many addresses, it raises what eager raises.
   bytes = empty ? 0 : bytes_of(type, bytes / 16);
   if (bytes >= int64_t(1) << 56) {
     throw Error(ErrorKind::kMemory, str("out of memory: tried to allocate ", bytes, " bytes"));
