@@ -12,13 +12,12 @@ ResultSpec create_spec(OpId op, const Sizes& sizes, const Value& dtype, DType ot
     if (s < 0) fail(name(op), ": sizes must not be negative, got ", to_string(sizes));
   }
   const DType type = dtype.is_none() ? otherwise : dtype.as<DType>();
-  int64_t bytes = 16;
-  bool empty = false, overflow = false;
-  for (SymInt s : sizes) empty = empty || s.hint == 0;
-  for (SymInt s : sizes) overflow = overflow || __builtin_mul_overflow(bytes, s.hint, &bytes);
-  if (overflow && !empty) fail(name(op), ": sizes ", to_string(sizes), " overflow the address space");
+  const std::optional<int64_t> elements = count_elements(sizes);
+  if (!elements || *elements > INT64_MAX / 16) {
+    fail(name(op), ": sizes ", to_string(sizes), " overflow the address space");
+  }
   // Capture allocates nothing; where no machine has so many addresses, it raises what eager raises.
-  bytes = empty ? 0 : bytes_of(type, bytes / 16);
+  const int64_t bytes = bytes_of(type, *elements);
   if (bytes >= int64_t(1) << 56) {
     throw Error(ErrorKind::kMemory, str("out of memory: tried to allocate ", bytes, " bytes"));
   }

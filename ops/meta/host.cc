@@ -13,12 +13,12 @@ ResultSpecs meta_host_op(OpId op, const Args& args) {
   check_internal(op, tensors.size() == count && (op == OpId::host_op) == (form.results == 0), "a form of its tensors");
   ResultSpecs specs;
   for (const HostResult& r : read_results(args[3].as<std::string>())) {
-    int64_t numel = 1;
     bool fits = r.sizes.size() <= kMostDims;
-    for (const int64_t size : r.sizes) fits = fits && size >= 0 && !__builtin_mul_overflow(numel, size, &numel);
+    for (const int64_t size : r.sizes) fits = fits && size >= 0;
     check_internal(op, fits, "sizes of a tensor");
     Sizes sizes;
     for (const int64_t size : r.sizes) sizes.push_back(size);
+    check_internal(op, bool(count_elements(sizes)), "sizes of a tensor");
     specs.push_back(contiguous_spec(sizes, r.dtype));
   }
   return specs;

@@ -78,6 +78,17 @@ void check_internal(OpId op, bool holds, const char* what) {
   if (!holds) fail(name(op), ": ", what);
 }
 
+std::optional<int64_t> count_elements(const Sizes& sizes) {
+  int64_t count = 1;
+  bool empty = false, overflow = false;
+  for (const SymInt& n : sizes) {
+    empty = empty || n.hint == 0;
+    overflow = __builtin_mul_overflow(count, n.hint, &count) || overflow;
+  }
+  if (empty) return 0;
+  return overflow ? std::nullopt : std::optional(count);
+}
+
 bool same_sizes(const Sizes& a, const Sizes& b) {
   if (a.size() != b.size()) return false;
   for (size_t d = 0; d < a.size(); d++) {

@@ -1,6 +1,8 @@
 // What meta rules share: broadcasting, promotion, dims, layouts. Everything takes symbolic sizes; a question whose
 // answer the result depends on becomes a guard.
 #pragma once
+#include <optional>
+
 #include "ops/defs/op.h"
 
 namespace lutra {
@@ -16,6 +18,8 @@ Sizes reduced_sizes(const Sizes& sizes, const Dims& dims, bool keepdim);
 
 Sizes broadcast(OpId op, const Sizes& a, const Sizes& b);
 bool same_sizes(const Sizes& a, const Sizes& b);
+// As the sizes are now; none where 64 bits cannot count them.
+std::optional<int64_t> count_elements(const Sizes& sizes);
 // What an internal op's kernel relies on: nothing is asked of symbols, as those who call it have made it so. A graph's
 // text may lie.
 void check_internal(OpId op, bool holds, const char* what);

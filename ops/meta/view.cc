@@ -193,13 +193,7 @@ ResultSpecs meta_expand(OpId, const Args& args) {
     if (!same && (own != 1 || sizes[d] < 0)) fail_expand(t, sizes, str(own.hint, " != ", sizes[d].hint, " at dim ", d));
     spec.strides.push_back(same ? stride : SymInt(0));
   }
-  int64_t elements = 1;
-  bool empty = false, overflow = false;
-  for (SymInt s : spec.sizes) {
-    empty = empty || s.hint == 0;
-    overflow = __builtin_mul_overflow(elements, s.hint, &elements) || overflow;
-  }
-  if (overflow && !empty) fail_expand(t, sizes, "64 bits cannot count its elements");
+  if (!count_elements(spec.sizes)) fail_expand(t, sizes, "64 bits cannot count its elements");
   return {spec};
 }
 
