@@ -118,9 +118,10 @@ class MemoryPlanner {
         if (l.first < 0) l.first = int(i);
         l.last = int(end);
       });
-      // A kernel whose result a scatter takes may run with it by blocks: it reads while the scatter writes.
+      // On a CPU a kernel whose result a scatter takes may run with it by blocks: it reads while the scatter writes.
       const auto* scatter = std::get_if<ExternLaunch>(&plan_.launches[i]);
-      if (i == 0 || !scatter || !info(scatter->op).has(kScatters)) continue;
+      if (i == 0 || !(plan_.device == Device{}) || !scatter || !info(scatter->op).has(kScatters)) continue;
+      if (!std::holds_alternative<KernelLaunch>(plan_.launches[i - 1])) continue;
       for_buffers(plan_.launches[i - 1], [&](int32_t b, bool) { lives_[size_t(b)].last = int(end); });
     }
   }
