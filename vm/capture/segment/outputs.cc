@@ -107,9 +107,9 @@ std::vector<Edge> with_made_leaves(const Trace& t, std::vector<Edge> sources) {
   return sources;
 }
 
-// Why y cannot be differentiated: empty if it can, or where the try would release something on its way.
-Refusal refusal(Trace& t, const Tensor& y, const std::vector<Edge>& inputs) {
-  const std::vector<Edge> sources = with_made_leaves(t, inputs);
+// Why y cannot be differentiated (sources: with_made_leaves): empty if it can, or where the try would release something
+// on its way.
+Refusal refusal(Trace& t, const Tensor& y, const std::vector<Edge>& sources) {
   const Trial trial(*t.graph, false);
   try {
     grad_at({y}, sources, {y}, std::vector<Tensor>(sources.size()), false);
@@ -137,7 +137,7 @@ Recipe seen(const Trace& t, const Tensor& fake) {
 // What was written becomes an output, as its memory and sizes are those of a run.
 RefusedOutput refused(Trace& t, size_t output, const std::vector<Edge>& sources) {
   const Tensor y = t.graph->outputs[output].tensor();
-  const Refusal r = refusal(t, y, sources);
+  const Refusal r = refusal(t, y, with_made_leaves(t, sources));
   RefusedOutput made{int(output), r.why, reached_by(t, y, sources)};
   if (!r.read) return made;
   made.read = seen(t, r.read), made.op = r.op, made.writes = r.writes;
@@ -168,15 +168,15 @@ std::vector<Edge> input_edges(const Trace& t) {
 bool is_differentiable(Trace& t, const std::vector<Edge>& sources) {
   const std::vector<Tensor> outputs = with_history(*t.graph);
   if (outputs.empty() || !t.backward_called) return !outputs.empty();
+  const std::vector<Edge> all = with_made_leaves(t, sources);
   {
-    const std::vector<Edge> all = with_made_leaves(t, sources);
     const Trial trial(*t.graph, true);
     for (const Tensor& g : grad_at(outputs, all, outputs, std::vector<Tensor>(all.size()), false)) {
       if (g) return true;
     }
   }
   for (const Tensor& y : outputs) {
-    if (refusal(t, y, sources).why.empty() || leads_to_output(*t.graph, y)) return true;
+    if (refusal(t, y, all).why.empty() || leads_to_output(*t.graph, y)) return true;
   }
   return false;
 }
