@@ -185,8 +185,8 @@ int register_post_accumulate_grad_hook_of(lua_State* L) {
 
 const GradHook* hook_at(const Tensor& leaf, int k) {
   if (!leaf->autograd) return nullptr;
-  const bool post_accumulate = k >= kPostAccumulateHooks;
-  if (post_accumulate) k -= kPostAccumulateHooks;
+  const bool post_accumulate = k < 0;
+  if (post_accumulate) k = ~k;
   for (const GradHook& hook : leaf->autograd->hooks) {
     if (*hook.live && hook.post_accumulate == post_accumulate && k-- == 0) return &hook;
   }

@@ -11,9 +11,8 @@ struct HookFunction {
   lua_State* L = nullptr;  // of its state; null: no function of a state that lives
   const void* address = nullptr;
 };
-// Places of hooks that run when .grad has its sum begin there, those of others at 0.
-constexpr int kPostAccumulateHooks = 1 << 12;
-// Of those that run, the one at place k, in order of registration; null: there are not so many.
+// Of those that run, the one at place k >= 0, in order of registration; ~k: at place k of those that run when .grad has
+// its sum. Null: there are not so many.
 const GradHook* hook_at(const Tensor& leaf, int k);
 HookFunction function_of(const GradHook& hook);
 // The function at place k; nil where there are not so many, false where it is none of this state.

@@ -125,7 +125,7 @@ void load_hooks(Trace& t, size_t input) {
   for (const bool post_accumulate : {false, true}) {
     for (int k = 0;; k++) {
       luaL_checkstack(t.L, 4, "hooks");
-      const int at = k + (post_accumulate ? kPostAccumulateHooks : 0);
+      const int at = post_accumulate ? ~k : k;
       push_hook(t.L, real, at);
       const char* kind = post_accumulate ? "post accumulate hook " : "hook ";
       Var* f =
