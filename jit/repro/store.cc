@@ -11,6 +11,7 @@
 #include "jit/repro/repro.h"
 #include "ops/core/digest.h"
 #include "ops/core/disk_cache.h"
+#include "ops/core/files.h"
 
 namespace lutra {
 namespace {

@@ -2,7 +2,6 @@
 // owner may write to.
 #include "ops/core/disk_cache.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,12 +14,12 @@
 #include <ctime>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "ops/core/digest.h"
+#include "ops/core/files.h"
 #include "ops/core/interrupt.h"
 
 namespace lutra {
@@ -241,18 +240,6 @@ void write_cached(const char* kind, const std::string& key, const std::string& d
     Written& since = written[cache_directory()];
     since.files = kMostFiles, since.bytes += *come;
     throw;
-  }
-}
-
-// By hand, as std::filesystem's iterator ends the process where memory ends.
-void each_file(const std::string& folder, const std::function<void(const std::string&, const struct stat&)>& f) {
-  const auto close = [](DIR* d) { closedir(d); };
-  const std::unique_ptr<DIR, decltype(close)> all(opendir(folder.c_str()), close);
-  if (!all) return;
-  while (const dirent* e = readdir(all.get())) {
-    struct stat s;
-    const std::string path = folder + "/" + e->d_name;
-    if (lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode)) f(path, s);
   }
 }
 

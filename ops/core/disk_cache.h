@@ -1,10 +1,7 @@
 // Keys and data as files of the user's cache directory, one an entry; what cannot be kept is forgotten, what was
 // damaged is not trusted.
 #pragma once
-#include <sys/stat.h>
-
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,9 +20,6 @@ bool read_cached(const char* kind, const std::string& key, std::string& data);
 // Written to a temporary name and renamed. The first failure in a directory is told in one line on stderr; work
 // goes on. kind: "segment", "cubin", "ptx".
 void write_cached(const char* kind, const std::string& key, const std::string& data);
-
-// Each plain file in a folder; none where it cannot be read.
-void each_file(const std::string& folder, const std::function<void(const std::string&, const struct stat&)>& f);
 
 struct CacheEntry {
   std::string kind, path;
