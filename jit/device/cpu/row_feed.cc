@@ -6,6 +6,7 @@
 #include "jit/device/cpu/row_feed.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "jit/loop/walk.h"
 
@@ -23,26 +24,43 @@ bool names(const Launch& launch, int32_t buffer) {
 
 bool share_memory(const Buffer& a, const Buffer& b) { return a.kind == b.kind && a.index == b.index; }
 
-// The stride along the parallel loop that all accesses of the pointer have; false where there is none.
-bool find_row(const loop::Kernel& kernel, int32_t pointer, loop::Coef& row) {
-  const loop::Loop* outer = nullptr;
-  bool good = true, first = true;
+// The kernel's one loop, which is parallel; else null.
+const loop::Loop* only_loop(const loop::Kernel& kernel) {
+  const loop::Loop* only = nullptr;
   for (const loop::Stmt& s : kernel.body) {
     const auto* l = std::get_if<std::unique_ptr<loop::Loop>>(&s);
-    if (l) good = good && !outer && (*l)->parallel, outer = l->get();
+    if (l && (only || !(*l)->parallel)) return nullptr;
+    if (l) only = l->get();
   }
-  if (!good || !outer) return false;
+  return only;
+}
+
+// The stride of an access along a loop; none where it has not just one, or where a value of the kernel moves it.
+std::optional<loop::Coef> stride_along(const loop::Access& access, const loop::Loop& loop) {
+  std::optional<loop::Coef> stride;
+  for (const auto& term : access.terms) {
+    if (term.is_value) return {};
+    if (term.id != loop.id) continue;
+    if (stride) return {};
+    stride = term.stride;
+  }
+  return stride;
+}
+
+// The stride along the parallel loop that all accesses of the pointer have.
+std::optional<loop::Coef> row_of(const loop::Kernel& kernel, int32_t pointer) {
+  const loop::Loop* outer = only_loop(kernel);
+  if (!outer) return {};
+  std::optional<loop::Coef> row;
+  bool same = true;
   loop::for_each_inst(kernel.body, [&](const loop::Inst& in) {
     if (!loop::has_access(in.op) || in.access.ptr != pointer) return;
-    int along = 0;
-    for (const auto& t : in.access.terms) {
-      good = good && !t.is_value;
-      if (t.is_value || t.id != outer->id) continue;
-      good = good && (first || row == t.stride), row = t.stride, first = false, along++;
-    }
-    good = good && along == 1 && in.op != loop::Op::kStoreAdd && in.access.offset == loop::Coef::of(0);
+    const std::optional<loop::Coef> stride = stride_along(in.access, *outer);
+    const bool at_start = in.op != loop::Op::kStoreAdd && in.access.offset == loop::Coef::of(0);
+    same = same && at_start && stride && (!row || *row == *stride);
+    row = stride;
   });
-  return good && !first;
+  return same ? row : std::nullopt;
 }
 
 }  // namespace
@@ -73,8 +91,9 @@ RowFeed row_feed(const FlatPlan& flat, size_t i) {
     const int32_t b = scatter.in[size_t(k)].buffer;
     if (b < 0 || b == fed || b == out) return {};
   }
-  RowFeed feed{int32_t(place - kernel.buffers.begin()), {}};
-  return find_row(kernel.kernel, feed.pointer, feed.row) ? feed : RowFeed{};
+  const auto pointer = int32_t(place - kernel.buffers.begin());
+  const std::optional<loop::Coef> row = row_of(kernel.kernel, pointer);
+  return row ? RowFeed{pointer, *row} : RowFeed{};
 }
 
 }  // namespace lutra
