@@ -142,7 +142,7 @@ TEST_CASE("interpreted on a GPU: constants, scalars, indices, random numbers", "
 }
 
 TEST_CASE("interpreted on a GPU: random kernels, loops and reductions", "[cuda][interpreter]") {
-  const auto [first, last] = seeds(400);
+  const auto [first, last] = seeds(150);
   uint64_t held = 0;
   for (uint64_t seed = first; seed <= last; seed++) {
     INFO("LUTRA_TEST_SEED=" << seed);
