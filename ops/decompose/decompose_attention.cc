@@ -31,10 +31,7 @@ Tensor attention_weights(const Tensor& q, const Tensor& k, const Value& mask, bo
   Tensor s = op1(OpId::matmul, {mul(q, attention_scale(q, scale)), transpose(k, int_arg(-2), int_arg(-1))});
   const double hidden = -std::numeric_limits<double>::infinity();
   if (causal) {
-    const auto count = [&](size_t from_end) {
-      SymInt n = s->sizes[s->sizes.size() - from_end];
-      return op1(OpId::arange, {int_arg(0), Scalar::of_sym(n), int_arg(1), DType::kInt64, q->device()});
-    };
+    const auto count = [&](size_t from_end) { return counting(s->sizes[s->sizes.size() - from_end], q); };
     s = where(ge(unsqueeze(count(2), int_arg(1)), count(1)), s, Scalar(hidden));
   }
   if (mask.is_none()) return op1(OpId::softmax, {s, int_arg(-1)});

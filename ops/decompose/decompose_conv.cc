@@ -18,11 +18,6 @@ Tensor from_image(const Tensor& y, int dims, bool batched) {
   return contiguous(reshape(contiguous(y), caller_sizes(y->sizes, dims, batched)));
 }
 
-// 0 .. n-1 on like's device.
-Tensor range(SymInt n, const Tensor& like) {
-  return op1(OpId::arange, {int_arg(0), Scalar::of_sym(n), int_arg(1), DType::kInt64, like->device()});
-}
-
 // Integers: the windows as columns, times the weight as a matrix a group; transposed, products added up to an image.
 Tensor convolve_integers(const Tensor& x, const Tensor& w, const ConvCall& c) {
   const SymInt n = x->sizes[0], per_group = w->sizes[1], groups = c.groups;
@@ -79,7 +74,7 @@ Tensor tap_positions(const Args& pool, const PoolCall& c) {
   const Tensor tap = to_dtype(op1(OpId::pool_tap, pool), DType::kInt64);
   const Tensor kh = floor_divide(tap, int_arg(c.kernel[1])), kw = sub(tap, mul(kh, int_arg(c.kernel[1])));
   const auto origin = [&](SymInt n, int64_t stride, int64_t padding) {
-    return sub(mul(range(n, tap), int_arg(stride)), int_arg(padding));
+    return sub(mul(counting(n, tap), int_arg(stride)), int_arg(padding));
   };
   const Tensor h = add(unsqueeze(origin(c.oh, c.stride[0], c.padding[0]), int_arg(1)), mul(kh, int_arg(c.dilation[0])));
   const Tensor w = add(mul(kw, int_arg(c.dilation[1])), origin(c.ow, c.stride[1], c.padding[1]));
@@ -137,9 +132,9 @@ struct Adapted {
 Adapted adapt(const Tensor& x, size_t dim, int64_t size, bool maximum) {
   const SymInt n = x->sizes[dim];
   const auto along = [&](const Tensor& t) { return dim == 2 ? unsqueeze(t, int_arg(-1)) : t; };
-  if (n == size) return {x, maximum ? expand(along(range(n, x)), x->sizes) : Tensor()};
+  if (n == size) return {x, maximum ? expand(along(counting(n, x)), x->sizes) : Tensor()};
   const Sizes reduced = {int64_t(dim) + 1};
-  const Tensor i = range(size, x), at = range(n, x);
+  const Tensor i = counting(size, x), at = counting(n, x);
   const Tensor begin = floor_divide(mul(i, Scalar::of_sym(n)), int_arg(size));
   const Tensor end = floor_divide(add(mul(add(i, int_arg(1)), Scalar::of_sym(n)), int_arg(size - 1)), int_arg(size));
   const Tensor inside = along(logical_and(ge(at, unsqueeze(begin, int_arg(1))), lt(at, unsqueeze(end, int_arg(1)))));

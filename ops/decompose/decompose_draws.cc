@@ -26,11 +26,6 @@ void check_float(const char* fn, const Tensor& t) {
   if (!is_float(t->dtype)) fail(fn, ": expected a floating point dtype, got ", name(t->dtype));
 }
 
-Tensor checked(const Tensor& x, const char* test, const char* message) {
-  if (is_bool(x->dtype)) return x;  // 0 and 1 pass every test
-  return op1(OpId::check_values, {x, std::string(test), std::string(message)});
-}
-
 // -log(1 - u), u uniform: an exponential of rate 1.
 Tensor exponential(const Tensor& t) { return neg(log(sub(vnum(1), draw(OpId::rand, t)))); }
 

@@ -7,8 +7,6 @@
 namespace lutra {
 namespace {
 
-Tensor flat(const Tensor& t) { return reshape(t, Sizes{t->numel()}); }
-
 // Positions counted from the end, from the start.
 Tensor wrapped(const Tensor& index, SymInt size) {
   return where(lt(index, int_arg(0)), add(index, Scalar::of_sym(size)), index);
@@ -104,7 +102,7 @@ Results decompose_mode(const Args& args) {
       op1(OpId::cat, {std::vector<Tensor>{full(first->sizes, 1.0, DType::kBool, x->device()), ne(rest, head)}, dim});
   Sizes line(x->sizes.size(), SymInt(1));
   line[size_t(d)] = n;
-  const Tensor place = reshape(op1(OpId::arange, {int_arg(0), vint(n), int_arg(1), DType::kInt64, x->device()}), line);
+  const Tensor place = reshape(counting(n, x), line);
   const Tensor begin = call_op(OpId::cummax, {where(begins, place, int_arg(0)), dim})[0];
   return pick_of_sorted(sorted, dim, op1(OpId::argmax, {sub(place, begin), dim, true}), args[2].as<bool>());
 }

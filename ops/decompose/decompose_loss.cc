@@ -22,7 +22,7 @@ void check_same_shape(OpId op, const Tensor& a, const Tensor& b) {
   if (same_sizes(a->sizes, b->sizes)) return;
   fail(name(op), ": expected input and target of one shape, got ", to_string(a->sizes), " and ", to_string(b->sizes));
 }
-Tensor at_least(const Tensor& t, double low) { return clamp(t, Scalar(low), {}); }
+Tensor clamp_min(const Tensor& t, double low) { return clamp(t, Scalar(low), {}); }
 // x * log(x) with 0 at 0, NaN below.
 Tensor x_log_x(const Tensor& x) { return op1(OpId::xlogy, {x, x}); }
 
@@ -79,7 +79,7 @@ Results decompose_kl_div(const Args& args) {
 // Logarithms no lower than -100, as PyTorch has it.
 Results decompose_binary_cross_entropy_each(const Args& args) {
   Tensor x = args[0].tensor(), target = args[1].tensor();
-  Tensor loss = (target - 1.0) * at_least(log1p(neg(x)), -100) - target * at_least(log(x), -100);
+  Tensor loss = (target - 1.0) * clamp_min(log1p(neg(x)), -100) - target * clamp_min(log(x), -100);
   return {conform(OpId::binary_cross_entropy_each, args, loss)};
 }
 
@@ -171,13 +171,13 @@ Results decompose_margin_ranking_loss(const Args& args) {
   // The margin is a float beside integers, too.
   const Tensor apart = mul(neg(args[2]), sub(args[0], args[1]));
   Tensor t = add(is_float(apart->dtype) ? apart : to_dtype(apart, DType::kFloat32), args[3]);
-  return {reduced(at_least(t, 0), text(args[4]))};
+  return {reduced(clamp_min(t, 0), text(args[4]))};
 }
 
 Results decompose_hinge_embedding_loss(const Args& args) {
   Tensor x = args[0].tensor(), target = args[1].tensor();
   check_reduction(OpId::hinge_embedding_loss, text(args[3]));
-  Tensor margin = at_least(sub(args[2], x), 0);
+  Tensor margin = clamp_min(sub(args[2], x), 0);
   Tensor loss = where(ne(target, Scalar(1.0)), margin, Scalar(0.0)) + where(ne(target, Scalar(-1.0)), x, Scalar(0.0));
   return {reduced(loss, text(args[3]))};
 }
@@ -193,7 +193,7 @@ Results decompose_cosine_embedding_loss(const Args& args) {
   const Sizes last = {SymInt(-1)};
   Tensor prod = sum(a * b, last, false), u = sum(a * a, last, false) + 1e-12, v = sum(b * b, last, false) + 1e-12;
   Tensor cosine = prod / sqrt(u * v);
-  Tensor apart = at_least(sub(cosine, args[3]), 0);
+  Tensor apart = clamp_min(sub(cosine, args[3]), 0);
   Tensor loss =
       where(eq(target, Scalar(1.0)), 1.0 - cosine, Scalar(0.0)) + where(eq(target, Scalar(-1.0)), apart, Scalar(0.0));
   return {reduced(loss, text(args[4]))};
@@ -215,7 +215,7 @@ Results decompose_triplet_margin_loss(const Args& args) {
   };
   Tensor near = distance(0, 1), far = distance(0, 2);
   if (args[6].as<bool>()) far = minimum(far, distance(1, 2));
-  return {reduced(at_least(sub(add(near, args[3]), far), 0), text(args[7]))};
+  return {reduced(clamp_min(sub(add(near, args[3]), far), 0), text(args[7]))};
 }
 
 // Of classes: how far each falls short of the target's by less than the margin.
@@ -238,7 +238,7 @@ Results decompose_multi_margin_loss(const Args& args) {
   Tensor z = where(gt(beyond, Scalar(0.0)), beyond, Scalar(0.0));  // a NaN counts nothing
   if (p == 2) z = z * z;
   if (!args[4].is_none()) z = z * unsqueeze(index_select(args[4], int_arg(0), target), int_arg(1));
-  Tensor classes = op1(OpId::arange, {int_arg(0), Scalar::of_sym(x->sizes[1]), int_arg(1), DType::kInt64, x->device()});
+  Tensor classes = counting(x->sizes[1], x);
   z = where(eq(index, classes), Scalar(0.0), z);
   Tensor loss = div(sum(z, {SymInt(1)}, false), Scalar::of_sym(x->sizes[1]));
   return {reduced(single && text(args[5]) == "none" ? reshape(loss, {}) : loss, text(args[5]))};
@@ -282,7 +282,7 @@ Results decompose_ctc_loss(const Args& args) {
   Tensor loss = op1(OpId::ctc_nll,
                     {log_probs, to_dtype(targets, DType::kInt64), input_lengths, target_lengths, args[4], args[6]});
   if (args[6].as<bool>()) loss = where(eq(loss, Scalar(INFINITY)), Scalar(0.0), loss);
-  if (reduction == "mean") loss = div(loss, to_dtype(at_least(target_lengths, 1), loss->dtype));
+  if (reduction == "mean") loss = div(loss, to_dtype(clamp_min(target_lengths, 1), loss->dtype));
   if (reduction == "none" && !batched) return {reshape(loss, {})};
   return {reduced(loss, reduction)};
 }

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "ops/core/half.h"
-#include "ops/decompose/emit.h"
+#include "ops/decompose/formula.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {
@@ -21,7 +21,6 @@ Sizes dims_of(const Tensor& x, const Sizes& shape, bool last) {
 }
 
 Tensor mean_of(const Tensor& x, const Sizes& dims) { return op1(OpId::mean, {x, dims, true}); }
-Tensor rsqrt(const Tensor& x) { return op1(OpId::rsqrt, {x}); }
 
 }  // namespace
 

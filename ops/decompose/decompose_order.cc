@@ -30,8 +30,6 @@ void check_some(OpId op, const Tensor& x, const Sorted& s) {
 
 Tensor is_nan(const Tensor& x) { return op1(OpId::isnan, {x}); }
 
-Tensor flat(const Tensor& x) { return reshape(x, {x->numel()}); }
-
 // q (n - 1) is a place between two sorted neighbours.
 Tensor between(const std::string& how, const Tensor& low, const Tensor& high, const Tensor& part) {
   if (how == "lower") return low;

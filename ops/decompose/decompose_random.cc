@@ -17,10 +17,6 @@ void check_rate(OpId op, const Scalar& p) {
   }
 }
 
-Tensor checked(const Tensor& x, const char* test, const char* message) {
-  return op1(OpId::check_values, {x, std::string(test), std::string(message)});
-}
-
 Tensor uniform(const Sizes& sizes, const Tensor& like) {
   DType type = at_least_float32(like->dtype);
   return op1(OpId::rand, {sizes, type, like->device()});

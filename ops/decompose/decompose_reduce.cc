@@ -11,9 +11,6 @@
 namespace lutra {
 namespace {
 
-Tensor part(const Tensor& t, int64_t dim, SymInt start, SymInt end) {
-  return op1(OpId::slice, {t, int_arg(dim), Scalar::of_sym(start), Scalar::of_sym(end), int_arg(1)});
-}
 // x with dims reduced from `kept` (which has them as ones).
 Tensor without_dims(OpId op, const Tensor& kept, const Tensor& x, const Value& dim, bool keepdim) {
   if (keepdim) return kept;
@@ -47,11 +44,11 @@ Results decompose_aminmax(const Args& args) {
 // -- variance: the mean first, then squares around it; half types in float32 throughout
 namespace {
 
-struct Moments {
+struct Variance {
   Tensor var, mean;
 };
 
-Moments moments(OpId op, const Args& args) {
+Variance variance(OpId op, const Args& args) {
   Tensor x = args[0].tensor();
   x = to_dtype(x, opmath_type(x->dtype));
   const bool keepdim = args[3].as<bool>();
@@ -66,21 +63,21 @@ Moments moments(OpId op, const Args& args) {
 
 }  // namespace
 
-Results decompose_var(const Args& args) { return {to_dtype(moments(OpId::var, args).var, args[0].tensor()->dtype)}; }
+Results decompose_var(const Args& args) { return {to_dtype(variance(OpId::var, args).var, args[0].tensor()->dtype)}; }
 Results decompose_std(const Args& args) {
-  return {to_dtype(op1(OpId::sqrt, {moments(OpId::std, args).var}), args[0].tensor()->dtype)};
+  return {to_dtype(op1(OpId::sqrt, {variance(OpId::std, args).var}), args[0].tensor()->dtype)};
 }
 Results decompose_var_mean(const Args& args) {
   DType type = args[0].tensor()->dtype;
   if (grad_enabled()) return {op1(OpId::var, args), op1(OpId::mean, {args[0], args[1], args[3]})};
-  Moments m = moments(OpId::var_mean, args);
-  return {to_dtype(m.var, type), to_dtype(m.mean, type)};
+  Variance v = variance(OpId::var_mean, args);
+  return {to_dtype(v.var, type), to_dtype(v.mean, type)};
 }
 Results decompose_std_mean(const Args& args) {
   DType type = args[0].tensor()->dtype;
   if (grad_enabled()) return {op1(OpId::std, args), op1(OpId::mean, {args[0], args[1], args[3]})};
-  Moments m = moments(OpId::std_mean, args);
-  return {to_dtype(op1(OpId::sqrt, {m.var}), type), to_dtype(m.mean, type)};
+  Variance v = variance(OpId::std_mean, args);
+  return {to_dtype(op1(OpId::sqrt, {v.var}), type), to_dtype(v.mean, type)};
 }
 
 Results decompose_logsumexp(const Args& args) {
@@ -226,7 +223,7 @@ Results decompose_pdist(const Args& args) {
     fail("pdist: p must not be negative, got ", to_string(args[1].as<Scalar>()));
   const SymInt n = x->sizes[0], count = n < 2 ? SymInt(0) : floor_div(n * (n - 1), 2);
   if (x->sizes[1] == 0) return {full({count}, 0.0, x->dtype, x->device())};
-  const Tensor k = op1(OpId::arange, {int_arg(0), vint(count), int_arg(1), DType::kFloat64, x->device()});
+  const Tensor k = counting(count, x, DType::kFloat64);
   const Value both = Scalar::of_sym(n * 2 - 1), square = Scalar::of_sym((n * 2 - 1) * (n * 2 - 1));
   const Tensor rest = op1(OpId::sqrt, {sub(square, mul(k, Scalar(8.0)))});
   const Tensor row = op1(OpId::trunc, {mul(sub(both, rest), Scalar(0.5))});

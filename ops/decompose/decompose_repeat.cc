@@ -56,7 +56,7 @@ Tensor positions_in_graph(const Tensor& repeats, const Value& total) {
     need_data("repeat_interleave", repeats);
   }
   const SymInt size = total.is_none() ? told->sizes[0] : total.sym_int();
-  const Tensor all = op1(OpId::arange, {vint(0), vint(size), vint(1), DType::kInt64, repeats->device()});
+  const Tensor all = counting(size, repeats);
   const Tensor ends = op1(OpId::cumsum, {n, vdim(0), Value()});
   return to_dtype(op1(OpId::searchsorted, {ends, all, false, true, Value(), Value()}), repeats->dtype);
 }
@@ -178,7 +178,7 @@ Results decompose_one_hot(const Args& a) {
   const Tensor small = where(lt(t, vint(classes)), t, vint(-1));
   const std::string message = "one_hot: classes must be at least 0 and smaller than num_classes";
   const Tensor at = op1(OpId::check_values, {small, std::string("nonnegative"), message});
-  const Tensor all = op1(OpId::arange, {vdim(0), vint(classes), vdim(1), DType::kInt64, t->device()});
+  const Tensor all = counting(classes, t);
   return {to_dtype(eq(unsqueeze(at, vdim(-1)), all), DType::kInt64)};
 }
 

@@ -8,11 +8,6 @@
 namespace lutra {
 namespace {
 
-// 0 .. n-1
-Tensor range(SymInt n, DType dtype, const Tensor& like) {
-  return op1(OpId::arange, {vdim(0), vint(n), vdim(1), dtype, like->device()});
-}
-
 // -- interpolate
 
 // One dimension: its size before and after, and the step in the source for one in the result.
@@ -87,14 +82,14 @@ Tensor picked(const Tensor& x, int64_t dim, const Tensor& index) {
 Tensor within(const Tensor& index, SymInt n) { return op1(OpId::clamp, {index, Value(), vint(n - 1)}); }
 
 Tensor nearest(const Tensor& x, const Axis& a, bool exact) {
-  Tensor at = range(a.out, DType::kFloat32, x);
+  Tensor at = counting(a.out, x, DType::kFloat32);
   if (exact) at = op1(OpId::add, {at, vnum(0.5)});
   return picked(x, a.dim, within(to_dtype(op1(OpId::mul, {at, a.step}), DType::kInt64), a.in));
 }
 
 // Where the result's elements lie in the source.
 Tensor places(const Tensor& x, const Axis& a, bool align) {
-  const Tensor at = range(a.out, x->dtype, x);
+  const Tensor at = counting(a.out, x, x->dtype);
   if (align) return op1(OpId::mul, {at, a.step});
   return op1(OpId::sub, {op1(OpId::mul, {op1(OpId::add, {at, vnum(0.5)}), a.step}), vnum(0.5)});
 }
@@ -138,8 +133,8 @@ Tensor cubic(const Tensor& x, const Axis& a, bool align) {
 // antialias: a kernel as wide as the step, as a matrix from the axis to the result's.
 Tensor filtered(const Tensor& x, const Axis& a, bool is_cubic) {
   const double step = std::max(pin(a.step).to_double(), 1.0), support = (is_cubic ? 2.0 : 1.0) * step;
-  const Tensor centre = unsqueeze((range(a.out, DType::kFloat64, x) + 0.5) * pin(a.step).to_double(), vdim(1));
-  const Tensor j = range(a.in, DType::kFloat64, x);
+  const Tensor centre = unsqueeze((counting(a.out, x, DType::kFloat64) + 0.5) * pin(a.step).to_double(), vdim(1));
+  const Tensor j = counting(a.in, x, DType::kFloat64);
   const Tensor first = op1(OpId::trunc, {clamp(centre - support + 0.5, vnum(0), Value())});
   const Tensor last = op1(OpId::trunc, {clamp(centre + support + 0.5, Value(), vint(a.in))});
   const Tensor d = op1(OpId::abs, {(j - centre + 0.5) * (1 / step)});
@@ -297,8 +292,8 @@ namespace {
 
 // Where the blocks' elements lie along one dimension: kernel positions by blocks.
 Tensor positions(const Blocks& b, size_t d, const Tensor& like) {
-  const Tensor k = op1(OpId::mul, {range(b.kernel[d], DType::kInt64, like), vint(b.dilation[d])});
-  const Tensor i = op1(OpId::mul, {range(b.count[d], DType::kInt64, like), vint(b.stride[d])});
+  const Tensor k = op1(OpId::mul, {counting(b.kernel[d], like), vint(b.dilation[d])});
+  const Tensor i = op1(OpId::mul, {counting(b.count[d], like), vint(b.stride[d])});
   return reshape(op1(OpId::add, {op1(OpId::unsqueeze, {k, vdim(1)}), i}), Sizes{b.kernel[d] * b.count[d]});
 }
 

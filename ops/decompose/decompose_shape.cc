@@ -21,12 +21,6 @@ const List& tensors(OpId op, const Value& v) {
 }
 
 Tensor cat(const List& list, int64_t dim) { return op1(OpId::cat, {list, int_arg(dim)}); }
-Tensor part(const Tensor& t, int64_t dim, SymInt start, SymInt end) {
-  return op1(OpId::slice, {t, int_arg(dim), Scalar::of_sym(start), Scalar::of_sym(end), int_arg(1)});
-}
-Tensor counting(SymInt n, const Tensor& like) {
-  return op1(OpId::arange, {int_arg(0), Scalar::of_sym(n), int_arg(1), DType::kInt64, like->device()});
-}
 
 // t with ones before (and for three dimensions after) its own, as PyTorch's atleast_nd.
 Tensor at_least(const Tensor& t, size_t n) {

@@ -11,10 +11,6 @@ namespace {
 
 using List = std::vector<Tensor>;
 
-Tensor part(const Tensor& t, int64_t dim, SymInt start, SymInt end) {
-  return op1(OpId::slice, {t, vdim(dim), vint(start), vint(end), vdim(1)});
-}
-
 int64_t split_dim(OpId op, const Tensor& t, const Value& dim) {
   if (t->dim() == 0) fail(name(op), ": a tensor of no dimensions cannot be split");
   return wrap_dim(op, dim.sym_int().guard(), t->sizes.size());
@@ -72,13 +68,13 @@ List split_cuts(const Tensor& t, int64_t dim, const Sizes& cuts) {
 }
 
 // hsplit, vsplit, dsplit: the dimension that is cut, and the fewest dimensions.
-struct Axis {
+struct SplitAxis {
   int64_t dim;
   size_t rank;
 };
-constexpr Axis kH = {1, 1}, kV = {0, 2}, kD = {2, 3};
+constexpr SplitAxis kH = {1, 1}, kV = {0, 2}, kD = {2, 3};
 
-int64_t axis_dim(OpId op, const Axis& axis, const Tensor& t) {
+int64_t axis_dim(OpId op, const SplitAxis& axis, const Tensor& t) {
   if (t->sizes.size() < axis.rank) {
     fail(name(op), ": expects a tensor of ", axis.rank, axis.rank == 1 ? " dimension" : " dimensions",
          " or more, got shape ", to_string(t->sizes));
@@ -86,7 +82,7 @@ int64_t axis_dim(OpId op, const Axis& axis, const Tensor& t) {
   return t->dim() == 1 ? 0 : axis.dim;
 }
 
-Results axis_parts(OpId op, const Axis& axis, const Args& a) {
+Results axis_parts(OpId op, const SplitAxis& axis, const Args& a) {
   const Tensor t = a[0].tensor();
   const int64_t dim = axis_dim(op, axis, t), parts = a[1].sym_int().guard(), size = t->sizes[size_t(dim)].guard();
   if (parts > 0 && size % parts != 0) {
@@ -95,7 +91,7 @@ Results axis_parts(OpId op, const Axis& axis, const Args& a) {
   return split_parts(op, t, dim, parts);
 }
 
-Results axis_cuts(OpId op, const Axis& axis, const Args& a) {
+Results axis_cuts(OpId op, const SplitAxis& axis, const Args& a) {
   const Tensor t = a[0].tensor();
   return split_cuts(t, axis_dim(op, axis, t), a[1].as<Sizes>());
 }

@@ -6,8 +6,6 @@
 namespace lutra {
 namespace {
 
-Tensor zeros_of(const Tensor& x) { return full(x->sizes, 0.0, x->dtype, x->device()); }
-
 // The gradient of src, whose elements were taken where index has a place.
 void need_same_shape(const VjpContext& ctx, const Tensor& index, const Tensor& src) {
   if (same_sizes(index->sizes, src->sizes)) return;
@@ -27,12 +25,14 @@ Tensor scatter_value(const Tensor& t, const Value& dim, const Value& index, Valu
 
 // -- gathering
 
-LUTRA_VJP(gather, "0:a2") { ctx.give(0, scatter_add(zeros_of(ctx.arg(0)), ctx.args[1], ctx.arg(2), ctx.grads[0])); }
+LUTRA_VJP(gather, "0:a2") { ctx.give(0, scatter_add(zeros_like(ctx.arg(0)), ctx.args[1], ctx.arg(2), ctx.grads[0])); }
 
-LUTRA_VJP(index_select, "0:a2") { ctx.give(0, index_add(zeros_of(ctx.arg(0)), ctx.args[1], ctx.arg(2), ctx.grads[0])); }
+LUTRA_VJP(index_select, "0:a2") {
+  ctx.give(0, index_add(zeros_like(ctx.arg(0)), ctx.args[1], ctx.arg(2), ctx.grads[0]));
+}
 
 LUTRA_VJP(index, "0:a1") {
-  ctx.give(0, op1(OpId::index_put, {zeros_of(ctx.arg(0)), ctx.args[1], ctx.args[2], ctx.grads[0], true}));
+  ctx.give(0, op1(OpId::index_put, {zeros_like(ctx.arg(0)), ctx.args[1], ctx.args[2], ctx.grads[0], true}));
 }
 
 LUTRA_VJP(embedding, "1:a0") {
@@ -123,7 +123,7 @@ struct ReduceGrad {
     Tensor to_src;
     if (ctx.needs(3)) {
       Tensor zero = eq(src, Scalar(0.0));
-      Tensor zeros = spread(collect(zeros_of(x), to_dtype(zero, x->dtype)));
+      Tensor zeros = spread(collect(zeros_like(x), to_dtype(zero, x->dtype)));
       Tensor single = logical_and(zero, eq(zeros, Scalar(1.0)));
       Tensor without = reduce_with(x, where(single, Scalar(1.0), src), "prod");
       to_src = where(single, spread(mul(g, without)), div(spread(mul(g, r)), where(zero, Scalar(1.0), src)));
@@ -220,12 +220,12 @@ LUTRA_VJP(masked_scatter, "0:a1 2:a1") {
 }
 
 LUTRA_VJP(masked_gather, "0:a1") {
-  Tensor zeros = zeros_of(ctx.arg(0));
+  Tensor zeros = zeros_like(ctx.arg(0));
   ctx.give(0, op1(OpId::masked_scatter, {zeros, ctx.args[1], ctx.grads[0]}));
 }
 
 LUTRA_VJP(masked_select, "0:a1") {
-  Tensor zeros = zeros_of(ctx.arg(0));
+  Tensor zeros = zeros_like(ctx.arg(0));
   ctx.give(0, op1(OpId::masked_scatter, {zeros, ctx.args[1], ctx.grads[0]}));
 }
 
@@ -243,7 +243,7 @@ LUTRA_VJP(sort, "0:r1") {
   if (!ctx.grads[0]) return;
   const Tensor x = ctx.arg(0);
   const Value& dim = ctx.args[ctx.op == OpId::topk ? 2 : 1];
-  ctx.give(0, x->sizes.empty() ? ctx.grads[0] : scatter_value(zeros_of(x), dim, ctx.results[1], ctx.grads[0]));
+  ctx.give(0, x->sizes.empty() ? ctx.grads[0] : scatter_value(zeros_like(x), dim, ctx.results[1], ctx.grads[0]));
 }
 
 }  // namespace lutra

@@ -6,15 +6,6 @@
 #include "ops/meta/rules.h"
 
 namespace lutra {
-namespace {
-
-Tensor zeros_of(const Tensor& t) { return full(t->sizes, 0.0, t->dtype, t->device()); }
-Tensor counting(SymInt n, const Tensor& like) {
-  return op1(OpId::arange, {int_arg(0), Scalar::of_sym(n), int_arg(1), DType::kInt64, like->device()});
-}
-
-}  // namespace
-
 LUTRA_VJP(cat, "") {
   const auto& list = ctx.args[0].as<std::vector<Tensor>>();
   const Tensor& g = ctx.grads[0];
@@ -22,7 +13,7 @@ LUTRA_VJP(cat, "") {
   SymInt start = 0;
   for (size_t i = 0; i < list.size(); i++) {
     if (list[i]->sizes.size() != g->sizes.size()) {
-      if (ctx.needs(0, i)) ctx.give(0, i, zeros_of(list[i]));
+      if (ctx.needs(0, i)) ctx.give(0, i, zeros_like(list[i]));
       continue;
     }
     SymInt end = start + list[i]->sizes[dim];
@@ -37,7 +28,8 @@ LUTRA_VJP(cat, "") {
 LUTRA_VJP(flip, "") { ctx.give(0, op1(OpId::flip, {ctx.grads[0], ctx.args[1]})); }
 
 LUTRA_VJP(diagonal, "") {
-  ctx.give(0, op1(OpId::diagonal_scatter, {zeros_of(ctx.arg(0)), ctx.grads[0], ctx.args[1], ctx.args[2], ctx.args[3]}));
+  ctx.give(0,
+           op1(OpId::diagonal_scatter, {zeros_like(ctx.arg(0)), ctx.grads[0], ctx.args[1], ctx.args[2], ctx.args[3]}));
 }
 
 LUTRA_VJP(diagonal_scatter, "") {
@@ -64,7 +56,7 @@ LUTRA_VJP(unfold, "") {
   }
   joined[size_t(dim)] = g->sizes[size_t(dim)] * g->sizes.back();
   Tensor flat = reshape(permute(g, order), joined);
-  ctx.give(0, index_add(zeros_of(x), int_arg(dim), reshape(index, {numel(index->sizes)}), flat));
+  ctx.give(0, index_add(zeros_like(x), int_arg(dim), reshape(index, {numel(index->sizes)}), flat));
 }
 
 namespace {
@@ -112,7 +104,7 @@ LUTRA_VJP(as_strided, "") {
   Tensor x = ctx.arg(0), g = ctx.grads[0];
   const SymInt offset = ctx.args[3].is_none() ? x->offset : ctx.args[3].sym_int();
   const Layout from{x->sizes, x->strides, x->offset}, to{ctx.args[1].as<Sizes>(), ctx.args[2].as<Sizes>(), offset};
-  if (numel(from.sizes) == 0 || numel(to.sizes) == 0) return ctx.give(0, zeros_of(x));
+  if (numel(from.sizes) == 0 || numel(to.sizes) == 0) return ctx.give(0, zeros_like(x));
   const SymInt start = from.offset <= to.offset ? from.offset : to.offset;
   const SymInt end = from.end() >= to.end() ? from.end() : to.end();
   const Tensor nothing = full({end - start}, 0.0, g->dtype, g->device());

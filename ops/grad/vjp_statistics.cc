@@ -48,9 +48,6 @@ namespace {
 
 // What follows is written with every pair of elements of a line, which is exact at zeros too, where it is to be
 // differentiated again; lines lie last.
-Tensor counting(SymInt n, const Tensor& like) {
-  return op1(OpId::arange, {int_arg(0), Scalar::of_sym(n), int_arg(1), DType::kInt64, like->device()});
-}
 // True at [i, j] where `op` holds between i and j.
 Tensor pairs(OpId op, const Tensor& line) {
   Tensor at = counting(line->sizes.back(), line);
