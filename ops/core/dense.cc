@@ -16,7 +16,7 @@ constexpr size_t kMost = 0;
 #else
 constexpr size_t kMost = 4096;
 #endif
-constexpr size_t kLine = 64, kPage = 4096, kFirstChunk = size_t(1) << 16, kHugePage = size_t(1) << 21;
+constexpr size_t kLine = 64, kPageAlignment = 4096, kFirstChunk = size_t(1) << 16, kHugePage = size_t(1) << 21;
 constexpr std::align_val_t kAligned{kLine};
 
 struct Piece {
@@ -41,7 +41,7 @@ size_t lines_of(size_t bytes) { return (bytes + kLine - 1) / kLine; }
 // As large as all before it, up to a page of the large kind.
 void add_chunk(Pieces& all) {
   const bool huge = all.chunk == kHugePage;
-  all.at = static_cast<char*>(::operator new(all.chunk, std::align_val_t(huge ? kHugePage : kPage)));
+  all.at = static_cast<char*>(::operator new(all.chunk, std::align_val_t(huge ? kHugePage : kPageAlignment)));
   all.end = all.at + all.chunk;
   if (huge) madvise(all.at, all.chunk, MADV_HUGEPAGE);
   if (!huge) all.chunk *= 2;

@@ -35,7 +35,6 @@ const SymCmpInfo kCmps[] = {
 #undef X
 };
 
-constexpr int64_t kMostExact = int64_t(1) << 53;
 // Of products that are kept in one form, of expressions whose order is known, and of expressions as text.
 constexpr unsigned kMostFactors = 64;
 constexpr int kMostCompared = 256;
@@ -57,11 +56,9 @@ int64_t mod_floor(int64_t a, int64_t b) { return wrap_sub(a, wrap_mul(div_floor(
 // INT64_MIN and INT64_MAX stand for what lies beyond.
 int64_t clamp(__int128 v) { return v < INT64_MIN ? INT64_MIN : v > INT64_MAX ? INT64_MAX : int64_t(v); }
 
-bool is_constant(const SymExpr& e) { return e.op == SymOp::kConstInt || e.op == SymOp::kConstNum; }
 bool is_commutative(SymOp op) {
   return op == SymOp::kAdd || op == SymOp::kMul || op == SymOp::kMin || op == SymOp::kMax;
 }
-double as_number(const SymExpr& e) { return is_number(e.op) ? e.d : double(e.i); }
 
 uint64_t hash_of(const SymExpr& e) {
   uint64_t bits = 0;

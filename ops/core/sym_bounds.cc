@@ -7,9 +7,6 @@
 namespace lutra {
 namespace {
 
-bool is_constant(const SymExpr& e) { return e.op == SymOp::kConstInt || e.op == SymOp::kConstNum; }
-double number_of(const SymExpr& e) { return is_number(e.op) ? e.d : double(e.i); }
-
 // An answer about a pair of expressions; expressions are fewer than 2^28.
 uint64_t key_of(const SymGuard& g) {
   return uint64_t(uint32_t(g.a)) << 36 | uint64_t(uint32_t(g.b)) << 8 | uint64_t(g.cmp) << 1 | uint64_t(g.outcome);
@@ -17,8 +14,6 @@ uint64_t key_of(const SymGuard& g) {
 
 int64_t above(int64_t v) { return v == INT64_MAX ? v : v + 1; }
 int64_t below(int64_t v) { return v == INT64_MIN ? v : v - 1; }
-
-constexpr int64_t kMostExact = int64_t(1) << 53;
 
 }  // namespace
 
@@ -87,7 +82,7 @@ bool SymBounds::implies_number(const SymGuard& g) const {
   const Number& n = it->second;
   if (n.pinned) return true;
   if (one_sided || g.cmp == SymCmp::kSame) return false;
-  const double c = number_of(env_[left ? g.b : g.a]);
+  const double c = as_number(env_[left ? g.b : g.a]);
   if (g.cmp == SymCmp::kEq) {
     const Limit beyond{c, true};
     const auto excludes = [&](const Limit& upper, const Limit& lower) {
@@ -111,7 +106,7 @@ void SymBounds::learn_number(const SymGuard& g) {
   const bool left = !is_constant(env_[g.a]), right = !is_constant(env_[g.b]);
   if (left == right) return;
   Number& n = numbers_[left ? g.a : g.b];
-  const double c = number_of(env_[left ? g.b : g.a]);
+  const double c = as_number(env_[left ? g.b : g.a]);
   const auto narrow = [&](bool upper, bool or_nan, bool strict) {
     Limit& limit = (upper ? n.upper : n.lower)[or_nan];
     const Limit now{c, strict, true};

@@ -8,6 +8,12 @@
 
 namespace lutra {
 
+// Up to here a double holds every integer.
+constexpr int64_t kMostExact = int64_t(1) << 53;
+
+inline bool is_constant(const SymExpr& e) { return e.op == SymOp::kConstInt || e.op == SymOp::kConstNum; }
+inline double as_number(const SymExpr& e) { return is_number(e.op) ? e.d : double(e.i); }
+
 // Invariant: each answer of `implies` rests on guards given to `learn` and on what expressions are made of.
 class SymBounds {
  public:

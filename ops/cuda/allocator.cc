@@ -290,7 +290,7 @@ Block* find_block(Context& c, Heap& h, size_t nbytes) {
 }
 
 const DeviceMemory kMemory = {allocate, copy, [](Device device) { context(device); }};
-[[maybe_unused]] const bool registered = (set_device_memory(DeviceType::kCUDA, &kMemory), true);
+[[maybe_unused]] const bool memory_is_known = (set_device_memory(DeviceType::kCUDA, &kMemory), true);
 
 }  // namespace
 

@@ -71,7 +71,7 @@ void forget_contexts() {
   current = nullptr;
   d.counted = false;
 }
-[[maybe_unused]] const bool registered = (on_set_driver(forget_contexts), true);
+[[maybe_unused]] const bool contexts_are_forgotten = (on_set_driver(forget_contexts), true);
 
 // A step of making a context: what the device lacks is the user's to know.
 void need(Result result, int index, const char* what) {

@@ -17,7 +17,7 @@
 namespace lutra::cuda {
 namespace {
 
-constexpr unsigned kPortable = 1, kNoTiming = 2;
+constexpr unsigned kPortable = 1;
 constexpr Result kPeerAccessAlready = 704, kTooManyPeers = 711;
 
 struct Piece {
@@ -55,7 +55,7 @@ void forget_staging() {
     staging = nullptr;
   }
 }
-[[maybe_unused]] const bool registered = (on_set_driver(forget_staging), true);
+[[maybe_unused]] const bool staging_is_forgotten = (on_set_driver(forget_staging), true);
 
 Staging& staging_of(const Context& c) {
   Stagings& s = stagings();

@@ -5,7 +5,6 @@
 
 namespace lutra::cuda {
 namespace {
-constexpr unsigned kNoTiming = 2;  // CU_EVENT_DISABLE_TIMING
 constexpr Result kNotReady = 600;
 }  // namespace
 

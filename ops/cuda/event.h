@@ -4,6 +4,8 @@
 
 namespace lutra::cuda {
 
+constexpr unsigned kNoTiming = 2;  // CU_EVENT_DISABLE_TIMING
+
 // Invariant: an event that was never recorded counts as passed, and has no time.
 class Event {
  public:

@@ -57,7 +57,7 @@ void forget_records() {
     if (LaunchFault* record = slot.exchange(nullptr)) driver()->host_free(record);
   }
 }
-[[maybe_unused]] const bool registered = (on_set_driver(forget_records), true);
+[[maybe_unused]] const bool records_are_forgotten = (on_set_driver(forget_records), true);
 
 }  // namespace
 

@@ -11,7 +11,7 @@ namespace lutra {
 namespace {
 
 constexpr char kMagic[] = "\x93NUMPY";
-constexpr size_t kMostHeader = 1 << 20;
+constexpr size_t kMostNpyHeader = 1 << 20;
 constexpr size_t kMostDims = 64;
 
 struct Header {
@@ -128,7 +128,7 @@ std::string read_header(ByteSource& in) {
   if (in.left() < width) in.damaged("it ends too early");
   in.read(raw, width);
   const uint64_t length = little_endian(raw, width);
-  if (length > in.left() || length > kMostHeader) in.damaged("its header promises more than the file holds");
+  if (length > in.left() || length > kMostNpyHeader) in.damaged("its header promises more than the file holds");
   std::string text(length, 0);
   in.read(text.data(), length);
   return text;
