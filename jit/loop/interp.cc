@@ -41,7 +41,7 @@ void DecodedKernel::decode(const std::vector<Stmt>& body) {
       loops_.push_back({loop.id, loop.size, loop.parallel && loops_.empty(), loop.accs});
       const size_t at = loops_.size() - 1;
       for (const Accumulator& a : loop.accs) {
-        types_[size_t(a.id)] = a.op == RedOp::kArgMax || a.op == RedOp::kArgMin ? DType::kInt64 : a.type;
+        types_[size_t(a.id)] = is_position(a.op) ? DType::kInt64 : a.type;
       }
       steps_.push_back(step);
       const size_t begin = steps_.size();
@@ -155,7 +155,7 @@ class KernelRun {
       for (int w = acc.lanes / 2; w >= 1; w /= 2) {
         for (int j = 0; j < w; j++) combine<kWide>(acc.op, acc.type, p[size_t(j)], p[size_t(j + w)]);
       }
-      if (acc.op == RedOp::kArgMax || acc.op == RedOp::kArgMin)
+      if (is_position(acc.op))
         value(acc.id).i = p[0].position;
       else
         value(acc.id) = p[0].value;

@@ -200,6 +200,8 @@ struct Inst {
 };
 
 enum class RedOp : uint8_t { kSum, kProd, kMax, kMin, kArgMax, kArgMin, kAny, kAll };
+// The reduction gives a position, not a value.
+inline bool is_position(RedOp op) { return op == RedOp::kArgMax || op == RedOp::kArgMin; }
 const char* name(RedOp op);
 
 // A reduction over the loop that declares it and the loops within. After the loop `id` is its value. kArgMax/kArgMin

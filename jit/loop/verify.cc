@@ -91,7 +91,7 @@ class Verifier {
     const bool ok = body(l.body);
     stack_.pop_back();
     for (const Accumulator& a : l.accs) {
-      const bool position = a.op == RedOp::kArgMax || a.op == RedOp::kArgMin;
+      const bool position = is_position(a.op);
       if (ok && !define(a.id, position ? DType::kInt64 : a.type, scope)) return false;
     }
     return ok;

@@ -8,11 +8,6 @@ namespace {
 
 bool is_zero(SymInt v) { return v.is_constant() && v.hint == 0; }
 
-template <class T>
-void append_bytes(std::string& key, T v) {
-  key.append(reinterpret_cast<const char*>(&v), sizeof v);
-}
-
 void append_key(std::string& key, SymInt v) {
   append_bytes(key, v.expr);
   append_bytes(key, v.expr ? int64_t(0) : v.hint);

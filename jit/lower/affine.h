@@ -34,6 +34,10 @@ bool identical(const Affine& a, const Affine& b);
 using Index = std::vector<Affine>;
 bool identical(const Index& a, const Index& b);
 // Adds bytes that are equal exactly for identical ones.
+template <class T>
+void append_bytes(std::string& key, T v) {
+  key.append(reinterpret_cast<const char*>(&v), sizeof v);
+}
 void append_key(std::string& key, const Affine& a);
 void append_key(std::string& key, const Index& index);
 // The form with what of(term) gives in the place of each term.

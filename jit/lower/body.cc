@@ -11,11 +11,6 @@
 namespace lutra {
 namespace {
 
-template <class T>
-void append_bytes(std::string& key, T v) {
-  key.append(reinterpret_cast<const char*>(&v), sizeof v);
-}
-
 std::string key_of(const loop::Inst& in) {
   std::string key("i");
   append_bytes(key, in.op), append_bytes(key, in.type);
@@ -77,7 +72,7 @@ int32_t Body::pair(DType type, int32_t re, int32_t im) {
 }
 
 int32_t Body::accumulator(size_t depth, loop::RedOp op, DType type, int32_t lanes, int32_t block) {
-  bool position = op == loop::RedOp::kArgMax || op == loop::RedOp::kArgMin;
+  bool position = is_position(op);
   int32_t id = new_value(position ? DType::kInt64 : type, this->depth());
   scopes_[depth].loop->accs.push_back({op, type, id, lanes, block});
   return id;

@@ -8,7 +8,7 @@ namespace lutra {
 namespace {
 
 using Poly = std::map<std::vector<int32_t>, int64_t>;
-constexpr size_t kMostTerms = 64, kMostSteps = 256;
+constexpr size_t kMostPolyTerms = 64, kMostSteps = 256;
 
 void add_to(Poly& p, const Poly& q, int64_t times) {
   for (const auto& [m, c] : q) {
@@ -59,7 +59,7 @@ std::vector<int32_t> leading(const Poly& p) {
 
 }  // namespace
 
-// What grows beyond kMostTerms is an atom of its own.
+// What grows beyond kMostPolyTerms is an atom of its own.
 Poly SymFacts::compute(int32_t id) {
   const SymExpr e = env_[id];
   const Poly atom{{{id}, 1}};
@@ -67,13 +67,13 @@ Poly SymFacts::compute(int32_t id) {
   if (e.op == SymOp::kMul) {
     const Poly &p = polys_.at(e.a), &q = polys_.at(e.b);
     const auto degree = [](const Poly& r) { return r.empty() ? 0 : r.rbegin()->first.size(); };
-    if (p.size() * q.size() > kMostTerms || degree(p) + degree(q) > kMostTerms) return atom;
+    if (p.size() * q.size() > kMostPolyTerms || degree(p) + degree(q) > kMostPolyTerms) return atom;
     return product(p, q);
   }
   if (e.op == SymOp::kAdd || e.op == SymOp::kSub) {
     Poly p = polys_.at(e.a);
     add_to(p, polys_.at(e.b), e.op == SymOp::kAdd ? 1 : -1);
-    return p.size() > kMostTerms ? atom : p;
+    return p.size() > kMostPolyTerms ? atom : p;
   }
   auto known = known_.find(id);
   return known != known_.end() ? known->second : atom;

@@ -6,19 +6,19 @@
 namespace lutra {
 namespace {
 
-using Rule = Lowered (*)(const Node&, SymFacts&);
-const Rule kRules[] = {
+using Lowering = Lowered (*)(const Node&, SymFacts&);
+const Lowering kLowerings[] = {
 #define OP(name, schema, results, meta, vjp, lower, ...) lower_##lower,
 #include "ops/defs/ops.def"
 #undef OP
 };
-static_assert(sizeof kRules / sizeof kRules[0] == size_t(OpId::input));
+static_assert(sizeof kLowerings / sizeof kLowerings[0] == size_t(OpId::input));
 
 }  // namespace
 
 Lowered lower(const Node& node, SymFacts& facts) {
   LUTRA_CHECK(node.op < OpId::input, "an input has no lowering");
-  Lowered l = kRules[size_t(node.op)](node, facts);
+  Lowered l = kLowerings[size_t(node.op)](node, facts);
   l.checks = may_fail(node);
   return l;
 }
@@ -50,7 +50,7 @@ LoweredGraph lower(const Graph& graph) {
   return g;
 }
 
-bool is_extern(OpId op) { return op < OpId::input && kRules[size_t(op)] == lower_extern; }
+bool is_extern(OpId op) { return op < OpId::input && kLowerings[size_t(op)] == lower_extern; }
 
 Lowered lower_decompose(const Node& node, SymFacts&) {
   fail_internal(name(node.op), ": a composite op reached the lowering; decompose comes first");

@@ -242,11 +242,11 @@ int32_t pointwise_randint(Element& x) {
 
 namespace {
 
-using Rule = int32_t (*)(Element&);
+using ElementRule = int32_t (*)(Element&);
 constexpr bool is_pointwise(std::string_view lower) { return lower == "pointwise"; }
-const Rule kRules[] = {
+const ElementRule kElementRules[] = {
 #define OP(name, schema, results, meta, vjp, lower, ...) \
-  []() -> Rule {                                         \
+  []() -> ElementRule {                                  \
     if constexpr (is_pointwise(#lower))                  \
       return &pointwise_##name;                          \
     else                                                 \
@@ -266,7 +266,7 @@ Lowered lower_pointwise(const Node& node, SymFacts& facts) {
   l.heavy = info(node.op).has(kHeavy);
   l.element = element_function(l, facts, size_t(node.results[0]->dim()), [&](RuleContext& e, const Index& index) {
     Element x{node, e, index};
-    return e.body.cast(kRules[size_t(node.op)](x), x.result()->dtype);
+    return e.body.cast(kElementRules[size_t(node.op)](x), x.result()->dtype);
   });
   return l;
 }

@@ -21,8 +21,6 @@ const ReduceRow kRows[] = {
     {OpId::all, loop::RedOp::kAll},       {OpId::prod, loop::RedOp::kProd},
 };
 
-bool is_position(loop::RedOp op) { return op == loop::RedOp::kArgMax || op == loop::RedOp::kArgMin; }
-
 // None stands for all dimensions, and {} too where empty_is_all.
 std::vector<bool> reduced_dims(const Value& dims, int64_t rank, bool empty_is_all) {
   std::vector<bool> reduced(size_t(rank), true);

@@ -53,8 +53,6 @@ Lowered part_of(const Lowered& low, size_t d, const Sizes& sizes, SymInt first) 
   return l;
 }
 
-bool is_position(loop::RedOp op) { return op == loop::RedOp::kArgMax || op == loop::RedOp::kArgMin; }
-
 class Splitter {
  public:
   Splitter(const Node& n, SymFacts& facts) : n_(n), facts_(facts) {}

@@ -14,6 +14,8 @@
 
 namespace lutra::cuda {
 
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 enum class Along : uint8_t { kUniform, kUnit, kOther };
 
 inline constexpr int kTile = 32, kTileRows = 8;  // a tile's side, and how many of its rows the threads are at a time

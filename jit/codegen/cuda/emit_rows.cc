@@ -13,9 +13,8 @@ constexpr size_t kMaxShared = 40 * 1024;
 constexpr int kMaxUnrolled = 32;  // partials of a thread that are registers
 size_t partial_bytes(const Accumulator& a) {
   const size_t value = size_of(a.type) < 4 && is_float(a.type) ? 4 : size_of(a.type);
-  return a.op == RedOp::kArgMax || a.op == RedOp::kArgMin ? 16 : value;
+  return is_position(a.op) ? 16 : value;
 }
-bool is_arg(const Accumulator& a) { return a.op == RedOp::kArgMax || a.op == RedOp::kArgMin; }
 }  // namespace
 
 std::string Writer::bound(const Loop& l) const { return str("m", l.id); }
@@ -293,7 +292,7 @@ void Writer::shared_loop(const Loop& l) {
   // Positions go on where several loops feed one accumulator.
   for (const Stmt& s : l.body) {
     const Inst* in = std::get_if<Inst>(&s);
-    if (in && in->op == Op::kAccum && is_arg(*accs_[size_t(in->arg)])) line(str("q", in->arg, " += ", n, ";"));
+    if (in && in->op == Op::kAccum && is_position(accs_[size_t(in->arg)]->op)) line(str("q", in->arg, " += ", n, ";"));
   }
   finish_accumulators(l);
   folded_ = false;
@@ -303,7 +302,7 @@ void Writer::declare_accumulators(const Loop& l) {
   for (const Accumulator& a : l.accs) {
     reduce_ = true;
     const std::string op = op_type(a), none = op + "::none()";
-    if (is_arg(a)) line(str("i64 q", a.id, " = 0;"));
+    if (is_position(a.op)) line(str("i64 q", a.id, " = 0;"));
     const std::string earlier = str("Earlier<", value_type(a.type), "> e", a.id);
     if (a.lanes == 1) {
       line(str(op, "::A a", a.id, " = ", none, ";"));
@@ -334,7 +333,7 @@ void Writer::finish_accumulators(const Loop& l) {
   const int v = m_.elements;
   std::vector<const Accumulator*> apart;
   for (const Accumulator& a : l.accs) {
-    const std::string op = op_type(a), result = is_arg(a) ? ".at" : "", type = value_type(types_[size_t(a.id)]);
+    const std::string op = op_type(a), result = is_position(a.op) ? ".at" : "", type = value_type(types_[size_t(a.id)]);
     const std::string into = str("const ", type, " v", a.id, " = ");
     if (!folded_ && (a.lanes == 1 || !one_block(l, a))) end_blocks(a);
     if (a.lanes == 1) {
@@ -398,7 +397,8 @@ void Writer::finish_in_block(const std::vector<const Accumulator*>& accs) {
   barrier();
   for (const Accumulator* a : accs) {
     const std::string slot = m_.columns ? str("slot", a->id, "[threadIdx.x]") : str("slot", a->id, "[0]");
-    line(str("const ", value_type(types_[size_t(a->id)]), " v", a->id, " = ", slot, is_arg(*a) ? ".at" : "", ";"));
+    line(str("const ", value_type(types_[size_t(a->id)]), " v", a->id, " = ", slot, is_position(a->op) ? ".at" : "",
+             ";"));
   }
 }
 

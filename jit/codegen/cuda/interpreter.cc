@@ -32,8 +32,6 @@ constexpr uint64_t kPositionNone = 0x7fffffffffffffffull;
 enum Extra : uint8_t { kExtraBegin = uint8_t(Op::kCount), LUTRA_INTERPRETER_EXTRA(X) };
 #undef X
 
-bool is_arg(RedOp op) { return op == RedOp::kArgMax || op == RedOp::kArgMin; }
-
 uint64_t float_word(float f) {
   uint32_t bits;
   std::memcpy(&bits, &f, 4);
@@ -168,7 +166,7 @@ void Encoder::accum(const Inst& in) {
   const Accumulator& a = *acc.a;
   const bool most = a.op == RedOp::kArgMax;
   if (a.lanes == 1) {
-    if (is_arg(a.op)) return emit(kArgStep, a.type, acc.first, size_t(of(in.a)), most);
+    if (is_position(a.op)) return emit(kArgStep, a.type, acc.first, size_t(of(in.a)), most);
     if (a.block) emit(kFeed, a.type, acc.first, size_t(acc.left), size_t(a.block));
     return emit(int(combine(a.op)), a.type, acc.first, size_t(acc.first), size_t(of(in.a)));
   }
@@ -180,7 +178,7 @@ void Encoder::accum(const Inst& in) {
   }
   emit(int(Op::kAccum), a.type, shared_ ? loop_[size_t(shared_->id)] : 0, size_t(of(in.a)), size_t(a.lanes));
   code_.push_back(uint64_t(acc.first));
-  code_.push_back(is_arg(a.op) ? kArgAbove + size_t(acc.counter) * 2 + most : size_t(combine(a.op)));
+  code_.push_back(is_position(a.op) ? kArgAbove + size_t(acc.counter) * 2 + most : size_t(combine(a.op)));
 }
 
 void Encoder::inst(const Inst& in) {
@@ -228,38 +226,38 @@ void Encoder::declare(const Loop& l) {
       code_.push_back(word);
     };
     const auto fill = [&](int from, uint64_t word) {
-      emit(kFill, a.type, 0, size_t(a.lanes), is_arg(a.op));
+      emit(kFill, a.type, 0, size_t(a.lanes), is_position(a.op));
       code_.push_back(word);
       code_.push_back(uint64_t(from));
     };
     if (a.lanes == 1) {
       acc.first = fresh();
       set(acc.first, a.type, identity(a.op, a.type));
-      if (is_arg(a.op)) set(fresh(), DType::kInt64, kPositionNone), set(fresh(), DType::kInt64, 0);
+      if (is_position(a.op)) set(fresh(), DType::kInt64, kPositionNone), set(fresh(), DType::kInt64, 0);
       if (a.block) set(fresh(), DType::kInt64, 0);
     } else {
       acc.first = partials_;
-      partials_ += a.lanes * (is_arg(a.op) || a.block ? 2 : 1);
+      partials_ += a.lanes * (is_position(a.op) || a.block ? 2 : 1);
       most_partials_ = std::max(most_partials_, partials_);
-      if (is_arg(a.op)) set(acc.counter = fresh(), DType::kInt64, 0);
+      if (is_position(a.op)) set(acc.counter = fresh(), DType::kInt64, 0);
       fill(acc.first, identity(a.op, a.type));
       if (a.block) fill(acc.first + a.lanes, 0);
     }
     if (a.block) set(acc.left = fresh(), DType::kInt64, uint64_t(a.block));
     accs_[size_t(a.id)] = acc;
-    types_[size_t(a.id)] = is_arg(a.op) ? DType::kInt64 : a.type;
+    types_[size_t(a.id)] = is_position(a.op) ? DType::kInt64 : a.type;
   }
 }
 
 void Encoder::finish(const Loop& l) {
   for (const Accumulator& a : l.accs) {
     const Acc& acc = accs_[size_t(a.id)];
-    value_[size_t(a.id)] = a.lanes > 1 ? fresh() : acc.first + (is_arg(a.op) ? 1 : 0);
+    value_[size_t(a.id)] = a.lanes > 1 ? fresh() : acc.first + (is_position(a.op) ? 1 : 0);
     if (a.block) emit(a.lanes > 1 ? kLanesOfBlocks : kOfBlocks, a.type, acc.first, size_t(a.lanes));
     if (a.lanes == 1) continue;
     emit(kFold, a.type, of(a.id), size_t(a.lanes));
     code_.push_back(uint64_t(acc.first));
-    code_.push_back(is_arg(a.op) ? kArgAbove + (a.op == RedOp::kArgMax) : size_t(combine(a.op)));
+    code_.push_back(is_position(a.op) ? kArgAbove + (a.op == RedOp::kArgMax) : size_t(combine(a.op)));
   }
 }
 

@@ -430,8 +430,6 @@ constexpr size_t kParameterWords = 508;  // 4 KB, less a reserve
 
 constexpr int64_t kMostBlocks = 0x7fffffff, kMostAcross = 65535;  // of a grid's first and other dimensions
 
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 class Source : public KernelSource {
  public:
   Source(const Kernel& k, std::span<const int64_t> hints, const Machine& machine, bool several)

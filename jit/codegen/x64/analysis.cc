@@ -146,7 +146,7 @@ void Analysis::walk(const std::vector<Stmt>& body, const Loop* vector_loop) {
       const Loop& l = **p;
       loops[size_t(l.id)] = &l;
       for (const Accumulator& a : l.accs) {
-        const bool position = a.op == RedOp::kArgMax || a.op == RedOp::kArgMin;
+        const bool position = is_position(a.op);
         types[size_t(a.id)] = position ? DType::kInt64 : a.type;
         defined_in_[size_t(a.id)] = vector_loop;
       }

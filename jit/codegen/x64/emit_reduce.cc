@@ -8,10 +8,6 @@
 
 namespace lutra::x64 {
 
-namespace {
-bool is_position(RedOp op) { return op == RedOp::kArgMax || op == RedOp::kArgMin; }
-}  // namespace
-
 KernelEmitter::AccState& KernelEmitter::accumulator(int32_t id) {
   for (AccState& s : accs_) {
     if (s.acc->id == id) return s;
