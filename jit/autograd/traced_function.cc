@@ -45,7 +45,7 @@ FunctionRef without_history(const Graph& traced, size_t outputs, std::optional<s
   return make_function(std::move(graph));
 }
 
-TracedFunction::Strides strides_of(const Tensor& t) {
+TracedFunction::Strides hints_of_strides(const Tensor& t) {
   std::vector<int64_t> out;
   for (SymInt s : t->strides) out.push_back(s.hint);
   return out;
@@ -147,7 +147,7 @@ void TracedFunction::add_results() {
 TracedFunction::Request TracedFunction::all_of(const std::vector<size_t>& results) const {
   Request all;
   all.gradients.resize(all_results()), all.so_far.resize(parameters());
-  for (size_t k : results) all.gradients[k] = strides_of(forward_.graph->outputs[k].tensor());
+  for (size_t k : results) all.gradients[k] = hints_of_strides(forward_.graph->outputs[k].tensor());
   all.wanted.assign(parameters(), true);
   return all;
 }
@@ -341,7 +341,8 @@ struct TracedFunction::Assembly {
       const Argument& a = out.arguments[i];
       if (out.gives[a.index] != int(i)) return nullptr;
       const Tensor &before = graph->inputs[i].value, &after = graph->outputs[i].tensor();
-      if (strides_of(after) != strides_of(before) || !is_dense(after->sizes, after->strides)) return nullptr;
+      if (hints_of_strides(after) != hints_of_strides(before) || !is_dense(after->sizes, after->strides))
+        return nullptr;
     }
     size_t carried = 0;
     for (size_t i = 0; i < f.parameters(); i++) carried += (i < f.carried_ || i >= f.first_read()) && out.gives[i] >= 0;

@@ -22,12 +22,10 @@ namespace {
 
 bool is_spatial(const Node& n) { return info(n.op).has(kSpatial); }
 
-bool is_free(const Node& n) {
-  return is_spatial(n) || (info(n.op).has(kPointwise) && !info(n.op).has(kMutates) && !n.inplace);
-}
+bool is_free(const Node& n) { return is_spatial(n) || is_pointwise(n); }
 
 // Four dimensions in row-major order, by what is written down: nothing is asked.
-bool is_row_major(const Tensor& t) {
+bool is_row_major_image(const Tensor& t) {
   if (t->dim() != 4) return false;
   const Sizes want = contiguous_strides(t->sizes);
   for (size_t d = 0; d < 4; d++) {
@@ -36,11 +34,11 @@ bool is_row_major(const Tensor& t) {
   return true;
 }
 
-using Tensors = std::unordered_set<const TensorImpl*>;
+using TensorSet = std::unordered_set<const TensorImpl*>;
 
 // Values whose layout somebody relies on.
-Tensors fixed_values(const Graph& g) {
-  Tensors fixed;
+TensorSet fixed_values(const Graph& g) {
+  TensorSet fixed;
   const auto fix = [&](const Tensor& t) { fixed.insert(t.get()); };
   each_tensor(g.outputs, fix);
   for (const auto& n : g.nodes) {
@@ -55,8 +53,8 @@ constexpr int64_t kManyChannels = 16;
 
 // Values that convolutions read, or pools if they have many channels, themselves or what pools and pointwise ops make
 // of them.
-Tensors convolved_values(const Graph& g) {
-  Tensors convolved;
+TensorSet convolved_values(const Graph& g) {
+  TensorSet convolved;
   for (size_t i = g.nodes.size(); i-- > 0;) {
     const Node& n = *g.nodes[i];
     bool leads = is_spatial(n) && info(n.op).has(kContraction), pools = is_spatial(n);
@@ -71,8 +69,8 @@ Tensors convolved_values(const Graph& g) {
 
 // Values that a reduction or an op like cat reads, itself or what free ops and views make of them; none where sums by
 // channel know no layout.
-Tensors walked_values(const Graph& g) {
-  Tensors walked;
+TensorSet walked_values(const Graph& g) {
+  TensorSet walked;
   for (size_t i = g.nodes.size(); i-- > 0;) {
     const Node& n = *g.nodes[i];
     bool walks = is_reduction(n) || (info(n.op).has(kMoves) && !is_free(n) && !info(n.op).has(kView));
@@ -84,18 +82,18 @@ Tensors walked_values(const Graph& g) {
   return walked;
 }
 
-struct Choice {
-  Tensors last;    // laid out with channels innermost
-  Tensors copied;  // of those: what others see is a copy in row-major order
+struct LayoutChoice {
+  TensorSet last;    // laid out with channels innermost
+  TensorSet copied;  // of those: what others see is a copy in row-major order
 };
 
-Choice choose(const Graph& g) {
-  const Tensors fixed = fixed_values(g), convolved = convolved_values(g), walked = walked_values(g);
-  Choice choice;
+LayoutChoice choose(const Graph& g) {
+  const TensorSet fixed = fixed_values(g), convolved = convolved_values(g), walked = walked_values(g);
+  LayoutChoice choice;
   for (const auto& n : g.nodes) {
     if (!is_free(*n) || n->results.size() != 1) continue;
     const Tensor& r = n->results[0];
-    if (!is_row_major(r)) continue;
+    if (!is_row_major_image(r)) continue;
     bool operand = false;
     each_tensor(n->args, [&](const Tensor& t) { operand |= choice.last.count(t.get()) > 0; });
     const bool pools = n->op == OpId::pool_max || n->op == OpId::pool_sum;
@@ -114,7 +112,7 @@ Choice choose(const Graph& g) {
 
 GraphPtr channels_last(const Graph& g) {
   SymScope symbols(g.env.get());
-  const Choice choice = choose(g);
+  const LayoutChoice choice = choose(g);
   std::unordered_map<const TensorImpl*, Tensor> inner;  // by copy: what it is a copy of
   return rebuild(g, [&](Rebuilder& b, const Node& n, Args& args, Results& results) {
     if (is_free(n)) {

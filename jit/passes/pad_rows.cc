@@ -17,9 +17,7 @@
 namespace lutra {
 namespace {
 
-using Tensors = std::unordered_set<const TensorImpl*>;
-
-bool is_pointwise(const Node& n) { return info(n.op).has(kPointwise) && !info(n.op).has(kMutates) && !n.inplace; }
+using TensorSet = std::unordered_set<const TensorImpl*>;
 
 bool is_reduction(OpId op) { return op == OpId::sum || op == OpId::amax || op == OpId::amin || op == OpId::prod; }
 
@@ -36,7 +34,7 @@ bool keeps_order(const Node& n) {
   return true;
 }
 
-bool is_row_major(const Tensor& t) {
+bool may_be_padded(const Tensor& t) {
   if (t->dim() < 2 || !backend_of(t->device()).preferences.padded_products) return false;
   int64_t stride = 1;
   for (size_t d = t->sizes.size(); d-- > 0;) {
@@ -54,14 +52,14 @@ Sizes padded_strides(const Tensor& t) {
   return strides;
 }
 
-class Choice {
+class Padding {
  public:
-  explicit Choice(const Graph& g) {
+  explicit Padding(const Graph& g) {
     for (const auto& n : g.nodes) {
       visit(*n);
       const bool makes = n->op == OpId::mm || is_pointwise(*n);
       for (const Tensor& t : n->results) {
-        if (makes && is_row_major(t)) bases_.insert(t.get());
+        if (makes && may_be_padded(t)) bases_.insert(t.get());
       }
     }
     for (const Value& v : g.outputs) fix(v);
@@ -116,14 +114,14 @@ class Choice {
   }
 
   std::unordered_map<const TensorImpl*, const TensorImpl*> view_of_;  // the value that a view is of
-  Tensors wanted_, fixed_, bases_;
+  TensorSet wanted_, fixed_, bases_;
 };
 
 }  // namespace
 
 GraphPtr pad_rows(const Graph& g) {
   SymScope symbols(g.env.get());
-  const Choice choice(g);
+  const Padding choice(g);
   return rebuild(g, [&](Rebuilder& b, const Node& n, Args& args, Results& results) {
     if (n.inplace || info(n.op).has(kView) || info(n.op).has(kMutates)) return false;
     results = b.copy(n, args);

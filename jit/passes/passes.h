@@ -19,6 +19,11 @@ struct PassRow {
 extern const PassRow kPasses[];  // in the order they run
 extern const size_t kPassCount;
 
+// It makes new values, element by element.
+inline bool is_pointwise(const Node& n) {
+  return info(n.op).has(kPointwise) && !info(n.op).has(kMutates) && !n.inplace;
+}
+
 // A graph being rebuilt: the new graph shares the SymEnv of the old one and has the same inputs, in order.
 class Rebuilder {
  public:

@@ -16,7 +16,7 @@ bool same_sizes(const Tensor& a, const Tensor& b) {
                     [](const SymInt& x, const SymInt& y) { return x.expr == y.expr && x.hint == y.hint; });
 }
 
-bool is_pointwise(const Node& n) {
+bool is_movable(const Node& n) {
   return info(n.op).has(kPointwise) && !info(n.op).has(kMutates) && !info(n.op).has(kRandom) && !n.inplace &&
          n.results.size() == 1;
 }
@@ -35,7 +35,7 @@ class Shapes {
 
   // What the node's operand is a view of, where all that see the node's result see it in that shape; else null.
   Tensor source_shape(const Node& n) const {
-    if (!is_pointwise(n)) return {};
+    if (!is_movable(n)) return {};
     const Tensor& to = n.results[0];
     Tensor shape;
     for (const Value& v : n.args) {

@@ -7,8 +7,6 @@
 namespace lutra {
 namespace {
 
-size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-
 // Counted on train steps: GPT-2 124M's arena grows by 24 MB of 3,900 for it, a GPT of 0.8 million parameters by 6 MB.
 constexpr size_t kMostSpared = size_t(64) << 20;
 

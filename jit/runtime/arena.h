@@ -7,6 +7,8 @@
 
 namespace lutra {
 
+inline size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
 struct ArenaGap {
   size_t offset = 0, bytes = 0;
 };

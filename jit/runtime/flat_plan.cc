@@ -7,6 +7,7 @@
 #include "jit/background/background.h"
 #include "jit/device/backend.h"
 #include "jit/graph/unbacked.h"
+#include "jit/runtime/arena.h"
 #include "jit/runtime/config.h"
 #include "jit/runtime/executable.h"
 #include "jit/runtime/kernel_cache.h"
@@ -22,8 +23,6 @@ namespace lutra {
 namespace {
 
 constexpr size_t kMaxName = 96;
-
-size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 bool uses_random(const std::vector<loop::Stmt>& body) {
   return std::any_of(body.begin(), body.end(), [](const loop::Stmt& s) {

@@ -59,7 +59,7 @@ class CudaBackend final : public Backend {
   uint64_t compile_wait_ns() const override { return cuda::compile_wait_ns(); }
 };
 
-[[maybe_unused]] const bool registered = [] {
+[[maybe_unused]] const bool backend_is_known = [] {
   static const CudaBackend backend;
   register_backend(DeviceType::kCUDA, &backend);
   return true;

@@ -10,7 +10,6 @@
 namespace lutra {
 namespace {
 
-constexpr int kRelaxed = 2;             // CU_STREAM_CAPTURE_MODE_RELAXED
 constexpr int kIf = 0, kWhile = 1;      // CU_GRAPH_COND_TYPE_
 constexpr unsigned kAssignDefault = 1;  // CU_GRAPH_COND_ASSIGN_DEFAULT
 

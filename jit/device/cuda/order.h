@@ -13,6 +13,8 @@
 
 namespace lutra {
 
+constexpr int kRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
+
 // Bytes of a space: of the arena, of a block of libraries' memory, of all addresses (for functions). What is told apart
 // by its name alone has a space of its own.
 struct MemoryRange {

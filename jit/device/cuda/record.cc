@@ -35,7 +35,6 @@ namespace {
 
 constexpr size_t kMostRecordings = 4;
 constexpr int kMostTries = 32;
-constexpr int kRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 
 void say(const std::string& text) {
   if (runtime_config().recording_log) runtime_config().recording_log(text);

@@ -32,7 +32,7 @@ void release_idle() {
   const std::lock_guard lock(idle().mutex);
   gone.swap(idle().all);
 }
-[[maybe_unused]] const bool registered = (cuda::set_idle_memory(release_idle), true);
+[[maybe_unused]] const bool idle_memory_is_released = (cuda::set_idle_memory(release_idle), true);
 
 }  // namespace
 
