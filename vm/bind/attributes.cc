@@ -108,7 +108,7 @@ void set_requires(const Tensor& t, ArgReader& in, ArgReader::H value) {
   set_requires_grad(t, in.boolean(value));
 }
 
-const Attribute kRows[] = {
+const Attribute kAttributes[] = {
     {"shape", shape, nullptr},
     {"dtype", [](const Tensor& t) -> LuaResults { return {t->dtype}; }, nullptr},
     {"device", [](const Tensor& t) -> LuaResults { return {t->device()}; }, nullptr},
@@ -137,10 +137,10 @@ const Attribute kRows[] = {
 
 }  // namespace
 
-std::span<const Attribute> attributes() { return kRows; }
+std::span<const Attribute> attributes() { return kAttributes; }
 
 const Attribute* find_attribute(std::string_view name) {
-  for (const Attribute& row : kRows) {
+  for (const Attribute& row : kAttributes) {
     if (name == row.name) return &row;
   }
   return nullptr;

@@ -63,7 +63,7 @@ size_t autocast_device(const char* function, const Args& args) {
   return type == "cuda";
 }
 
-const HostFunction kRows[] = {
+const HostFunction kAutogradRows[] = {
     {"backward",
      "Tensor input, Tensor? gradient=None, bool? retain_graph=None, bool create_graph=False, Tensor[]? inputs=None",
      kMethod, backward_of},
@@ -139,7 +139,7 @@ const HostFunction kRows[] = {
      }},
 };
 
-const Special kSpecials[] = {
+const Special kAutogradSpecials[] = {
     {"register_hook", kMethod | kHostEffect, nullptr, register_hook_of},
     {"register_post_accumulate_grad_hook", kMethod | kHostEffect, nullptr, register_post_accumulate_grad_hook_of},
     {"_native.set_data", kHostEffect, nullptr, set_data_of},
@@ -149,7 +149,7 @@ const Special kSpecials[] = {
 
 }  // namespace
 
-std::span<const HostFunction> autograd_rows() { return kRows; }
-std::span<const Special> autograd_specials() { return kSpecials; }
+std::span<const HostFunction> autograd_rows() { return kAutogradRows; }
+std::span<const Special> autograd_specials() { return kAutogradSpecials; }
 
 }  // namespace lutra

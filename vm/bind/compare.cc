@@ -66,7 +66,7 @@ LuaResults compare_one(Args& a) {
   return {truth(name(kOp), binary(kOp, x, y))};
 }
 
-const HostFunction kRows[] = {
+const HostFunction kCompareRows[] = {
     {"is_same_size", "Tensor input, Tensor other", kBoth,
      [](Args& a) -> LuaResults { return {same_sizes(a[0].tensor(), a[1].tensor())}; }},
     {"equal", "Tensor input, Tensor other", kBoth | kNeedsData, equal},
@@ -83,6 +83,6 @@ Tensor answer_of(const std::string& name, ArgReader& in) {
   return name == "equal" ? asked_equal(a) : asked_allclose(a);
 }
 
-std::span<const HostFunction> compare_rows() { return kRows; }
+std::span<const HostFunction> compare_rows() { return kCompareRows; }
 
 }  // namespace lutra

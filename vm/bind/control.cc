@@ -64,13 +64,13 @@ int border(lua_State* L) {
   return 2;
 }
 
-const Special kSpecials[] = {
+const Special kControlSpecials[] = {
     {"_native.control_join", kHostEffect, nullptr, join},
     {"_native.control_border", kHostEffect, nullptr, border},
 };
 
 }  // namespace
 
-std::span<const Special> control_specials() { return kSpecials; }
+std::span<const Special> control_specials() { return kControlSpecials; }
 
 }  // namespace lutra

@@ -251,7 +251,7 @@ LuaResults broadcast_shapes(const Binding& self, ArgReader& in) {
   return {out};
 }
 
-const Special kSpecials[] = {
+const Special kCreationSpecials[] = {
     {"broadcast_shapes", kFunctionOf,
      [](const Binding& self, ArgReader& in) -> LuaResults {
        try {
@@ -279,6 +279,6 @@ Value default_device_value() {
   return device == Device{} ? Value() : Value(device);
 }
 
-std::span<const Special> creation_specials() { return kSpecials; }
+std::span<const Special> creation_specials() { return kCreationSpecials; }
 
 }  // namespace lutra

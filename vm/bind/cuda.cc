@@ -206,7 +206,7 @@ int event_elapsed(lua_State* L) {
 
 using Stats = cuda::MemoryStats;
 
-const Special kSpecials[] = {
+const Special kCudaSpecials[] = {
     {"cuda.is_available", 0, is_available, nullptr},
     {"cuda.device_count", 0, device_count, nullptr},
     {"cuda.missing", kHostEffect, nullptr, missing},
@@ -234,6 +234,6 @@ const Special kSpecials[] = {
 
 }  // namespace
 
-std::span<const Special> cuda_specials() { return kSpecials; }
+std::span<const Special> cuda_specials() { return kCudaSpecials; }
 
 }  // namespace lutra

@@ -9,8 +9,25 @@
 #include "ops/defs/forms.h"
 #include "vm/bind/functions.h"
 #include "vm/bind/tensor_userdata.h"
+#include "vm/bind/userdata.h"
 
 namespace lutra {
+
+void set_field(lua_State* L, const char* key, const std::string& text) {
+  lua_pushlstring(L, text.data(), text.size());
+  lua_setfield(L, -2, key);
+}
+
+void set_field(lua_State* L, const char* key, double value) {
+  lua_pushnumber(L, value);
+  lua_setfield(L, -2, key);
+}
+
+void set_flag(lua_State* L, const char* key, bool value) {
+  lua_pushboolean(L, value);
+  lua_setfield(L, -2, key);
+}
+
 namespace {
 
 const char* text_of(ArgType type) {
@@ -46,16 +63,6 @@ std::string default_text(const Value& v) {
   return describe(v);
 }
 
-void set(lua_State* L, const char* key, const std::string& text) {
-  lua_pushlstring(L, text.data(), text.size());
-  lua_setfield(L, -2, key);
-}
-
-void set(lua_State* L, const char* key, bool value) {
-  lua_pushboolean(L, value);
-  lua_setfield(L, -2, key);
-}
-
 // name -> what it does; of another name of it, that name.
 const std::map<std::string, std::string>& docs() {
   static const std::map<std::string, std::string> table = {
@@ -82,10 +89,10 @@ void push_form(lua_State* L, const std::vector<ArgInfo>& args) {
   for (size_t i = 0; i < args.size(); ++i) {
     const ArgInfo& arg = args[i];
     lua_newtable(L);
-    set(L, "name", arg.name);
-    set(L, "type", std::string(text_of(arg.type)) + (arg.optional ? " or nil" : ""));
-    set(L, "keyword_only", arg.keyword_only);
-    if (arg.has_default) set(L, "default", default_text(arg.def));
+    set_field(L, "name", arg.name);
+    set_field(L, "type", std::string(text_of(arg.type)) + (arg.optional ? " or nil" : ""));
+    set_flag(L, "keyword_only", arg.keyword_only);
+    if (arg.has_default) set_field(L, "default", default_text(arg.def));
     lua_rawseti(L, -2, int(i) + 1);
   }
 }
@@ -108,23 +115,23 @@ const char* gradient_of(const OpInfo& op) {
 }
 
 void set_facts(lua_State* L, const OpInfo& op) {
-  set(L, "family", family_of(op));
-  set(L, "gradient", std::string(gradient_of(op)));
-  set(L, "category", std::string(name(category(op.id))));
-  set(L, "composite", op.is_composite());
-  set(L, "at_call", op.has(kAtCall));
-  set(L, "pointwise", op.has(kPointwise));
-  set(L, "aliases", op.has(kView));
-  set(L, "returns_itself", op.has(kIdentity));
-  set(L, "writes", op.has(kMutates));
-  set(L, "fails", std::string(op.has(kFails) ? "always" : op.has(kFailsOnIntegers) ? "integers" : ""));
-  set(L, "dynamic", op.dynamic != nullptr);
+  set_field(L, "family", family_of(op));
+  set_field(L, "gradient", std::string(gradient_of(op)));
+  set_field(L, "category", std::string(name(category(op.id))));
+  set_flag(L, "composite", op.is_composite());
+  set_flag(L, "at_call", op.has(kAtCall));
+  set_flag(L, "pointwise", op.has(kPointwise));
+  set_flag(L, "aliases", op.has(kView));
+  set_flag(L, "returns_itself", op.has(kIdentity));
+  set_flag(L, "writes", op.has(kMutates));
+  set_field(L, "fails", std::string(op.has(kFails) ? "always" : op.has(kFailsOnIntegers) ? "integers" : ""));
+  set_flag(L, "dynamic", op.dynamic != nullptr);
 }
 
 // Of a form: its op, and how many tensors come back, or that they are a list.
 void set_results(lua_State* L, const OpInfo& op) {
-  set(L, "op", std::string(op.name));
-  set(L, "list", op.has(kList));
+  set_field(L, "op", std::string(op.name));
+  set_flag(L, "list", op.has(kList));
   lua_pushinteger(L, op.results);
   lua_setfield(L, -2, "results");
 }
@@ -144,12 +151,12 @@ int describe_binding(lua_State* L) {
   }
   if (!found) return 0;
   lua_newtable(L);
-  set(L, "name", found->name);
-  set(L, "method", (found->flags & kMethod) != 0);
-  set(L, "function", (found->flags & kFunctionOf) != 0);
-  set(L, "inplace", found->inplace);
-  set(L, "takes_generator", (found->flags & kDraws) != 0);
-  set(L, "about", doc_of(found->name));
+  set_field(L, "name", found->name);
+  set_flag(L, "method", (found->flags & kMethod) != 0);
+  set_flag(L, "function", (found->flags & kFunctionOf) != 0);
+  set_flag(L, "inplace", found->inplace);
+  set_flag(L, "takes_generator", (found->flags & kDraws) != 0);
+  set_field(L, "about", doc_of(found->name));
   lua_newtable(L);
   const auto forms = forms_of(*found);
   for (size_t i = 0; i < forms.size(); ++i) {
@@ -160,7 +167,7 @@ int describe_binding(lua_State* L) {
   lua_setfield(L, -2, "forms");
   if (const OpInfo* op = op_of(*found, 0)) set_facts(L, *op);
   for (const OtherName& row : other_names()) {
-    if (found->name == row.name) set(L, "same_as", std::string(row.of));
+    if (found->name == row.name) set_field(L, "same_as", std::string(row.of));
   }
   return 1;
 }
@@ -206,16 +213,16 @@ int names(lua_State* L) {
   lua_newtable(L);
   lua_newtable(L);
   for (const Binding& b : bindings()) {
-    if (b.flags & kMethod) set(L, b.name.c_str(), true);
+    if (b.flags & kMethod) set_flag(L, b.name.c_str(), true);
   }
   lua_setfield(L, -2, "methods");
   lua_newtable(L);
-  for (const Attribute& a : attributes()) set(L, a.name, true);
+  for (const Attribute& a : attributes()) set_flag(L, a.name, true);
   lua_setfield(L, -2, "attributes");
   return 1;
 }
 
-const Special kSpecials[] = {
+const Special kDescribeSpecials[] = {
     {"_native.describe", kHostEffect, nullptr, describe_binding},
     {"_native.names", kHostEffect, nullptr, names},
     {"_native.parts", kHostEffect, nullptr, parts},
@@ -223,6 +230,6 @@ const Special kSpecials[] = {
 
 }  // namespace
 
-std::span<const Special> describe_specials() { return kSpecials; }
+std::span<const Special> describe_specials() { return kDescribeSpecials; }
 
 }  // namespace lutra

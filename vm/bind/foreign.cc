@@ -22,8 +22,7 @@
 namespace lutra {
 namespace {
 
-constexpr int kCdataType = 10;  // LUA_TCDATA, which LuaJIT does not publish
-const char kKeeperKey = 0, kValuesKey = 0, kFfiKey = 0;
+const char kKeeperKey = 0, kForeignValuesKey = 0;
 
 // -- what storages need of a state
 
@@ -82,7 +81,7 @@ const KeeperRef& make_keeper(lua_State* L) {
   push_registry(L, &kKeeperKey);
   if (lua_isnil(L, -1)) {
     lua_pop(L, 1);
-    lua_pushlightuserdata(L, const_cast<char*>(&kValuesKey));
+    lua_pushlightuserdata(L, const_cast<char*>(&kForeignValuesKey));
     lua_newtable(L);
     lua_rawset(L, LUA_REGISTRYINDEX);
     lua_pushlightuserdata(L, const_cast<char*>(&kKeeperKey));
@@ -107,7 +106,7 @@ Tensor keeping(lua_State* L, void* data, const Sizes& sizes, const Sizes* stride
   return_foreign(L);
   if (!kept && !deleter) return tensor_over(data, sizes, strides, dtype, device, {});
   const KeeperRef keeper = make_keeper(L);
-  push_registry(L, &kValuesKey);
+  push_registry(L, &kForeignValuesKey);
   lua_createtable(L, 2, 0);
   if (kept) lua_pushvalue(L, kept), lua_rawseti(L, -2, 1);
   if (deleter) lua_pushvalue(L, deleter), lua_rawseti(L, -2, 2);
@@ -133,37 +132,22 @@ Tensor keeping(lua_State* L, void* data, const Sizes& sizes, const Sizes* stride
 
 // -- cdata
 
-// Lua functions do what the C API cannot: the address that a pointer or array has; which of DLPack's structs a pointer
-// leads to; a pointer to such a struct that is released when it is collected. The structs stay incomplete, so that a
-// program may declare them.
-const char kFfiSource[] =
+// The address that a pointer or array has; which of DLPack's structs a pointer leads to; a pointer to such a struct
+// that is released when it is collected. The structs stay incomplete, so that a program may declare them.
+const LuaFunctions kPointers = {
+    "=lutra.foreign",
+
     "local ffi = require 'ffi'\n"
     "ffi.cdef 'struct DLManagedTensorVersioned; struct DLManagedTensor;'\n"
     "local structs = {ffi.typeof('struct DLManagedTensorVersioned *'), ffi.typeof('struct DLManagedTensor *')}\n"
     "return function(p) return tonumber(ffi.cast('uintptr_t', ffi.cast('const void *', p))) end,\n"
     "       function(p) return ffi.istype(structs[1], p) and 1 or ffi.istype(structs[2], p) and 2 or 0 end,\n"
-    "       function(at, which, release) return ffi.gc(ffi.cast(structs[which], at), release) end\n";
-enum Ffi { kAddress = 1, kWhichStruct, kMakePointer };
+    "       function(at, which, release) return ffi.gc(ffi.cast(structs[which], at), release) end\n",
+    3};
+enum Pointers { kAddress = 1, kWhichStruct, kMakePointer };
 
-void push_ffi(lua_State* L, Ffi which) {
-  push_registry(L, &kFfiKey);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 1);
-    if (luaL_loadbuffer(L, kFfiSource, sizeof kFfiSource - 1, "=lutra.foreign") != 0) lua_error(L);
-    lua_call(L, 0, 3);
-    lua_createtable(L, 3, 0);
-    lua_insert(L, -4);
-    for (int i = 3; i >= 1; --i) lua_rawseti(L, -1 - i, i);
-    lua_pushlightuserdata(L, const_cast<char*>(&kFfiKey));
-    lua_pushvalue(L, -2);
-    lua_rawset(L, LUA_REGISTRYINDEX);
-  }
-  lua_rawgeti(L, -1, which);
-  lua_remove(L, -2);
-}
-
-double ask_ffi(lua_State* L, Ffi which, int idx) {
-  push_ffi(L, which);
+double ask_pointer(lua_State* L, Pointers which, int idx) {
+  kPointers.push(L, which);
   lua_pushvalue(L, idx);
   lua_call(L, 1, 1);
   const double result = lua_tonumber(L, -1);
@@ -184,7 +168,7 @@ int release(lua_State* L) {
 
 int from_dlpack_raw(lua_State* L) {
   check_not_sandboxed("from_dlpack");
-  const int which = lua_type(L, 1) == kCdataType ? int(ask_ffi(L, kWhichStruct, 1)) : 0;
+  const int which = lua_type(L, 1) == kCdataType ? int(ask_pointer(L, kWhichStruct, 1)) : 0;
   if (which == 0) {
     fail(
         "from_dlpack: argument 'ext_tensor' must be a pointer to struct DLManagedTensorVersioned or DLManagedTensor, "
@@ -219,7 +203,7 @@ int to_dlpack_raw(lua_State* L) {
       versioned = lua_toboolean(L, -1);
     }
   }
-  push_ffi(L, kMakePointer);
+  kPointers.push(L, kMakePointer);
   void* const made = versioned ? static_cast<void*>(to_dlpack(t)) : to_dlpack_unversioned(t);
   lua_pushlightuserdata(L, made);
   lua_pushinteger(L, versioned ? 1 : 2);
@@ -268,7 +252,7 @@ int from_blob(lua_State* L) {
   if (!is_cdata && lua_type(L, 1) != LUA_TNUMBER && !lua_islightuserdata(L, 1)) {
     fail("from_blob: argument 'pointer' must be a pointer or an address, got ", in.describe(0));
   }
-  const double address = is_cdata ? ask_ffi(L, kAddress, 1) : lua_tonumber(L, 1);
+  const double address = is_cdata ? ask_pointer(L, kAddress, 1) : lua_tonumber(L, 1);
   if (!(address >= 0 && address < 0x1p53) || address != double(uint64_t(address))) {
     fail("from_blob: ", in.describe(0), " is no address");
   }
@@ -299,7 +283,7 @@ int from_blob(lua_State* L) {
   return 1;
 }
 
-const Special kSpecials[] = {
+const Special kForeignSpecials[] = {
     {"from_blob", kFunctionOf | kHostEffect, nullptr, from_blob},
     {"from_ffi", kFunctionOf | kHostEffect, nullptr, from_ffi},
     {"from_dlpack", kFunctionOf | kHostEffect, nullptr, from_dlpack_raw},
@@ -317,7 +301,7 @@ void return_foreign(lua_State* L) {
     returned.swap(keeper->returned);
   }
   if (returned.empty() || !lua_checkstack(L, 6)) return;
-  push_registry(L, &kValuesKey);
+  push_registry(L, &kForeignValuesKey);
   for (const int id : returned) {
     lua_rawgeti(L, -1, id);
     luaL_unref(L, -2, id);
@@ -330,6 +314,6 @@ void return_foreign(lua_State* L) {
   lua_pop(L, 1);
 }
 
-std::span<const Special> foreign_specials() { return kSpecials; }
+std::span<const Special> foreign_specials() { return kForeignSpecials; }
 
 }  // namespace lutra

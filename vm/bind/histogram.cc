@@ -105,11 +105,11 @@ LuaResults histogramdd(const Binding&, ArgReader& in) {
   return {op1(OpId::histogram_points, {x, edges, a[2], a[3]}), edges};
 }
 
-const Special kSpecials[] = {{"histogram", kBoth, histogram, nullptr},
-                             {"histogramdd", kFunctionOf, histogramdd, nullptr}};
+const Special kHistogramSpecials[] = {{"histogram", kBoth, histogram, nullptr},
+                                      {"histogramdd", kFunctionOf, histogramdd, nullptr}};
 
 }  // namespace
 
-std::span<const Special> histogram_specials() { return kSpecials; }
+std::span<const Special> histogram_specials() { return kHistogramSpecials; }
 
 }  // namespace lutra

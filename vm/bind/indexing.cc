@@ -308,7 +308,7 @@ LuaResults unique_of(OpId op, Args& a, size_t inverse) {
   return out;
 }
 
-const HostFunction kRows[] = {
+const HostFunction kIndexRows[] = {
     {"index_put", "Tensor input, Tensor[] indices, Tensor values, bool accumulate=False", kBoth, index_put},
     {"index_put_", "Tensor input, Tensor[] indices, Tensor values, bool accumulate=False", kBoth, index_put_inplace},
     {"nonzero", "Tensor input, *, bool as_tuple=False, Tensor? out=None", kBoth, nonzero},
@@ -350,6 +350,6 @@ void index_set(const Tensor& self, ArgReader& in, ArgReader::H index, ArgReader:
   assign_positions(view, source);
 }
 
-std::span<const HostFunction> index_rows() { return kRows; }
+std::span<const HostFunction> index_rows() { return kIndexRows; }
 
 }  // namespace lutra

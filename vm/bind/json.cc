@@ -78,10 +78,10 @@ int to_json(lua_State* L) {
   return 1;
 }
 
-const Special kSpecials[] = {{"_native.json", kHostEffect, nullptr, to_json}};
+const Special kJsonSpecials[] = {{"_native.json", kHostEffect, nullptr, to_json}};
 
 }  // namespace
 
-std::span<const Special> json_specials() { return kSpecials; }
+std::span<const Special> json_specials() { return kJsonSpecials; }
 
 }  // namespace lutra

@@ -9,12 +9,11 @@
 namespace lutra {
 namespace {
 
-constexpr int kCdataType = 10;  // LUA_TCDATA, which LuaJIT does not publish
-const char kFfiKey = 0;
+// Is it an int64_t or uint64_t; make an int64_t from a pointer; what an array holds; make a uint64_t from a pointer;
+// the parts of a complex number; a complex number of its parts.
+const LuaFunctions kIntegers = {
+    "=lutra.ffi",
 
-// Lua functions do what the C API cannot: is it an int64_t or uint64_t; make an int64_t from a pointer; what an
-// array holds; make a uint64_t from a pointer; the parts of a complex number; a complex number of its parts.
-const char kFfiSource[] =
     "local ffi = require 'ffi'\n"
     "local i64, u64, p64 = ffi.typeof('int64_t'), ffi.typeof('uint64_t'), ffi.typeof('const int64_t *')\n"
     "local pu64, c128, c64 = ffi.typeof('const uint64_t *'), ffi.typeof('complex'), ffi.typeof('complex float')\n"
@@ -40,26 +39,8 @@ const char kFfiSource[] =
     "       end,\n"
     "       function(p) return ffi.cast(pu64, p)[0] end,\n"
     "       function(v) if ffi.istype(c128, v) or ffi.istype(c64, v) then return v.re, v.im end end,\n"
-    "       function(re, im) return c128(re, im) end\n";
-constexpr int kFfiFunctions = 6;
-
-// Pushes function `which`, counted from 1, of kFfiSource.
-void push_ffi(lua_State* L, int which) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kFfiKey));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  if (lua_isnil(L, -1)) {
-    lua_pop(L, 1);
-    lua_createtable(L, kFfiFunctions, 0);
-    if (luaL_loadbuffer(L, kFfiSource, sizeof kFfiSource - 1, "=lutra.ffi") != 0) lua_error(L);
-    lua_call(L, 0, kFfiFunctions);
-    for (int i = kFfiFunctions; i >= 1; --i) lua_rawseti(L, -1 - i, i);
-    lua_pushlightuserdata(L, const_cast<char*>(&kFfiKey));
-    lua_pushvalue(L, -2);
-    lua_rawset(L, LUA_REGISTRYINDEX);
-  }
-  lua_rawgeti(L, -1, which);
-  lua_remove(L, -2);
-}
+    "       function(re, im) return c128(re, im) end\n",
+    6};
 
 void push_sizes(lua_State* L, const Sizes& sizes) {
   lua_createtable(L, int(sizes.size()), 0);
@@ -76,12 +57,12 @@ void push_scalar(lua_State* L, const Scalar& s) {
     push_int64(L, s.i);
   } else if (s.kind == Scalar::kUInt) {
     luaL_checkstack(L, 4, "too many values");
-    push_ffi(L, 4);
+    kIntegers.push(L, 4);
     lua_pushlightuserdata(L, const_cast<int64_t*>(&s.i));
     lua_call(L, 1, 1);
   } else if (s.is_complex) {
     luaL_checkstack(L, 4, "too many values");
-    push_ffi(L, 6);
+    kIntegers.push(L, 6);
     lua_pushnumber(L, s.d), lua_pushnumber(L, s.im);
     lua_call(L, 2, 1);
   } else {
@@ -92,11 +73,29 @@ void push_scalar(lua_State* L, const Scalar& s) {
 
 }  // namespace
 
+void LuaFunctions::push(lua_State* L, int which) const {
+  void* key = const_cast<LuaFunctions*>(this);
+  lua_pushlightuserdata(L, key);
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (lua_isnil(L, -1)) {
+    lua_pop(L, 1);
+    lua_createtable(L, count, 0);
+    if (luaL_loadbuffer(L, source.data(), source.size(), name) != 0) lua_error(L);
+    lua_call(L, 0, count);
+    for (int i = count; i >= 1; --i) lua_rawseti(L, -1 - i, i);
+    lua_pushlightuserdata(L, key);
+    lua_pushvalue(L, -2);
+    lua_rawset(L, LUA_REGISTRYINDEX);
+  }
+  lua_rawgeti(L, -1, which);
+  lua_remove(L, -2);
+}
+
 void push_int64(lua_State* L, int64_t v) {
   constexpr int64_t kExact = int64_t(1) << 53;
   if (v >= -kExact && v <= kExact) return lua_pushnumber(L, double(v));
   luaL_checkstack(L, 4, "too many values");
-  push_ffi(L, 2);
+  kIntegers.push(L, 2);
   lua_pushlightuserdata(L, &v);
   lua_call(L, 1, 1);
 }
@@ -105,7 +104,7 @@ bool to_int64_cdata(lua_State* L, int idx, int64_t* out) {
   if (lua_type(L, idx) != kCdataType) return false;
   luaL_checkstack(L, 4, "too many values");
   const int absolute = idx > 0 ? idx : lua_gettop(L) + idx + 1;
-  push_ffi(L, 1);
+  kIntegers.push(L, 1);
   lua_pushvalue(L, absolute);
   lua_call(L, 1, 1);
   const bool yes = lua_toboolean(L, -1);
@@ -118,7 +117,7 @@ namespace {
 
 bool to_complex_cdata(lua_State* L, int idx, Scalar* out) {
   luaL_checkstack(L, 4, "too many values");
-  push_ffi(L, 5);
+  kIntegers.push(L, 5);
   lua_pushvalue(L, idx);
   lua_call(L, 1, 2);
   const bool yes = lua_isnumber(L, -2);
@@ -133,7 +132,7 @@ bool to_c_array(lua_State* L, int idx, CArray* out) {
   if (lua_type(L, idx) != kCdataType) return false;
   luaL_checkstack(L, 16, "too many values");
   const int top = lua_gettop(L), absolute = idx > 0 ? idx : top + idx + 1;
-  push_ffi(L, 3);
+  kIntegers.push(L, 3);
   lua_pushvalue(L, absolute);
   lua_call(L, 1, LUA_MULTRET);
   const bool yes = lua_gettop(L) > top && lua_isstring(L, top + 1);

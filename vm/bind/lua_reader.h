@@ -30,6 +30,17 @@ class LuaReader final : public ArgReader {
   int count_;
 };
 
+constexpr int kCdataType = 10;  // LUA_TCDATA, which LuaJIT does not publish
+
+// Lua functions that do what the C API cannot: a chunk returns them, at first use in a state.
+struct LuaFunctions {
+  const char* name;  // of the chunk
+  std::string_view source;
+  int count;
+
+  void push(lua_State* L, int which) const;  // counted from 1
+};
+
 // int64_t as cdata through the ffi library; numbers where exact.
 void push_int64(lua_State* L, int64_t v);
 // An int64_t or uint64_t cdata at idx; false for any other value.

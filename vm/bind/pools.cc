@@ -24,7 +24,7 @@ LuaResults adaptive_max_pool(Args& args) {
 
 constexpr char kAdaptiveMaxPool[] = "Tensor input, int[] output_size, bool return_indices=False";
 
-const HostFunction kRows[] = {
+const HostFunction kPoolRows[] = {
     {"max_pool1d", kMaxPool, kFunctionOf, max_pool<OpId::max_pool1d, OpId::max_pool1d_with_indices>},
     {"max_pool2d", kMaxPool, kFunctionOf, max_pool<OpId::max_pool2d, OpId::max_pool2d_with_indices>},
     {"adaptive_max_pool1d", kAdaptiveMaxPool, kBoth,
@@ -35,6 +35,6 @@ const HostFunction kRows[] = {
 
 }  // namespace
 
-std::span<const HostFunction> pool_rows() { return kRows; }
+std::span<const HostFunction> pool_rows() { return kPoolRows; }
 
 }  // namespace lutra

@@ -9,6 +9,7 @@
 #include "jit/runtime/tuning.h"
 #include "ops/cuda/faults.h"
 #include "vm/bind/functions.h"
+#include "vm/bind/userdata.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
@@ -43,15 +44,6 @@ int profile_start(lua_State*) {
   return 0;
 }
 
-void set(lua_State* L, const char* key, double value) {
-  lua_pushnumber(L, value);
-  lua_setfield(L, -2, key);
-}
-void set(lua_State* L, const char* key, const std::string& value) {
-  lua_pushlstring(L, value.data(), value.size());
-  lua_setfield(L, -2, key);
-}
-
 // The launches, the milliseconds of compilation, the number of kernels that it made.
 int profile_stop(lua_State* L) {
   const CompileCost cost = compile_cost();
@@ -60,16 +52,16 @@ int profile_stop(lua_State* L) {
   int n = 0;
   for (const LaunchRecord& r : records) {
     lua_createtable(L, 0, 10);
-    set(L, "name", r.name);
-    set(L, "op", r.ops);
+    set_field(L, "name", r.name);
+    set_field(L, "op", r.ops);
     lua_pushboolean(L, r.library);
     lua_setfield(L, -2, "library");
-    if (!r.candidate.empty()) set(L, "candidate", r.candidate), set(L, "why", r.why);
-    set(L, "calls", double(r.calls));
-    set(L, "ms", r.ms);
-    set(L, "bytes", double(r.bytes));
-    set(L, "flops", r.flops), set(L, "bfloat16_flops", r.bfloat16_flops);
-    if (!r.file.empty()) set(L, "file", r.file), set(L, "line", r.line);
+    if (!r.candidate.empty()) set_field(L, "candidate", r.candidate), set_field(L, "why", r.why);
+    set_field(L, "calls", double(r.calls));
+    set_field(L, "ms", r.ms);
+    set_field(L, "bytes", double(r.bytes));
+    set_field(L, "flops", r.flops), set_field(L, "bfloat16_flops", r.bfloat16_flops);
+    if (!r.file.empty()) set_field(L, "file", r.file), set_field(L, "line", r.line);
     lua_rawseti(L, -2, ++n);
   }
   lua_pushnumber(L, cost.ms);
@@ -89,9 +81,10 @@ int tune_stop(lua_State* L) {
   int n = 0;
   for (const TunedCall& c : calls) {
     lua_createtable(L, 0, 6);
-    set(L, "call", c.call), set(L, "candidate", std::string(c.choice.candidate));
-    set(L, "way", c.choice.way), set(L, "threads", c.choice.threads), set(L, "options", c.choice.options);
-    set(L, "gain", c.choice.gain);
+    set_field(L, "call", c.call), set_field(L, "candidate", std::string(c.choice.candidate));
+    set_field(L, "way", c.choice.way), set_field(L, "threads", c.choice.threads),
+        set_field(L, "options", c.choice.options);
+    set_field(L, "gain", c.choice.gain);
     lua_rawseti(L, -2, ++n);
   }
   return 1;
@@ -130,7 +123,7 @@ int has_tiles(lua_State* L) {
   return 1;
 }
 
-const Special kSpecials[] = {
+const Special kProfileSpecials[] = {
     {"_native.profile_start", kHostEffect, nullptr, profile_start},
     {"_native.profile_stop", kHostEffect, nullptr, profile_stop},
     {"_native.tune_start", kHostEffect, nullptr, tune_start},
@@ -143,7 +136,7 @@ const Special kSpecials[] = {
 
 }  // namespace
 
-std::span<const Special> profile_specials() { return kSpecials; }
+std::span<const Special> profile_specials() { return kProfileSpecials; }
 // Once for the process: while another state opens those before it may launch.
 void tell_places() { [[maybe_unused]] static const bool once = (cuda::set_place(place_of_launch), true); }
 

@@ -56,7 +56,7 @@ LuaResults is_signed(Args& a) {
   return {!is_bool(t) && !std::string_view(name(t)).starts_with("uint")};
 }
 
-const HostFunction kRows[] = {
+const HostFunction kQueryRows[] = {
     {"size", "Tensor input", kBoth, [](Args& a) { return all_of(a[0].tensor()->sizes); }},
     {"size", "Tensor input, int dim", kBoth, size_dim},
     {"stride", "Tensor input", kBoth, [](Args& a) { return all_of(a[0].tensor()->strides); }},
@@ -89,6 +89,6 @@ const HostFunction kRows[] = {
 
 }  // namespace
 
-std::span<const HostFunction> query_rows() { return kRows; }
+std::span<const HostFunction> query_rows() { return kQueryRows; }
 
 }  // namespace lutra

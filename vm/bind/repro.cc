@@ -5,22 +5,18 @@
 
 #include "jit/inject/inject.h"
 #include "vm/bind/functions.h"
+#include "vm/bind/userdata.h"
 
 namespace lutra {
 namespace {
-
-void set(lua_State* L, const char* key, const std::string& text) {
-  lua_pushlstring(L, text.data(), text.size());
-  lua_setfield(L, -2, key);
-}
 
 // {kind =, about =, recorded =, guards =, graph =, bugs =, ops =}, and what is seen now: {now =, what =}, now "" where
 // both sides agree.
 void push_repro(lua_State* L, const Repro& repro, const Replay& now) {
   lua_newtable(L);
-  set(L, "kind", repro.kind), set(L, "about", repro.about), set(L, "recorded", repro.what);
-  set(L, "guards", repro.guards), set(L, "graph", repro.graph), set(L, "bugs", repro.bugs);
-  set(L, "bugs_on", bugs_on()), set(L, "now", now.kind), set(L, "what", now.what);
+  set_field(L, "kind", repro.kind), set_field(L, "about", repro.about), set_field(L, "recorded", repro.what);
+  set_field(L, "guards", repro.guards), set_field(L, "graph", repro.graph), set_field(L, "bugs", repro.bugs);
+  set_field(L, "bugs_on", bugs_on()), set_field(L, "now", now.kind), set_field(L, "what", now.what);
   lua_pushnumber(L, double(ops_of(repro)));
   lua_setfield(L, -2, "ops");
 }
@@ -42,13 +38,13 @@ int minify_repro(lua_State* L) {
   return 1;
 }
 
-const Special kSpecials[] = {
+const Special kReproSpecials[] = {
     {"_native.run_repro", kHostEffect, nullptr, run_repro},
     {"_native.minify_repro", kHostEffect, nullptr, minify_repro},
 };
 
 }  // namespace
 
-std::span<const Special> repro_specials() { return kSpecials; }
+std::span<const Special> repro_specials() { return kReproSpecials; }
 
 }  // namespace lutra

@@ -109,7 +109,7 @@ LuaResults transposed(Args& a) {
 
 constexpr uint32_t kFlags = kMethod | kHostEffect;
 
-const HostFunction kRows[] = {
+const HostFunction kResizeRows[] = {
     {"resize_", "Tensor input, int[] size, *, str? memory_format=None", kFlags, resize_inplace},
     {"resize_as_", "Tensor input, Tensor the_template, *, str? memory_format=None", kFlags, resize_as},
     {"set_", "Tensor input", kFlags, set_nothing},
@@ -125,6 +125,6 @@ const HostFunction kRows[] = {
 
 }  // namespace
 
-std::span<const HostFunction> resize_rows() { return kRows; }
+std::span<const HostFunction> resize_rows() { return kResizeRows; }
 
 }  // namespace lutra

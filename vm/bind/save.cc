@@ -393,7 +393,7 @@ int load(lua_State* L) {
   return 1;
 }
 
-const Special kSpecials[] = {
+const Special kSaveSpecials[] = {
     {"save", kFunctionOf | kHostEffect, nullptr, save},
     {"load", kFunctionOf | kHostEffect, nullptr, load},
 };
@@ -405,6 +405,6 @@ void push_safetensors(lua_State* L, const void* bytes, size_t size) {
   push_content(L, "the memory", read_safetensors(in));
 }
 
-std::span<const Special> save_specials() { return kSpecials; }
+std::span<const Special> save_specials() { return kSaveSpecials; }
 
 }  // namespace lutra

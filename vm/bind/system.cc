@@ -221,7 +221,7 @@ int fail_impl(lua_State* L) {
   fail(text ? text : "unknown error");
 }
 
-const Special kSpecials[] = {
+const Special kSystemSpecials[] = {
     {"manual_seed", kFunctionOf | kHostEffect, nullptr, manual_seed},
     {"initial_seed", kFunctionOf | kHostEffect, nullptr, initial_seed},
     {"get_rng_state", kFunctionOf | kHostEffect, nullptr, get_rng_state},
@@ -249,6 +249,6 @@ const Special kSpecials[] = {
 
 }  // namespace
 
-std::span<const Special> system_specials() { return kSpecials; }
+std::span<const Special> system_specials() { return kSystemSpecials; }
 
 }  // namespace lutra

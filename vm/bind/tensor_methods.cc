@@ -117,7 +117,7 @@ int concat(lua_State* L) {
 
 LuaResults is_tensor(const Binding&, ArgReader& in) { return {in.count() > 0 && in.kind(0) == LuaKind::kTensor}; }
 
-const HostFunction kRows[] = {
+const HostFunction kTensorRows[] = {
     {"get_device", "Tensor input", kBoth,
      [](Args& a) -> LuaResults {
        const Device device = a[0].tensor()->device();
@@ -137,7 +137,7 @@ const HostFunction kRows[] = {
     {"data_ptr", "Tensor input", kMethod | kNeedsData, data_ptr},
 };
 
-const Special kSpecials[] = {
+const Special kTensorSpecials[] = {
     {"totable", kMethod | kNeedsData, nullptr, totable}, {"tolist", kMethod | kNeedsData, nullptr, totable},
     {"__tostring", kNeedsData, nullptr, to_string},      {"__concat", kNeedsData, nullptr, concat},
     {"is_tensor", kFunctionOf, is_tensor, nullptr},
@@ -145,7 +145,7 @@ const Special kSpecials[] = {
 
 }  // namespace
 
-std::span<const HostFunction> tensor_rows() { return kRows; }
-std::span<const Special> tensor_specials() { return kSpecials; }
+std::span<const HostFunction> tensor_rows() { return kTensorRows; }
+std::span<const Special> tensor_specials() { return kTensorSpecials; }
 
 }  // namespace lutra

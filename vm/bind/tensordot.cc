@@ -62,10 +62,10 @@ LuaResults tensordot(const Binding&, ArgReader& in) {
   return {written_out("tensordot", out, op1(OpId::tensordot, {a, b, of_a, of_b}))};
 }
 
-const Special kSpecials[] = {{"tensordot", kFunctionOf, tensordot, nullptr}};
+const Special kTensordotSpecials[] = {{"tensordot", kFunctionOf, tensordot, nullptr}};
 
 }  // namespace
 
-std::span<const Special> tensordot_specials() { return kSpecials; }
+std::span<const Special> tensordot_specials() { return kTensordotSpecials; }
 
 }  // namespace lutra

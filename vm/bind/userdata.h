@@ -13,6 +13,11 @@ int binding_entry(lua_State* L);
 // The userdata of a tensor, or nil where it has none.
 void push_known_tensor(lua_State* L, const TensorImpl* t);
 
+// -- describe.cc: fields of the table at the top of the stack
+void set_field(lua_State* L, const char* key, const std::string& text);
+void set_field(lua_State* L, const char* key, double value);
+void set_flag(lua_State* L, const char* key, bool value);
+
 // -- hooks.cc
 int register_hook_of(lua_State* L);
 int register_post_accumulate_grad_hook_of(lua_State* L);
