@@ -135,7 +135,7 @@ void drop_functions(lutra_State* S) {
 
 // -- functions of the host
 
-struct Registered {
+struct RegisteredFunction {
   lutra_State* S;
   uint64_t generation;
   lutra_Callback callback;
@@ -168,7 +168,7 @@ class InCallback {
 };
 
 int call_host(lua_State* L) {
-  const auto& r = *static_cast<const Registered*>(lua_touserdata(L, lua_upvalueindex(1)));
+  const auto& r = *static_cast<const RegisteredFunction*>(lua_touserdata(L, lua_upvalueindex(1)));
   const char* name = lua_tostring(L, lua_upvalueindex(2));
   if (r.S->generation != r.generation || !r.S->open) fail(name, ": the host has closed its state");
   const StateScope scope(r.S, name);
@@ -306,7 +306,8 @@ extern "C" int lutra_register(lutra_State* S, const char* name, lutra_Callback c
   return scope.run([&](lua_State* L) {
     const char* last = push_owner(L, name);
     if (!*last) refuse("'", name, "' has an empty part");
-    *static_cast<Registered*>(lua_newuserdata(L, sizeof(Registered))) = {S, S->generation, callback, arg};
+    *static_cast<RegisteredFunction*>(lua_newuserdata(L, sizeof(RegisteredFunction))) = {S, S->generation, callback,
+                                                                                         arg};
     lua_pushstring(L, name);
     lua_pushcclosure(L, host_entry, 2);
     lua_setfield(L, -2, last);

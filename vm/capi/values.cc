@@ -17,13 +17,13 @@ void push_integers(lua_State* L, const int64_t* list, size_t n) {
   for (size_t i = 0; i < n; i++) push_int64(L, list[i]), lua_rawseti(L, -2, int(i) + 1);
 }
 
-constexpr int kMostDepth = 16;
+constexpr int kMostNested = 16;
 constexpr size_t kMostElements = size_t(1) << 20;
 
 void push_one(lua_State* L, const lutra_Value& v, int i, int depth = 0);
 
 void push_table(lua_State* L, const lutra_Value& table, int i, int depth) {
-  if (depth == kMostDepth) refuse("the tables of value ", i, " are more than ", kMostDepth, " deep");
+  if (depth == kMostNested) refuse("the tables of value ", i, " are more than ", kMostNested, " deep");
   if (table.length > 0 && !table.as.values) refuse("the table of value ", i, " is NULL");
   if (table.length > kMostElements) refuse("a table of ", table.length, " values is too long");
   luaL_checkstack(L, 4, "too many tables");
@@ -84,7 +84,7 @@ void take_one(lua_State* L, int result, int depth, lutra_Value* out) {
 }
 
 void take_table(lua_State* L, int result, int depth, lutra_Value* out) {
-  if (depth == kMostDepth) refuse("the tables of result ", result, " are more than ", kMostDepth, " deep");
+  if (depth == kMostNested) refuse("the tables of result ", result, " are more than ", kMostNested, " deep");
   luaL_checkstack(L, 6, "too many tables");
   const size_t listed = lua_objlen(L, -1);
   size_t count = listed;

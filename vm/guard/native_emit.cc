@@ -37,9 +37,7 @@ constexpr Reg kPointers = kKept3;   // the mask of GC pointers
 constexpr int32_t kNilBits = -1;    // what nil compares with
 static_assert(mirror::kNilValue == uint64_t(int64_t(kNilBits)));
 
-uint64_t constant_at(const Tab* constants, int slot) {
-  return mirror::raw_get(constants, mirror::make_number(slot)).u64;
-}
+uint64_t bits_at(const Tab* constants, int slot) { return mirror::raw_get(constants, mirror::make_number(slot)).u64; }
 Memory of_run(size_t offset) { return {kRun, int32_t(offset)}; }
 Memory slot(int r) { return {kRegisters, 8 * r}; }
 bool is_small(int64_t n) { return n >= 0 && n <= INT32_MAX; }
@@ -196,7 +194,7 @@ class GuardEmitter {
         a_.set(kArg1, uint64_t(s.index));
         a_.move(kArg2, kRun);
         return call(&get_hook);
-      case GuardOp::kConstantLoad: return a_.set(kT0, constant_at(constants_, s.index));
+      case GuardOp::kConstantLoad: return a_.set(kT0, bits_at(constants_, s.index));
       case GuardOp::kStringMetaLoad:
         out_.asks_strings = true;
         a_.load(kT0, of_run(offsetof(GuardRun, string_meta)));
@@ -239,7 +237,7 @@ class GuardEmitter {
     a_.bind(end);
   }
   void load_field(const GuardStep& s) {
-    const TValue key{constant_at(constants_, s.index)};
+    const TValue key{bits_at(constants_, s.index)};
     if (mirror::tag(key) != mirror::kStr) {
       object(kArg0, s.a);
       a_.set(kArg1, key.u64);
@@ -288,7 +286,7 @@ class GuardEmitter {
       case GuardOp::kGlobalCheck:
       case GuardOp::kUpvalueCheck: return check_value(s);
       case GuardOp::kNotValueCheck:
-        a_.set(kT1, constant_at(constants_, s.index));
+        a_.set(kT1, bits_at(constants_, s.index));
         return a_.branch(kEqual, slot(s.a), kT1, miss_);
       case GuardOp::kIdentityCheck: return check_identity(s);
       case GuardOp::kCdataCheck:
@@ -296,7 +294,7 @@ class GuardEmitter {
       case GuardOp::kMetatableCheck:
       case GuardOp::kNotSameCheck:
         value(kArg0, s.a);
-        s.op == GuardOp::kCdataCheck ? a_.set(kArg1, constant_at(constants_, s.index)) : value(kArg1, s.b);
+        s.op == GuardOp::kCdataCheck ? a_.set(kArg1, bits_at(constants_, s.index)) : value(kArg1, s.b);
         a_.call(reinterpret_cast<void*>(s.op == GuardOp::kCdataCheck ? &equal_integers : &equal_values));
         return a_.branch(s.op == GuardOp::kNotSameCheck ? kNotEqual : kEqual, kT0, 0, miss_);
       case GuardOp::kLengthCheck:
@@ -347,7 +345,7 @@ class GuardEmitter {
     a_.branch(mirror::kDualNumbers ? kAbove : kAboveEqual, kT1, int32_t(mirror::kNumX), miss_);
   }
   void check_value(const GuardStep& s) {
-    const uint64_t wanted = constant_at(constants_, s.index);
+    const uint64_t wanted = bits_at(constants_, s.index);
     if (wanted == mirror::kNilValue) return void(ok_ = false);
     if (mirror::kDualNumbers && mirror::is_number({wanted})) return check_number_value(s.a, wanted);
     a_.set(kT1, wanted);
@@ -374,7 +372,7 @@ class GuardEmitter {
     const std::vector<int>& keys = p_.keys[size_t(s.index)];
     out_.keys.push_back(std::make_unique<TValue[]>(keys.size()));
     TValue* kept = out_.keys.back().get();
-    for (size_t i = 0; i < keys.size(); i++) kept[i] = {constant_at(constants_, keys[i])};
+    for (size_t i = 0; i < keys.size(); i++) kept[i] = {bits_at(constants_, keys[i])};
     require_tag(s.a, mirror::kTab);
     object(kArg0, s.a);
     a_.set(kArg1, uint64_t(kept));

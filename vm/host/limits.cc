@@ -216,16 +216,16 @@ class Alarm {
 };
 
 // Of the thread; lives while it has limits.
-struct Watch {
-  explicit Watch(lua_State* L) : L(L), alarm(thread_alarm()) {
+struct LimitWatch {
+  explicit LimitWatch(lua_State* L) : L(L), alarm(thread_alarm()) {
     hook = lua_gethook(L), mask = lua_gethookmask(L), count = lua_gethookcount(L);
   }
-  ~Watch() {
+  ~LimitWatch() {
     alarm.set(INFINITY);
     stop_reason = nullptr;
     lua_sethook(L, hook, mask, count);
   }
-  Watch(const Watch&) = delete;
+  LimitWatch(const LimitWatch&) = delete;
 
   static Alarm& thread_alarm() {
     static thread_local Alarm alarm;
@@ -258,10 +258,10 @@ struct Watch {
   volatile sig_atomic_t rounds = 0, errors_left = 0, is_new_round = 0;
 };
 
-thread_local Watch* watch = nullptr;
+thread_local LimitWatch* watch = nullptr;
 
-void Watch::on_time(int) {
-  Watch* w = watch;
+void LimitWatch::on_time(int) {
+  LimitWatch* w = watch;
   const Limit* limit = w ? w->over() : nullptr;
   if (!limit) return;
   const double cpu = clock_seconds(CLOCK_THREAD_CPUTIME_ID), clock = clock_seconds();
@@ -276,10 +276,10 @@ void Watch::on_time(int) {
   leave_traces(w->L);
 }
 
-void on_signal(int number) { Watch::on_time(number); }
+void on_signal(int number) { LimitWatch::on_time(number); }
 
-void Watch::raise_in_lua(lua_State* L, lua_Debug*) {
-  Watch* w = watch;
+void LimitWatch::raise_in_lua(lua_State* L, lua_Debug*) {
+  LimitWatch* w = watch;
   const Limit* limit = w ? w->over() : nullptr;
   if (w && w->is_new_round) {
     w->is_new_round = 0;
@@ -328,7 +328,7 @@ class LimitScope {
 
  private:
   std::optional<LeavableTraces> traces_;
-  std::optional<Watch> own_;
+  std::optional<LimitWatch> own_;
   Limit limit_;
 };
 

@@ -17,7 +17,7 @@
 namespace lutra {
 namespace {
 
-const char* const kStages[][2] = {
+const char* const kLoggedStages[][2] = {
     {"graph_breaks", "where and why a graph ended, and what to do about it"},
     {"guards", "the guards of each compiled entry"},
     {"effects", "what each compiled entry leaves behind: results, writes of tables and variables, gradients"},
@@ -108,13 +108,13 @@ void check_logs() {
   for (const std::string& name : stages()) {
     if (name == "help") {
       std::fprintf(stderr, "LUTRA_LOGS=stage,stage,... writes to standard error:\n");
-      for (const auto& row : kStages) std::fprintf(stderr, "  %-13s %s\n", row[0], row[1]);
+      for (const auto& row : kLoggedStages) std::fprintf(stderr, "  %-13s %s\n", row[0], row[1]);
       for (size_t i = 0; i < kPassCount; ++i)
         std::fprintf(stderr, "  %-13s the graph after this pass\n", kPasses[i].name);
       continue;
     }
     KnownNames known;
-    for (const auto& row : kStages) known.add(row[0]);
+    for (const auto& row : kLoggedStages) known.add(row[0]);
     for (size_t i = 0; i < kPassCount; ++i) known.add(kPasses[i].name);
     known.add("help");
     if (!known.have(name)) fail("LUTRA_LOGS: unknown name '", name, "'", known.known(name));

@@ -37,14 +37,14 @@ bool is_on(const Config& config, const std::string& name) {
   return std::find(config.passes_off.begin(), config.passes_off.end(), name) == config.passes_off.end();
 }
 
-int get_impl(lua_State* L) {
+int passes_get_impl(lua_State* L) {
   const std::string name = name_at(L, 2);
   check_name(name);
   lua_pushboolean(L, is_on(runtime(L).config, name));
   return 1;
 }
 
-int set_impl(lua_State* L) {
+int passes_set_impl(lua_State* L) {
   const std::string name = name_at(L, 2);
   check_name(name);
   set_pass(runtime(L).config, name, flag_at(L, 3, name));
@@ -52,7 +52,7 @@ int set_impl(lua_State* L) {
 }
 
 // LuaJIT's pairs sees no fields of a proxy: lt.config.passes() is a plain table.
-int all_impl(lua_State* L) {
+int passes_all_impl(lua_State* L) {
   lua_newtable(L);
   for (const Stage& stage : std::span(kStages, kStageCount)) {
     if (stage.when != Stage::kUnlessOff) continue;
@@ -62,9 +62,9 @@ int all_impl(lua_State* L) {
   return 1;
 }
 
-int passes_get(lua_State* L) { return guarded(L, get_impl); }
-int passes_set(lua_State* L) { return guarded(L, set_impl); }
-int passes_all(lua_State* L) { return guarded(L, all_impl); }
+int passes_get(lua_State* L) { return guarded(L, passes_get_impl); }
+int passes_set(lua_State* L) { return guarded(L, passes_set_impl); }
+int passes_all(lua_State* L) { return guarded(L, passes_all_impl); }
 
 }  // namespace
 

@@ -87,7 +87,7 @@ bool is_mode_known(lua_State* L, const Global& g) {
   return same;
 }
 
-int check_all(lua_State* L) {
+int check_global(lua_State* L) {
   Global& g = global(L);
   lua_pushliteral(L, "");
   bool known = lua_topointer(L, -1) == &g.empty && gc_pointer(g.registry) == lua_topointer(L, LUA_REGISTRYINDEX);
@@ -102,7 +102,7 @@ int check_all(lua_State* L) {
 
 bool is_global_known(lua_State* L) {
   if (!available(L) || !lua_checkstack(L, 4)) return false;
-  lua_pushcfunction(L, check_all);
+  lua_pushcfunction(L, check_global);
   const bool known = lua_pcall(L, 0, 1, 0) == 0 && lua_toboolean(L, -1);
   lua_pop(L, 1);
   return known;

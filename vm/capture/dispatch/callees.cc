@@ -26,7 +26,7 @@ int count_functions(lua_State* L, const CompiledProto& compiled) {
 }
 
 // Runs what its user, lt.auto or another segment wants.
-bool is_left_alone(const CaptureState& state, lua_State* L, int index) {
+bool runs_otherwise(const CaptureState& state, lua_State* L, int index) {
   return was_unpatched(L, index) || disabled_because(state.trace, lua_topointer(L, index)) || is_resumed(L, index) ||
          original_proto(L, index) != mirror::proto_of(lua_function(L, index));
 }
@@ -48,7 +48,7 @@ bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
     if (const auto known = compiled_proto(L, index)) note_callee(root, known);
     return false;
   }
-  if (is_left_alone(state, L, index)) return false;
+  if (runs_otherwise(state, L, index)) return false;
   CaptureOptions options = root.options;
   options.dynamic_dims.clear();  // of the arguments of the function that the user compiled
   const std::shared_ptr<CompiledProto> callee = find_proto(state, L, index, options, root.key.serial);

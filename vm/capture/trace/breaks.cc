@@ -10,7 +10,7 @@
 namespace lutra {
 namespace {
 
-constexpr BreakRow kRows[] = {
+constexpr BreakRow kBreakRows[] = {
 #define BREAK(id, kind, text, hint) {#id, kind, text, hint},
 #include "vm/capture/trace/breaks.def"
 };
@@ -46,12 +46,12 @@ std::string text_of(const BreakRow& row, const std::string& subject) {
 
 const BreakRow& row_of(Break why) {
   if (why == Break::none) fail_internal("capture: a break without a reason");
-  return kRows[size_t(why) - 1];
+  return kBreakRows[size_t(why) - 1];
 }
 
 const BreakRow* break_rows(size_t& count) {
-  count = std::size(kRows);
-  return kRows;
+  count = std::size(kBreakRows);
+  return kBreakRows;
 }
 
 Break break_of_call(const std::string& function) { return row_for(kCalls, function); }

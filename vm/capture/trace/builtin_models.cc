@@ -5,6 +5,7 @@
 #include <cmath>
 #include <lua.hpp>
 
+#include "vm/capture/trace/builtin_arguments.h"
 #include "vm/capture/trace/builtins.h"
 #include "vm/capture/trace/trace.h"
 
@@ -12,8 +13,6 @@ namespace lutra {
 namespace {
 
 constexpr int64_t kMostSorted = 1000, kMostText = 10000;
-
-Var* arg(Trace& t, const Vars& args, size_t i) { return i < args.size() ? t.force(args[i]) : t.nil(); }
 
 bool is_text(const Var* v) { return v->kind == VarKind::kString; }
 // A pattern without a zero: each of LuaJIT's functions takes what follows one in its own way.

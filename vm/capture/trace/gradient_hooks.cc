@@ -57,7 +57,7 @@ Tensor run_hook(Trace& t, Var* f, const Tensor& given, bool post_accumulate = fa
   }
 }
 
-Vars run_remove(Trace& t, Var* self, const Vars&) {
+Vars run_remove_hook(Trace& t, Var* self, const Vars&) {
   Trace::Hooked& hooked = t.hooked[size_t(self->num.to_double())];
   hooked.remove();
   hooked.hook.reset();
@@ -65,7 +65,7 @@ Vars run_remove(Trace& t, Var* self, const Vars&) {
   return {};
 }
 
-const Builtin kRemove{"remove", run_remove};
+const Builtin kRemove{"remove", run_remove_hook};
 
 // The hook's handle: a table with remove(). It cannot be kept: the segment ends before that.
 Var* handle(Trace& t) {

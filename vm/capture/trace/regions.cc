@@ -10,6 +10,7 @@
 #include "ops/defs/autocast.h"
 #include "ops/defs/each_tensor.h"
 #include "ops/grad/tape.h"
+#include "vm/capture/trace/builtin_arguments.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/tensor_lists.h"
 
@@ -192,8 +193,6 @@ RecordedFunction Region::finish(const std::vector<Tensor>& results, size_t carri
 }
 
 namespace {
-
-Var* arg(Trace& t, const Vars& args, size_t i) { return i < args.size() ? t.force(args[i]) : t.nil(); }
 
 // A value as the innermost region knows it.
 Tensor here(const Trace& t, const Tensor& value) { return t.regions.empty() ? value : t.regions.back()->inside(value); }
