@@ -14,7 +14,7 @@
 namespace lutra {
 namespace {
 
-const std::string kTarget = "a machine";
+const std::string kMachine = "a machine";
 
 struct Form {
   std::string bytes, text;
@@ -25,7 +25,7 @@ const std::vector<Form>& forms() {
   static const std::vector<Form> all = [] {
     std::vector<Form> made;
     const auto add = [&](const Plan& plan, const Codes& codes, const std::vector<Constant>& constants) {
-      made.push_back({write_artifact(plan, codes, constants, kTarget), print_artifact(plan, constants)});
+      made.push_back({write_artifact(plan, codes, constants, kMachine), print_artifact(plan, constants)});
     };
     for (uint32_t seed = 1; seed <= 20; seed++) {
       const auto graph = lowered_if_allowed(*random_graph(seed));
@@ -80,9 +80,9 @@ std::string verdict(const Read& read, bool& accepted) {
   try {
     const Artifact a = read();
     accepted = true;
-    const std::string bytes = write_artifact(a.plan, a.codes, a.constants, kTarget);
-    const Artifact again = read_artifact(bytes, kTarget);
-    if (write_artifact(again.plan, again.codes, again.constants, kTarget) != bytes) return "written otherwise";
+    const std::string bytes = write_artifact(a.plan, a.codes, a.constants, kMachine);
+    const Artifact again = read_artifact(bytes, kMachine);
+    if (write_artifact(again.plan, again.codes, again.constants, kMachine) != bytes) return "written otherwise";
     const std::string text = print_artifact(a.plan, a.constants);
     const Artifact parsed = parse_artifact(text);
     if (print_artifact(parsed.plan, parsed.constants) != text) return "printed otherwise";
@@ -115,7 +115,7 @@ void damage(std::string Form::*form, Artifact (*read)(const std::string&), int c
 
 TEST_CASE("damaged bytes of artifacts are refused", "[runtime]") {
   damage(
-      &Form::bytes, [](const std::string& s) { return read_artifact(s, kTarget); }, 6000);
+      &Form::bytes, [](const std::string& s) { return read_artifact(s, kMachine); }, 6000);
 }
 
 TEST_CASE("damaged texts of artifacts are refused", "[runtime]") {

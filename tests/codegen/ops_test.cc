@@ -8,8 +8,6 @@ namespace {
 const DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kInt32,   DType::kInt16,
                         DType::kInt8,    DType::kUInt8,   DType::kBool,  DType::kFloat16, DType::kBFloat16};
 
-std::string ir(DType t) { return info(t).ir_name; }
-
 // p[out] = op of the operands, elementwise. strides: text of each operand's index ("i0", "i0*s1", "").
 std::string elementwise(loop::Op op, DType operand, DType result, const std::vector<std::string>& index,
                         const std::string& out) {

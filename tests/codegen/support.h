@@ -30,6 +30,7 @@ inline std::vector<const char*> native_isas() {
   if (best == "arm64") return {"arm64"};
   return {};
 }
+inline std::string ir(DType t) { return info(t).ir_name; }
 inline bool native() { return !native_isas().empty(); }
 
 class Bytes {

@@ -72,8 +72,6 @@ class HostInterpreter {
   Run run_;
 };
 
-std::string ir(DType t) { return info(t).ir_name; }
-
 // result = op of loads of type `of`.
 Case one_op(loop::Op op, DType of, DType result, int64_t n) {
   std::string params, body, operands;

@@ -8,8 +8,6 @@ namespace {
 const DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kInt64, DType::kInt32,   DType::kInt16,
                         DType::kInt8,    DType::kUInt8,   DType::kBool,  DType::kFloat16, DType::kBFloat16};
 
-std::string ir(DType t) { return info(t).ir_name; }
-
 // One instruction after the other, each with operands and a result of its own.
 struct AllOps {
   std::string params, body;
@@ -40,11 +38,6 @@ struct AllOps {
   std::string text() const {
     return "kernel @ops(" + params + "; n0;) {\n  for i0 in n0 parallel vector {\n" + body + "  }\n}\n";
   }
-};
-
-struct Run {
-  size_t kernel;
-  Case c;
 };
 
 void check_all(ShimLibrary& library, std::vector<Run>& runs) {

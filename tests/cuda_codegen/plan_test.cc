@@ -11,11 +11,6 @@ namespace {
 
 constexpr int64_t kMostElements = 1 << 16;
 
-struct Run {
-  size_t kernel;
-  Case c;
-};
-
 // False where the launch is too large for a test.
 bool add_launch(const Plan& plan, const KernelLaunch& launch, uint64_t seed, ShimLibrary& library,
                 std::vector<Run>& runs) {
@@ -54,7 +49,7 @@ void add_graph(Graph& graph, uint64_t seed, ShimLibrary& library, std::vector<Ru
   }
 }
 
-void check_all(ShimLibrary& library, std::vector<Run>& runs) {
+void check_launches(ShimLibrary& library, std::vector<Run>& runs) {
   library.build();
   for (Run& r : runs) {
     LaunchFault fault;
@@ -77,7 +72,7 @@ TEST_CASE("kernels of scheduled graphs as CUDA source", "[cuda]") {
   add_graph(*lowered_graph(*train_step_graph(20, 16, 10, 12)), 1, library, runs);
   add_graph(*lowered_graph(*train_step_graph(100, 64, 10, 100)), 1, library, runs);
   CHECK(runs.size() > 20);
-  check_all(library, runs);
+  check_launches(library, runs);
 }
 
 TEST_CASE("kernels of random graphs as CUDA source", "[cuda]") {
@@ -89,7 +84,7 @@ TEST_CASE("kernels of random graphs as CUDA source", "[cuda]") {
       if (const auto graph = lowered_if_allowed(*random_graph(uint32_t(seed))))
         add_graph(*graph, uint32_t(seed), library, runs);
     }
-    check_all(library, runs);
+    check_launches(library, runs);
   }
 }
 

@@ -9,6 +9,12 @@
 
 namespace lutra {
 
+// A case of a kernel of a library.
+struct Run {
+  size_t kernel;
+  Case c;
+};
+
 class ShimLibrary {
  public:
   ~ShimLibrary();

@@ -10,11 +10,11 @@ namespace {
 // (batch, head, position, feature), positions outermost but for the batch.
 Operand by_position(DType t, std::vector<int64_t> sizes) { return make_operand(t, sizes, {0, 2, 1, 3}); }
 
-struct Shape {
+struct AttentionShape {
   int64_t batch, heads, kv_heads, queries, keys, dim, value_dim;
 };
 
-void check_shape(HostMachine& m, const Shape& s, bool causal, int mask, double scale, double tolerance,
+void check_shape(HostMachine& m, const AttentionShape& s, bool causal, int mask, double scale, double tolerance,
                  DType t = DType::kFloat32) {
   INFO(s.heads << " " << s.queries << " " << s.keys << " " << s.dim << " " << causal << mask << name(t));
   const Operand q = random_operand(t, {s.batch, s.heads, s.queries, s.dim}, -1, 1, {0, 2, 1, 3});

@@ -8,12 +8,12 @@
 namespace lutra::cuda {
 namespace {
 
-struct Shape {
+struct ConvShape {
   int64_t n, groups, c, k, h, w, kh, kw;
   std::vector<int64_t> attributes;  // stride, padding, dilation
 };
 
-void check_shape(HostMachine& m, DType t, const Shape& s, bool last) {
+void check_shape(HostMachine& m, DType t, const ConvShape& s, bool last) {
   INFO(name(t) << s.groups << s.c << s.k << last);
   const auto& a = s.attributes;
   const int64_t oh = (s.h + a[2] + a[4] - (s.kh - 1) * a[6] - 1) / a[0] + 1;
@@ -41,7 +41,7 @@ void check_shape(HostMachine& m, DType t, const Shape& s, bool last) {
 }
 
 // Gradients by weight and bias, with and without a bias; whole numbers are products without error.
-void check_weight(HostMachine& m, const Shape& s, bool last) {
+void check_weight(HostMachine& m, const ConvShape& s, bool last) {
   INFO(s.c << " " << s.k << last);
   const auto& a = s.attributes;
   const int64_t oh = (s.h + a[2] + a[4] - (s.kh - 1) * a[6] - 1) / a[0] + 1;

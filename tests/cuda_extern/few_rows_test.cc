@@ -10,12 +10,12 @@ constexpr double kHalfBound = 1e-2, kFloatBound = 2e-5;
 
 double bound_of(DType t) { return t == DType::kFloat32 ? kFloatBound : kHalfBound; }
 
-struct Shape {
+struct ProductShape {
   int64_t m, n, k;
 };
 
 // Each text is compiled: one shape for most dtypes.
-std::vector<Shape> shapes_of(DType t, std::vector<Shape> all) {
+std::vector<ProductShape> shapes_of(DType t, std::vector<ProductShape> all) {
   if (t != DType::kFloat32) all.erase(all.begin() + (t == DType::kBFloat16 ? 2 : 1), all.end());
   return all;
 }
@@ -25,7 +25,7 @@ std::vector<Shape> shapes_of(DType t, std::vector<Shape> all) {
 TEST_CASE("cuda extern: products of few rows") {
   HostMachine m;
   for (DType t : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-    for (Shape s : shapes_of(t, {{1, 9, 64}, {2, 5, 33}, {1, 40, 1300}, {2, 7, 1100}})) {
+    for (ProductShape s : shapes_of(t, {{1, 9, 64}, {2, 5, 33}, {1, 40, 1300}, {2, 7, 1100}})) {
       INFO(name(t) << " " << s.m << " " << s.n << " " << s.k);
       const Operand x = random_operand(t, {s.m, s.k}, -1, 1), w = random_operand(t, {s.k, s.n}, -0.1, 0.1, {1, 0});
       CHECK(difference(m, {OpId::mm, {x, w}, {make_operand(t, {s.m, s.n})}, {}, {}, {}}) <= bound_of(t));
@@ -39,7 +39,7 @@ TEST_CASE("cuda extern: products of few rows") {
 TEST_CASE("cuda extern: weights of int8") {
   HostMachine m;
   for (DType t : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-    for (Shape s : shapes_of(t, {{1, 9, 64}, {40, 30, 50}, {2, 5, 37}, {5, 40, 1300}, {9, 7, 48}})) {
+    for (ProductShape s : shapes_of(t, {{1, 9, 64}, {40, 30, 50}, {2, 5, 37}, {5, 40, 1300}, {9, 7, 48}})) {
       INFO(name(t) << " " << s.m << " " << s.n << " " << s.k);
       const Operand x = random_operand(t, {s.m, s.k}, -1, 1), w = random_operand(DType::kInt8, {s.n, s.k}, -128, 127);
       const Operand scales = random_operand(t == DType::kFloat16 ? DType::kFloat32 : t, {s.n}, 0.001, 0.002);
@@ -60,7 +60,7 @@ TEST_CASE("cuda extern: weights of int4") {
   HostMachine m;
   for (DType t : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     for (int64_t group : {32, 64, 128, 256}) {
-      for (Shape s : shapes_of(t, {{1, 9, 2}, {40, 30, 1}, {3, 5, 1}, {6, 21, 5}})) {
+      for (ProductShape s : shapes_of(t, {{1, 9, 2}, {40, 30, 1}, {3, 5, 1}, {6, 21, 5}})) {
         const int64_t k = s.k * group;
         INFO(name(t) << " " << s.m << " " << s.n << " " << k << " by " << group);
         const Operand x = random_operand(t, {s.m, k}, -1, 1), w = random_operand(DType::kUInt8, {s.n, k / 2}, 0, 255);
@@ -76,7 +76,7 @@ TEST_CASE("cuda extern: weights of int4") {
 TEST_CASE("cuda extern: weights of few bits on tensor cores") {
   HostMachine m;
   // More blocks of k than warps, rows of x in two tiles and in four, rows of the weight in several blocks.
-  for (Shape s : {Shape{2, 20, 1216}, Shape{12, 40, 128}, Shape{20, 40, 640}}) {
+  for (ProductShape s : {ProductShape{2, 20, 1216}, ProductShape{12, 40, 128}, ProductShape{20, 40, 640}}) {
     const DType t = s.m == 12 ? DType::kFloat16 : DType::kBFloat16;
     const Operand x = random_operand(t, {s.m, s.k}, -1, 1), w = random_operand(DType::kInt8, {s.n, s.k}, -128, 127);
     const Operand by = random_operand(t, {s.n}, 0.001, 0.002), out = make_operand(t, {s.m, s.n});

@@ -4,6 +4,7 @@
 
 #include "ops/defs/call.h"
 #include "ops/grad/tape.h"
+#include "tests/guard/step.h"
 #include "tests/host/lutra_state.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/mirror/mirror.h"
@@ -103,15 +104,6 @@ void compare(Pool& pool, const GuardProgram& program, int a, int b, int c, int w
   CHECK(call.same_tensors);
   pool.runs++;
   if (call.fast == NativeGuards::kUnsure) pool.unsure++;
-}
-
-GuardStep step(GuardOp op, int a = -1, int b = -1, int index = 0) {
-  GuardStep s;
-  s.op = op;
-  s.a = a;
-  s.b = b;
-  s.index = index;
-  return s;
 }
 
 GuardProgram program_of(std::vector<GuardStep> steps, int registers) {

@@ -1,16 +1,10 @@
 // Guard programs that name what does not exist are found, by the step that does.
 #include <catch2/catch.hpp>
 
-#include "vm/guard/program.h"
+#include "tests/guard/step.h"
 
 namespace lutra {
 namespace {
-
-GuardStep step(GuardOp op, int a = -1, int b = -1, int index = 0) {
-  GuardStep s;
-  s.op = op, s.a = a, s.b = b, s.index = index;
-  return s;
-}
 
 // A program of one tensor, one number, a list of keys and a group, of whose steps the last is `last`.
 std::string verdict(const GuardStep& last, int registers = 2) {

@@ -34,7 +34,7 @@ void patch_in_place(PortalHarness& h, lua_State* L, int index, std::vector<Pc> p
   lua_pop(L, 1);
 }
 
-int take_over(lua_State* L) {
+int stand_in(lua_State* L) {
   lua_pushinteger(L, 1);
   lua_insert(L, 1);
   return lua_gettop(L);
@@ -103,7 +103,7 @@ TEST_CASE("unpatch leaves the identical function", "[portal][redirect]") {
       const void* identity = prototype_identity(L, f);
       const std::string dumped = bc::emit(dump_function(L, f));
       for (int round = 0; round < 2; ++round) {
-        patch_in_place(h, L, f, {}, take_over);
+        patch_in_place(h, L, f, {}, stand_in);
         INFO(name << " jit " << jit);
         CHECK(redirected(L, f));
         if (std::string(jit) != "hot") CHECK(info() != before);
@@ -278,7 +278,7 @@ TEST_CASE("the cold stub tail calls what its portal returns", "[portal][redirect
         h.portals[id] = [&](lua_State* L) {
           if (++visits < 3) return 0;
           lua_rawgeti(L, LUA_REGISTRYINDEX, ref);
-          if (visits == 3) patch_in_place(h, L, lua_gettop(L), {1}, take_over);
+          if (visits == 3) patch_in_place(h, L, lua_gettop(L), {1}, stand_in);
           return 1;
         };
         INFO(name << " jit " << jit);
@@ -498,7 +498,7 @@ TEST_CASE("without the mirror clones work and patching in place says why not", "
       const bc::Dump dump = dump_function(L, f);
       const bc::Liveness live = bc::liveness(dump.top());
       const int id = alloc_portal_id(L);
-      h.portals[id] = take_over;
+      h.portals[id] = stand_in;
       Point point{1, id, live.passable(1), false, {Exit()}};
       for (size_t i = 0; i < point.args.size(); ++i)
         point.exits[0].outs.push_back({point.args[i], static_cast<int>(i)});

@@ -11,6 +11,7 @@
 #include "ops/core/settings.h"
 #include "ops/defs/call.h"
 #include "tests/runtime/plans.h"
+#include "tests/runtime/threads.h"
 
 namespace lutra {
 namespace {
@@ -61,11 +62,6 @@ HandPlan gather_plan() {
   p.rng_calls = 3;
   return p;
 }
-
-struct Threads {
-  explicit Threads(int n) { settings().num_threads = n; }
-  ~Threads() { settings().num_threads = 0; }
-};
 
 }  // namespace
 

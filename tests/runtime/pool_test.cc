@@ -1,6 +1,5 @@
 // The pool: every chunk runs once, failures come back, jobs within jobs and from several threads at once are fine.
 #include "jit/runtime/pool.h"
-#include "ops/core/settings.h"
 
 #include <atomic>
 #include <stdexcept>
@@ -9,14 +8,10 @@
 
 #include <catch2/catch.hpp>
 
+#include "tests/runtime/threads.h"
+
 namespace lutra {
 namespace {
-
-struct Threads {
-  explicit Threads(int n) : before(settings().num_threads) { settings().num_threads = n; }
-  ~Threads() { settings().num_threads = before; }
-  int before;
-};
 
 struct Counts {
   std::vector<std::atomic<int>> of;
