@@ -1,4 +1,4 @@
-// The road: a captured graph in, an executable out. Also the witness that runs a graph node by node.
+// Compiles a captured graph: runs the stages, uses the disk cache, reports errors.
 #include "jit/compile.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ std::string times_text(const Compiled& compiled) {
   return str(text, "; ", compiled.kernels, " kernels\n");
 }
 
-// Whoever wants to see a stage wants it run.
+// A cached executable skips the stages, so the cache is not used if the caller logs the text of one.
 bool takes_kept(const CompileOptions& options) {
   return options.kept && keeps_segments() && !any_bug_is_on() && options.backend == "native" &&
          std::none_of(kStages, kStages + kStageCount,
@@ -60,7 +60,7 @@ void run_stages(Compilation& c, Compiled& compiled) {
   }
 }
 
-// An error of ours goes on with what is answered where it is told, with the graph that led to it.
+// Runs the stages. Appends the answer of CompileOptions::failed to the text of an internal error.
 void go_the_road(Compilation& c, Compiled& compiled) {
   const auto told = [&](const char* what) {
     const auto failed = c.options.failed;
@@ -92,21 +92,21 @@ SegmentKey key_of(const Graph& graph, const CompileOptions& options) {
   return segment_key(graph, options.text ? *options.text : print(graph), options.about, options.disabled_passes);
 }
 
-// The last of a compilation, whose graph was compiled or found.
+// Completes a compilation, whether its graph was compiled or found in the disk cache.
 void finish(Compilation& c, Compiled& compiled, Clock::time_point start) {
   const CompileOptions& options = c.options;
   compiled.executable = std::move(c.executable);
   if (compiled.executable) compiled.kernels = compiled.executable->kernel_count();
   if (compiled.executable && options.autotune) compiled.executable->set_autotune();
   if (options.watch && compiled.executable) {
-    std::unique_ptr<Graph>& captured = c.captured ? c.captured : c.graph;  // no pass was run on what was kept
+    std::unique_ptr<Graph>& captured = c.captured ? c.captured : c.graph;  // a cached graph has run no pass
     compiled.watch = options.watch(std::move(captured), options);
   }
   compiled.compile_ms = ms_since(start);
   if (options.wanted && is_wanted(options, "perf")) options.log("perf", times_text(compiled));
 }
 
-// What a run of a captured graph is like.
+// Inputs and scalars like those of a run of a captured graph: FakeTensors and hints.
 struct RunLike {
   std::vector<Tensor> inputs;
   std::vector<double> scalars;

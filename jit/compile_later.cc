@@ -1,4 +1,4 @@
-// One job of the background.
+// Runs one compilation as a background job.
 #include "jit/compile_later.h"
 
 #include "ops/core/interrupt.h"

@@ -1,5 +1,4 @@
-// A compilation that nobody waits for: it runs on a thread of the background, with the settings and modes of the moment
-// when it was asked for.
+// Compiles on a background thread, with the settings and modes of the thread that asked for it.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -12,11 +11,10 @@
 
 namespace lutra {
 
-// Invariants:
-// 1. What `compile` refers to stays until this object is gone: its destructor drops what has not begun, and stops and
-//    awaits what has.
-// 2. `compile` shares nothing that changes with other threads but what jit/background/README.md names. What it drops is
-//    never the last reference to a tensor or node of the program.
+// 1. Everything that `compile` refers to outlives this object. The destructor drops a job that has not begun; it stops
+//    a running job and waits for it.
+// 2. `compile` shares only the mutable data named in jit/background/README.md with other threads. It never drops the
+//    last reference to a tensor or node of the program.
 class CompileLater {
  public:
   explicit CompileLater(std::function<void()> compile);
@@ -25,7 +23,7 @@ class CompileLater {
 
   bool done() { return job_->done(); }
   bool wait(std::chrono::milliseconds most) { return job_->wait(most); }
-  // Once it is done: throws what it threw.
+  // kUnlessOff: optional; kNative: not in eager backends
   void check() const;
 
  private:

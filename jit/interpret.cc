@@ -1,8 +1,10 @@
-// A graph, real inputs and scalars in; its outputs by call_op, node by node: the eager witness of compiled code.
+// Runs a graph on real inputs and scalars through call_op, node by node: the eager reference for compiled code.
 //
-// Invariants: symbols are evaluated from the inputs, never taken from hints; a random node takes the call index of its
-// ordinal, whatever other nodes were dropped; the generator moves by the graph's count, and not at all on an error; on
-// an error inputs are as they were.
+// Invariants:
+// 1. Symbols are evaluated from the inputs, never taken from hints.
+// 2. A random node uses the call index of its ordinal, whichever other nodes were dropped.
+// 3. The generator advances by the graph's count of random calls; after an error it has not advanced.
+// 4. After an error the inputs are as they were.
 #include <algorithm>
 #include <unordered_map>
 
@@ -23,7 +25,7 @@ struct Interpreter {
   std::unordered_map<const TensorImpl*, Tensor> values;
   const NodeObserver* observer;
   std::vector<InputView> views;
-  std::vector<double> scalars;  // unbacked sizes by their hints, until they are told
+  std::vector<double> scalars;  // unbacked sizes hold their hints until their nodes have run
   int32_t told = 0;
 
   Interpreter(const Graph& g, const NodeObserver* observer) : graph(g), observer(observer) {}
@@ -93,7 +95,7 @@ struct Interpreter {
     return it->second;
   }
   void run(const Node& n) {
-    // What was traced in no_grad mode runs so.
+    // A node that was traced in no_grad mode runs in no_grad mode.
     bool wanted = false;
     for (const Tensor& r : n.results) wanted = wanted || (r->requires_grad && !r->node->is_input());
     GradModeScope mode(grad_enabled() && wanted);
@@ -113,13 +115,13 @@ struct Interpreter {
 };
 
 bool fails(const Node& n) {
-  if (info(n.op).is_composite()) return true;  // one of its parts may
+  if (info(n.op).is_composite()) return true;  // one of its parts may fail
   if (!n.inplace) return may_fail(n);
   const bool on_integers = !is_float(n.args[0].tensor()->dtype);
   return info(n.op).has(kFails) || (info(n.op).has(kFailsOnIntegers) && on_integers);
 }
 
-// Memory of inputs that nodes write before others may fail: it is put back where one does.
+// Copies of the memory of inputs that nodes write before a later node may fail. An error restores it.
 struct WrittenInputs {
   struct Copy {
     Ref<Storage> storage, before;
@@ -128,7 +130,7 @@ struct WrittenInputs {
   };
   std::vector<const Storage*> inputs;
   std::vector<Copy> copies;
-  size_t last = 0;  // node that may fail
+  size_t last = 0;  // index of the last node that may fail
 
   WrittenInputs(const Graph& graph, const Interpreter& in) {
     for (const GraphInput& i : graph.inputs) inputs.push_back(in.values.at(i.value.get())->storage.get());
@@ -139,7 +141,7 @@ struct WrittenInputs {
   void keep(const Tensor& t) {
     const Ref<Storage>& s = t->storage;
     if (!std::count(inputs.begin(), inputs.end(), s.get()) || !s->data || t->numel() == 0) return;
-    // From the first element to the last one that it has.
+    // The bytes from the tensor's first element to its last one.
     const int64_t begin = is_packed(t->dtype) ? t->offset.hint / 2 : bytes_of(t->dtype, t->offset.hint);
     const int64_t end = bytes_of(t->dtype, extent(t->offset, t->sizes, t->strides));
     const bool known = std::any_of(copies.begin(), copies.end(),
@@ -149,7 +151,7 @@ struct WrittenInputs {
     copy_bytes(before->data, s->device, at(*s, begin), s->device, size_t(end - begin));
     copies.push_back({s, std::move(before), begin, end, s->version});
   }
-  // The latest first: it may overlap what was written before.
+  // Restores the latest copy first: it may overlap an earlier one, which holds older bytes.
   void put_back() const {
     for (size_t i = copies.size(); i-- > 0;) {
       const Copy& c = copies[i];
@@ -161,7 +163,7 @@ struct WrittenInputs {
   static void* at(const Storage& s, int64_t byte) { return static_cast<char*>(s.data) + byte; }
 };
 
-// Puts the generator back unless told that all went well.
+// Restores the generator's call index, unless `after` was set because the run succeeded.
 struct GeneratorScope {
   Generator& generator = default_generator();
   uint64_t base = generator.next_call, after = base;

@@ -1,4 +1,4 @@
-// The rows of the road.
+// The table of stages, and the functions that run them.
 #include "jit/stages.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void renumber(Compilation& c) {
   check(*c.graph, "capture");
 }
 
-// On the graph and on the functions that it runs.
+// Runs the pass on the graph and on the functions that the graph calls.
 GraphPtr run_on(const PassRow& pass, const Graph& graph) {
   GraphPtr rewritten = pass.run(graph);
   map_functions(*rewritten, [&](const Graph& function) { return run_on(pass, function); });
@@ -69,7 +69,7 @@ void make_plan(Compilation& c) {
   const bool told = c.options.wanted && shows(c.options, "fusion");
   c.plan =
       schedule(*c.graph, std::move(*c.lowered), {true, machine ? &*machine : nullptr, told ? &c.decisions : nullptr});
-  // The one kernel of an eager op has its name.
+  // The single kernel of an eager op gets the op's name.
   if (c.options.eager.empty() || c.plan.launches.size() != 1) return;
   if (auto* k = std::get_if<KernelLaunch>(&c.plan.launches[0])) k->kernel.name = c.options.eager;
 }
@@ -107,7 +107,7 @@ const Stage kStages[] = {
 };
 const size_t kStageCount = std::size(kStages);
 
-// A backend that is not ours takes the graph: "eager" as it was captured, "aot_eager" after the passes.
+// The backend "eager" takes the captured graph; "aot_eager" takes the graph after the passes.
 bool goes_through(const Stage& stage, const CompileOptions& options) {
   if (!options.eager.empty() && !stage.for_eager) return false;
   if (options.backend == "eager" && &stage != kStages) return false;

@@ -1,4 +1,5 @@
-// The road as a table: each stage takes what those before it left of a compilation, and adds its own.
+// The stages of the compiler as a table. Each stage reads the fields of a Compilation that earlier stages filled, and
+// fills its own.
 #pragma once
 #include <memory>
 #include <optional>
@@ -10,32 +11,32 @@
 
 namespace lutra {
 
-// What there is of a compilation: a graph, what it is lowered to, then its plan, then its code.
+// The state of a compilation: the graph, then its lowered form, then its plan, then its code.
 struct Compilation {
   const CompileOptions& options;
   std::unique_ptr<Graph> graph;
-  std::unique_ptr<Graph> captured{};      // once a pass has made another of it
-  std::optional<LoweredGraph> lowered{};  // until it is scheduled
+  std::unique_ptr<Graph> captured{};      // the graph before the first pass; null until a pass has rewritten it
+  std::optional<LoweredGraph> lowered{};  // set between lowering and scheduling
   Plan plan{};
-  std::string decisions{};  // of fusion, where they are shown
+  std::string decisions{};  // the decisions of fusion as text, if they are logged
   std::shared_ptr<Executable> executable{};
 };
 
 struct Stage {
   const char* name;
-  void (*run)(Compilation&);                                  // null: it only shows what is there
-  std::string (*text)(const Compilation&);                    // what a log of its name prints
-  enum When : uint8_t { kAlways, kUnlessOff, kNative } when;  // kUnlessOff: may be switched off; kNative: no backend's
-  bool for_eager;                                             // an eager op goes through it, too
+  void (*run)(Compilation&);                                  // null: the stage only prints
+  std::string (*text)(const Compilation&);                    // the text that is logged under the stage's name
+  enum When : uint8_t { kAlways, kUnlessOff, kNative } when;  // kUnlessOff: optional; kNative: not in eager backends
+  bool for_eager;                                             // true: eager ops run this stage, too
 };
 extern const Stage kStages[];  // in the order they run
 extern const size_t kStageCount;
 
 bool goes_through(const Stage& stage, const CompileOptions& options);
-// Runs the rows from `first` to `last`, verifies each graph on the way, and gives the text of the last.
+// Runs the rows from `first` to `last`, verifies the graph after each, and returns the text of the last.
 std::string run_between(Compilation& c, const std::string& first, const std::string& last);
 
-// Those that may be switched off.
+// Returns the names of the stages that can be switched off.
 KnownNames optional_stages();
 
 }  // namespace lutra
