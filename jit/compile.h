@@ -25,7 +25,7 @@ struct Watch {
 
 struct CompileOptions {
   double memory_budget = 1;        // PartitionOptions::budget, for a graph that is differentiated outside
-  uint64_t random_cut = 0;         // kUnlessOff: optional; kNative: not in eager backends
+  uint64_t random_cut = 0;         // PartitionOptions::random, likewise
   std::string backend = "native";  // "native", "eager" (call_op node by node), "aot_eager" (after the passes)
   std::vector<std::string> disabled_passes;
   bool stated_machine = false;  // choose for the stated machine (Backend::stated), not for the one that is present

@@ -23,7 +23,7 @@ class CompileLater {
 
   bool done() { return job_->done(); }
   bool wait(std::chrono::milliseconds most) { return job_->wait(most); }
-  // kUnlessOff: optional; kNative: not in eager backends
+  // Call it once the job is done: rethrows the exception that `compile` threw, if any.
   void check() const;
 
  private:
