@@ -1,4 +1,5 @@
-// Making an expression is a function of its operands, so that expressions made in their order have the same ids.
+// Copies a SymEnv. An env numbers expressions in the order of their creation, so making the same expressions in the
+// same order gives the same ids.
 #include "jit/graph/env_copy.h"
 
 #include "ops/core/error.h"

@@ -1,4 +1,4 @@
-// The expressions of an env that a text uses, as that text.
+// Prints the expressions of an env that a text uses.
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -8,10 +8,11 @@
 
 namespace lutra {
 
-// Terms of an expression above which it gets a name: texts stay linear in the size of what they show, and flat.
+// An expression with more terms than this gets a name. So a text stays flat, and its length is linear in the size of
+// what it shows.
 inline constexpr int kMostTerms = 24;
 
-// Expressions as text in which large ones have names, $0, $1 ... in the order of the env: operands come first.
+// Prints expressions. Large ones have names, $0, $1 ..., in the order of the env, so operands precede their users.
 class Expressions {
  public:
   explicit Expressions(const SymEnv& env) : env_(env), used_(env.size(), false) {}
@@ -19,7 +20,7 @@ class Expressions {
   void use(int32_t id) {
     if (id) used_[size_t(id)] = true;
   }
-  // After all uses.
+  // Chooses the expressions that get a name. Call it after all use().
   void name_large() {
     spread(used_);
     std::vector<int> terms(env_.size(), 1);
@@ -33,7 +34,7 @@ class Expressions {
       order_.push_back(int32_t(id));
     }
   }
-  // Marks the operands of what is marked, and theirs.
+  // Marks all operands of the marked expressions, recursively.
   void spread(std::vector<bool>& marked) const {
     for (size_t id = marked.size(); id-- > 1;) {
       const SymExpr& e = env_[int32_t(id)];

@@ -1,4 +1,4 @@
-// What a graph says of itself as a function.
+// A graph's signature as a function, and the check that it can be one.
 #include "jit/graph/function.h"
 
 #include "ops/core/tensor_type.h"

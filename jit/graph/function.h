@@ -1,4 +1,5 @@
-// A graph as a function: what branches and loops of another graph run. It has an env of its own, without symbols.
+// A graph as a function: the branches and loop bodies that another graph calls. It has a SymEnv of its own, without
+// symbols.
 #pragma once
 #include "jit/graph/graph.h"
 
@@ -16,11 +17,11 @@ struct GraphFunction final : Function {
 FunctionRef make_function(std::unique_ptr<const Graph> graph);
 inline const Graph& graph_of(const FunctionRef& f) { return *static_cast<const GraphFunction&>(*f).graph; }
 
-// What keeps a graph from being a function, "" where nothing does. A function's inputs are its parameters; it has no
-// numbers, constants, symbols or random numbers, and its results are tensors.
+// Returns why a graph cannot be a function, "" if it can. A function's inputs are its parameters. It has no numbers,
+// constants, symbols, random numbers or writes. Its results are tensors, each with memory of its own.
 std::string check_function(const Graph& graph);
 
-// f(graph of a function) gives another graph for it, in each node that runs functions.
+// Replaces the function arguments of all control nodes: f maps the graph of a function to the new one.
 template <class F>
 void map_functions(Graph& graph, const F& f) {
   for (const auto& n : graph.nodes) {

@@ -22,23 +22,25 @@ struct Node {
   int rng = -1;          // kRandom: ordinal of the call index within the graph
   Args args;
   Results results;
-  int written = -1;            // functionalised: the input that the program set to it there, and had not read
+  int written = -1;            // set by functionalise: the input that the program overwrote with this value, before any
+                               // node read it; -1: none
   OpId origin = OpId::kCount;  // the composite op whose decomposition made it
   const char* file = nullptr;  // interned; where the user's Lua called it
   int line = 0;
 
   bool is_input() const { return op == OpId::input; }
   bool is_copy() const { return op == OpId::copy_; }
-  // x.op_(...): what op gives was written into args[0].
+  // x.op_(...): the op's result is written into args[0].
   bool is_inplace_form() const { return inplace && !is_copy(); }
 };
 
-// Whether the node may raise on the elements it is given: it is run whether its results are used or not.
+// Returns true if the node may raise an error that depends on its elements. Such a node runs even if its results are
+// unused.
 bool may_fail(const Node& node);
 
 struct GraphInput {
   Tensor value;      // the FakeTensor
-  std::string name;  // how the source reads: "self.fc1.weight"
+  std::string name;  // as the source writes it: "self.fc1.weight"
   Tensor constant;   // not null: a real tensor captured by value, held strongly
 };
 
@@ -54,21 +56,21 @@ struct Graph {
   std::vector<std::unique_ptr<Node>> nodes;  // without the inputs' pseudo nodes
   std::vector<Value> outputs;                // Tensor, Scalar (symbolic or constant) or None
   std::vector<std::unique_ptr<Node>> input_nodes;
-  int rng_calls = 0;             // call indices that one run consumes, dead ones included
-  std::optional<Device> device;  // of what its nodes make; unset while there is none
+  int rng_calls = 0;             // call indices that one run consumes, those of dropped nodes included
+  std::optional<Device> device;  // the device of the nodes' results; unset until there is a node
 
   // strides and sizes may hold symbols of env made by leaf(kSize/kStride, index of this input, dim).
   Tensor add_input(const std::string& name, const Sizes& sizes, const Sizes& strides, DType dtype, Device device = {});
-  // A real tensor that the graph holds.
+  // Adds a real tensor that the graph holds.
   Tensor add_constant(const std::string& name, const Tensor& real);
   Scalar add_scalar(const std::string& name, double hint);
   void renumber();
 };
 
-// Of what the graph makes.
+// Returns the device of the nodes' results.
 Device device_of(const Graph& graph);
 
-// The real tensors that the graph holds, in the order of its inputs.
+// Returns the real tensors that the graph holds, in the order of its inputs.
 std::vector<Tensor> constants_of(const Graph& graph);
 
 // Records call_op on FakeTensors into a graph; real tensors among the arguments become constants.
@@ -92,13 +94,13 @@ class GraphRecorder : public Mode {
 
 // Text form. print, parse, print is the identity.
 std::string print(const Graph& graph);
-// device: of the inputs, which the text does not say.
+// device: for inputs whose device the text does not give.
 std::unique_ptr<Graph> parse_graph(const std::string& text, Device device = {});
-// An empty string, or what is wrong.
+// Returns "" for a valid graph, otherwise the first violation.
 std::string verify(const Graph& graph);
-// What a pass has changed in the memory that leaves the graph: results share it with inputs and with each other as
-// before
-// ("" if so). Values do not show it until somebody writes to one.
+// Compares the memory that leaves the graph before and after a pass: results must share memory with the same inputs and
+// the same other results. Returns "" if they do. Other checks miss a change here: values show it only after somebody
+// has written to one of the tensors.
 std::string verify_sharing(const Graph& before, const Graph& after);
 
 }  // namespace lutra

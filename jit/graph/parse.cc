@@ -1,5 +1,5 @@
-// Text to graph. Nodes are rebuilt through call_op in a recorder, so a parsed graph has the types its ops give; a type
-// that is written differently is an error with its line.
+// Parses graph text. It rebuilds each node through call_op in a recorder, so values have the types that their ops give.
+// It rejects a type that is written differently, and names the line.
 //
 //   graph    := "graph" "{" line* "return" values ["rng" int] "}"
 //   line     := "sym" leaf "=" int ["in" int "to" int] | "scalar" str "=" num | "let" "$" int "=" expr
@@ -23,8 +23,8 @@ struct Parser : TextReader {
   Parser(const std::string& text, Device device, std::unique_ptr<Graph> graph)
       : TextReader(text, "graph text", *graph->env), device(device), g(std::move(graph)) {}
   const Device device;
-  int nested = 0;  // functions around this one
-  int draws = 0;   // call indices that nodes have
+  int nested = 0;  // depth of nested functions
+  int draws = 0;   // call indices used by nodes
   std::unique_ptr<Graph> g;
   std::unordered_map<int, Tensor> values;
   GraphRecorder recorder{*g};
@@ -102,7 +102,7 @@ struct Parser : TextReader {
     define(id, v);
   }
 
-  // Of sizes and numbers that inputs have.
+  // Checks that the inputs have the sizes and strides that leaves refer to.
   void check_leaves() {
     for (size_t id = 1; id < g->env->size(); id++) {
       const SymExpr& e = (*g->env)[int32_t(id)];
@@ -112,7 +112,7 @@ struct Parser : TextReader {
     }
   }
 
-  // An unbacked size stands in the type, which is read twice.
+  // Reads an unbacked size from the result's type, without consuming the text: the type is parsed again afterwards.
   struct WrittenSize : UnbackedSizes {
     Parser& p;
     explicit WrittenSize(Parser& p) : p(p) {}
@@ -161,7 +161,7 @@ struct Parser : TextReader {
       expect(i ? "," : ":");
       Type t = type();
       const Tensor& r = results[i];
-      // A pass may have chosen another layout than the op's rule (channels_last).
+      // channels_last may have chosen another layout than the op's rule gives.
       if (!info(op).has(kView) && t.strides.size() == r->strides.size()) r->strides = t.strides;
       bool same = t.dtype == r->dtype && equal(t.sizes, r->sizes) && equal(t.strides, r->strides);
       if (!same) error(str("the type of %", ids[i], " is ", describe(r), " strides ", to_string(r->strides)));

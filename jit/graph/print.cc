@@ -1,4 +1,4 @@
-// Graph to text. The grammar is the parser's (parse.cc); print, parse, print is the identity.
+// Prints a graph. The grammar is in parse.cc. print, parse, print is the identity.
 #include <cmath>
 
 #include "jit/graph/expressions.h"
@@ -113,7 +113,7 @@ struct Printer {
     if (s.kind == Scalar::kBool) return void(out << (s.i ? "true" : "false"));
     s.kind == Scalar::kInt ? out << s.i : write_number(out, s.d);
   }
-  // Lines of the function's text stand two columns further to the right.
+  // Indents the function's text by two columns.
   void function(const Graph& g) {
     std::string text = print(g);
     text.pop_back();

@@ -1,4 +1,4 @@
-// Nodes of a graph made again, on other values.
+// Calls a graph's nodes again, on other values.
 #pragma once
 #include <unordered_map>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace lutra {
 
-// What stands for a graph's values: arguments for its inputs, and what its nodes have made so far.
+// Maps a graph's values to their replacements: the given arguments for its inputs, and the results of its nodes so far.
 class GraphValues {
  public:
   GraphValues(const Graph& graph, const std::vector<Tensor>& arguments) : graph_(graph) {
@@ -36,7 +36,7 @@ class GraphValues {
   std::unordered_map<const TensorImpl*, Tensor> now_;
 };
 
-// An argument of a node over what m.tensor, m.scalar and m.size give for its parts.
+// Maps a node's argument: m.tensor, m.scalar and m.size map its parts.
 template <class M>
 Value mapped(const Value& v, const M& m) {
   if (v.is<Tensor>()) return m.tensor(v.as<Tensor>());

@@ -11,7 +11,7 @@
 
 namespace lutra {
 
-// A stream's operator for what texts are made of, without a stream's costs and without a text for each part.
+// A minimal stream for graph text. It is cheaper than std::ostream, and makes no string for each part.
 struct Text {
   std::string text;
   Text& operator<<(std::string_view s) {
@@ -30,17 +30,19 @@ struct Text {
   }
 };
 
-// mul(size(0, 1), 4); of a large expression a part, and "..." for the rest: for people, not for the parser.
+// Prints an expression for people, e.g. mul(size(0, 1), 4). Prints only a part of a large one, "..." for the rest, so
+// the parser cannot read it.
 std::string expr_text(std::span<const SymExpr> exprs, int32_t id);
-std::string leaf_text(const SymExpr& e);  // of a leaf or a constant
+std::string leaf_text(const SymExpr& e);  // e is a leaf or a constant
 Text& write_leaf(Text& out, const SymExpr& e);
-// "sym size(0, 1) = 5 in 2 to 1000": a leaf's hint, and what else it may be where that is not any size.
+// Declares a leaf with its hint, e.g. "sym size(0, 1) = 5 in 2 to 1000". The range is printed only if it excludes some
+// size.
 std::string declared(const SymEnv& env, int32_t leaf);
 std::string quote(const std::string& s);  // 'it\'s'
 std::string number_text(double v);        // shortest that reads back, always with '.' or 'e'
 Text& write_number(Text& out, double v);
 
-// Every tensor is on that device: texts do not say on which one.
+// Puts all tensors of the graph on a device.
 void move_to(Graph& graph, Device device);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Text in; tokens, numbers, expressions and types out, each an error with its line where it is none.
+// Turns text into tokens, numbers, expressions and types. Each error names its line.
 #include "jit/graph/text_reader.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace lutra {
 namespace {
 
-// Printed expressions are flat: $n stands for what is large.
+// Limits the nesting of an expression. The printer names large expressions ($n), so printed ones are flat.
 struct Nested {
   Nested(TextReader& r, int& depth) : depth(depth) {
     if (depth >= 200) r.error("an expression is nested too deeply");

@@ -1,4 +1,4 @@
-// Graph text and lowered text as tokens, numbers, expressions and types: what their two parsers share.
+// Reads tokens, numbers, expressions and types. The parsers of graph text and lowered text share it.
 #pragma once
 #include <new>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace lutra {
 
-// What is wrong with a text: names its form and the line.
+// A syntax error. Its message names the kind of text and the line.
 struct TextError : Error {
   explicit TextError(const std::string& what) : Error(ErrorKind::kUser, what) {}
 };
@@ -22,7 +22,7 @@ class TextReader {
 
   [[noreturn]] void error(const std::string& what);
   [[noreturn]] void error_at(int line, const std::string& what);
-  // Runs read, whose errors get the line where it began: those of ops and sizes know none.
+  // Calls read. An error without a line, such as a meta rule's, gets the line where read began.
   template <class F>
   void placed(const F& read) {
     skip();
@@ -43,11 +43,11 @@ class TextReader {
   bool accept(const std::string& s);
   void expect(const std::string& s);
   std::string word();
-  std::string quoted();  // in '
-  // A number's text; whole tells an integer.
+  std::string quoted();  // in single quotes
+  // Returns a number's text. Sets `whole` if it is an integer.
   std::string number(bool& whole);
   int64_t integer();
-  int32_t place();  // an integer from 0 on that fits
+  int32_t place();  // a non-negative int32
   int64_t whole_number(const std::string& digits);
 
   // An expression of the env: a constant, a leaf or op(a, b).
@@ -59,10 +59,10 @@ class TextReader {
     Sizes sizes, strides;
   };
   DType dtype();
-  Type type();  // one that a tensor may have
-  // "; file:line", where there is one.
+  Type type();  // checked: a type that a tensor can have
+  // Reads "; file:line" if it is there.
   void read_location(const char*& file, int& number);
-  // After its first word: a line that declares a leaf, a number or an expression.
+  // These read the rest of a line that declares a leaf, a number or an expression, after its first word.
   void read_sym();
   double read_scalar(std::string& name);
   void read_let();
@@ -72,13 +72,13 @@ class TextReader {
   int line = 1;
 
  private:
-  // After "size(": the leaf, with its hint when it is being declared.
+  // Reads a leaf after "size(", with its hint if the line declares it.
   int32_t leaf(SymOp op, bool declared);
 
   const char* form_;
   SymEnv& env_;
   int depth_ = 0;
-  std::vector<int32_t> lets_;    // what $0, $1 ... stand for
+  std::vector<int32_t> lets_;    // the expressions named $0, $1 ...
   std::vector<double> scalars_;  // hints
 };
 

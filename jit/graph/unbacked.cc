@@ -1,4 +1,4 @@
-// Ops whose results' shapes depend on elements in; shapes with symbols out.
+// Computes result types of ops whose shapes depend on elements.
 #include "jit/graph/unbacked.h"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// Unbacked sizes: those of results like nonzero's, which a run knows when the op has run. In a graph they are integers
-// made of numbers of the graph that no caller brings. An element that is told is such a number itself.
+// Unbacked sizes: the sizes of results like nonzero's, which are known once the op has run. A graph represents such a
+// size as an integer made from a scalar of the graph that the caller does not pass. The number that tell_number reads
+// from a tensor is such a scalar itself.
 #pragma once
 #include <span>
 #include <vector>
@@ -8,22 +9,23 @@
 
 namespace lutra {
 
-// Who names such sizes for what this thread records, while it lives. Where there is nobody, no graph holds the ops.
+// Makes unbacked sizes for the graph that this thread records, while the object lives. Without one (current() is null),
+// no graph can hold such ops.
 class UnbackedSizes {
  public:
   UnbackedSizes();
   virtual ~UnbackedSizes();
   UnbackedSizes(const UnbackedSizes&) = delete;
   static UnbackedSizes* current();
-  virtual bool takes() = 0;  // false: there is nobody, after all
-  // Of the result of op; it is `most` at most.
+  virtual bool takes() = 0;  // false: it makes no sizes, as if it were absent
+  // Returns the size of op's result. `most` is an upper bound.
   virtual SymInt size(OpId op, SymInt most) = 0;
 
  private:
   UnbackedSizes* outer_;
 };
 
-// The size that a node has already, for its copy.
+// Gives the copy of a node the same size as the node.
 struct SameUnbackedSize : UnbackedSizes {
   explicit SameUnbackedSize(const Node& node) : node_(node) {}
   bool takes() override { return true; }
@@ -33,24 +35,26 @@ struct SameUnbackedSize : UnbackedSizes {
   const Node& node_;
 };
 
-// The result of an op whose shape depends on elements. Throws NeedsData where no graph holds it.
+// Returns the result types of an op whose shape depends on elements. Throws NeedsData if no graph can hold the op.
 ResultSpecs unbacked_specs(OpId op, const Args& args);
-// What such a node tells: the size of its result, or a number.
+// Returns the expression that such a node determines: the size of its result, or a number.
 int32_t unbacked_expr(const Node& node);
-// The numbers of the graph that its nodes tell, in their order.
+// Returns the graph's scalars that its nodes determine, in the order of the nodes.
 std::vector<int32_t> unbacked_numbers(const Graph& graph);
-// The number of the graph that it is made of.
+// Returns the scalar of the graph that such an expression is made from.
 int32_t unbacked_number(std::span<const SymExpr> exprs, int32_t told);
-// By expression: 0, or the last of the numbers it is made of, counted from 1 in the order of `numbers`.
+// Returns a level for each expression: the position in `numbers` of the last one that it depends on, counted from 1; 0
+// if none.
 std::vector<int32_t> unbacked_levels(std::span<const SymExpr> exprs, std::span<const int32_t> numbers);
 
-// What a real result of such an op tells. Of an element, the device is waited for.
+// Reads the number that a real result of such an op determines. For an element, it waits for the device.
 double told_value(OpId op, const Tensor& result);
 
-// A size that came is none that the graph was made for: the run is given up before it has changed anything.
+// Thrown if a size is outside the guards that the graph was compiled under. The run stops before it has changed
+// anything.
 struct UnbackedMiss : Error {
   OpId op;
-  int32_t number;  // of the graph
+  int32_t number;  // index of the graph's scalar
   double value;
   UnbackedMiss(OpId op, int32_t number, double value)
       : Error(ErrorKind::kData, "a size that elements decide is none that the graph was made for"),

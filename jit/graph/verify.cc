@@ -76,7 +76,7 @@ struct Verifier {
   }
 };
 
-// By input, of the first ones, then by result: the first of them that has the same memory.
+// Returns, for the first `inputs` inputs and then for each result, the index of the first of them with the same memory.
 std::vector<size_t> sharing(const Graph& g, size_t inputs) {
   std::unordered_map<const Storage*, size_t> first;
   std::vector<size_t> all;
@@ -96,7 +96,7 @@ std::string verify_sharing(const Graph& before, const Graph& after) {
   const size_t inputs = before.inputs.size();
   const auto is_new = [&](const GraphInput& in) { return bool(in.constant); };
   const bool kept = after.inputs.size() >= inputs && after.outputs.size() == before.outputs.size();
-  // A pass may add constants, behind the inputs.
+  // A pass may append constants to the inputs.
   if (!kept || !std::all_of(after.inputs.begin() + ptrdiff_t(inputs), after.inputs.end(), is_new)) {
     return "another number of inputs and results";
   }
