@@ -1,20 +1,20 @@
-// A captured forward graph whose results are differentiated outside: compiled forward and compiled backward as one node
-// of the tape.
+// A captured forward graph whose results are differentiated outside. The compiled forward and the compiled backward are
+// one node of the tape.
 //
-// In: a traced graph whose FakeTensors carry tape history (grad mode was on while tracing). Its backward is traced by
-// the tape itself (trace_backward.h), so it is eager's, op for op. Invariants:
-// 1. The forward has the traced outputs, then what it keeps (partition.h), from which a backward has the values that it
-//    may read (saved), then the sizes that elements decided, which are ordinary numbers of its backwards. Views are
-//    made again from their base, but for those that are results themselves.
-// 2. A backward is compiled at first use for a request: which results have a gradient, these gradients' strides (on
-// which
-//    the order of reductions depends), which inputs want one, which results are looked at.
-// 3. What may be done with a run is what eager may do with its nodes: versions are checked of what a backward reads,
-// and
-//    what a backward released is refused a second time.
+// In: a traced graph whose FakeTensors carry tape history (grad mode was on while tracing). The tape's engine traces
+// the backward (trace_backward.h), so it equals eager's, op for op.
+//
+// Invariants:
+// 1. The forward returns the traced outputs, then the values that it keeps (partition.h), then the unbacked sizes. A
+//    backward gets the saved values (those that it may read) from the kept ones. It takes the unbacked sizes as
+//    ordinary numbers. It rebuilds views from their base, except views that are results themselves.
+// 2. A backward is compiled at first use for one request: which results have a gradient, the strides of these gradients
+//    (the order of reductions depends on them), which inputs want one, which results have hooks or are asked for.
+// 3. A run allows what eager allows on its nodes: the versions of tensors that a backward reads are checked, and a
+//    second backward through released nodes is refused.
 // 4. Inputs that take gradients are different tensors.
-// 5. A node holds no tensor that could have it as its history: no cycles. Of what no backward reads it holds sizes
-// only.
+// 5. A node holds no tensor that could have the node as its history, so there are no cycles. Of a tensor that no
+//    backward reads it holds the sizes only.
 #pragma once
 #include <map>
 #include <memory>
@@ -33,15 +33,16 @@ namespace lutra {
 
 struct CompiledNode;
 
-// Of a run, before it begins: two of its inputs are one tensor, whose gradient eager code adds up in another order.
+// Thrown before a run: two of its inputs are one tensor. Eager code adds up the gradient of that tensor in another
+// order.
 struct SharedSource : Error {
   SharedSource() : Error(ErrorKind::kData, "two inputs that take gradients are one tensor") {}
 };
 
 class CompiledAutograd final : public Segment, public std::enable_shared_from_this<CompiledAutograd> {
  public:
-  // sources: by input of the graph, where its gradient goes to; no node for those that take none. Behind them, of
-  // leaves that the graph makes, which are outputs.
+  // sources: for each input of the graph, the edge that its gradient goes to; without a node if the input takes no
+  // gradient. Then the same for the leaves that the graph makes and returns.
   static std::shared_ptr<CompiledAutograd> build(std::unique_ptr<Graph> traced, const std::vector<Edge>& sources,
                                                  const CompileOptions& options);
   void ready() override;
@@ -60,15 +61,15 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   };
   void log_joint(Graph& graph) const;
   std::shared_ptr<const Backward> backward_for(const BackwardRequest& request);
-  // Not compiled: to be interpreted.
+  // Returns the traced backward without compiling it; it is interpreted.
   std::shared_ptr<const Backward> traced_backward(const BackwardRequest& request);
-  // Its backward depends on tensors of fixed sizes only.
+  // Returns true if the backward depends on tensors of fixed sizes only.
   bool is_plain();
   const ResultReach& reach(uint32_t result);
   std::unique_ptr<Graph> saving_graph() const;
   void cut(std::unique_ptr<Graph>& forward);
   void add_made_leaf(const Edge& edge);
-  int made_source(const Tensor& fake) const;  // -1: it is no leaf that the graph makes
+  int made_source(const Tensor& fake) const;  // -1: the graph does not make it as a leaf
   void find_read();
   void find_written();
   void find_memory();
@@ -81,34 +82,35 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   CompileOptions options_;
   std::string text_;
   Compiled forward_;
-  std::vector<size_t> sources_;  // by source: which of the run's inputs
-  // Outputs that are leaves which take a gradient: the sources behind the inputs'.
+  std::vector<size_t> sources_;  // by source: the index of the run's input
+  // Outputs that are leaves and take a gradient. Their sources follow the inputs' sources.
   struct MadeLeaf {
     size_t output;
-    bool requires_grad;  // behind the run
+    bool requires_grad;  // its requires_grad after the run
   };
   std::vector<MadeLeaf> made_;
   std::vector<size_t> results_;     // outputs that take a gradient
-  std::vector<int> input_history_;  // by input of the run: its source, -1 where it takes no gradient
-  std::vector<int> written_;        // by input of the run: the result that its memory is behind the run; -1: as it came
-  size_t inputs_ = 0;               // of a run
-  std::vector<bool> reads_;         // by input of a run: whether backwards may read its elements
-  std::vector<size_t> read_;        // those inputs
-  std::vector<int> version_at_;     // by input of a run: its number among those; -1: none
-  std::vector<int> memory_of_;      // by saved value: the output that has its memory in eager code; -1: none
-  std::vector<int32_t> told_;       // numbers of the graph that a run tells: sizes that elements decide
-  // Outputs of whose versions errors tell, by what they lie in.
+  std::vector<int> input_history_;  // by input of the run: its source, -1 if it takes no gradient
+  std::vector<int> written_;        // by input of the run: the result that its memory holds after the run; -1: not
+                                    // written
+  size_t inputs_ = 0;               // number of a run's inputs
+  std::vector<bool> reads_;         // by input of the run: true if a backward may read its elements
+  std::vector<size_t> read_;        // the inputs with reads_[i]
+  std::vector<int> version_at_;     // by input of the run: its position in read_; -1: none
+  std::vector<int> memory_of_;      // by saved value: the output that shares its memory in eager code; -1: none
+  std::vector<int32_t> told_;       // scalars of the graph that a run determines: unbacked sizes
+  // Outputs whose versions appear in errors, each with the traced storage that it uses.
   std::vector<std::pair<const Storage*, size_t>> told_memory_;
   size_t spendable_ = 0;
-  size_t guarded_ = 0;  // answers about sizes, which the segment's guards check
+  size_t guarded_ = 0;  // the number of size guards that the segment itself checks before a run
   std::optional<bool> plain_;
-  std::unique_ptr<EventuallyCompiled> repeated_;  // makes the saved values that runs do not keep
-  std::unique_ptr<Graph> views_;                  // makes the views that second gradients come by
+  std::unique_ptr<EventuallyCompiled> repeated_;  // recomputes the saved values that runs do not keep
+  std::unique_ptr<Graph> views_;                  // makes the views that gradients of gradients pass through
   WriteCounts writes_;
   KnownLeafInputs leaves_;
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const Backward>> backwards_;
-  size_t with_gaps_ = 0;  // of them: those of gradients with gaps between their elements
+  size_t with_gaps_ = 0;  // how many of backwards_ are for gradients with gaps between their elements
   std::map<uint32_t, ResultReach> reaches_;
 };
 

@@ -1,4 +1,4 @@
-// What nodes of the tape for branches and loops share.
+// The common base of the tape's nodes for branches and loops, and its helpers.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -18,7 +18,8 @@ std::vector<SavedTensor> saved(const std::vector<Tensor>& list, const F& is_read
 }
 inline bool always(size_t) { return true; }
 
-// Of t, or of its slices along a dim. They are those of a function's argument, and so fixed.
+// Returns the strides of t, or of its slices along a dim. t is an argument of a function, so its strides are fixed
+// numbers.
 inline TracedFunction::Strides strides_of(const Tensor& t, std::optional<size_t> sliced = {}) {
   if (!t) return {};
   std::vector<int64_t> out;
@@ -28,7 +29,7 @@ inline TracedFunction::Strides strides_of(const Tensor& t, std::optional<size_t>
   return out;
 }
 
-// Values of a graph that is interpreted under the tape: there they have their history.
+// Marks values of a graph that is interpreted under the tape: they have their history in that graph.
 inline void mark_differentiable(const Results& results) {
   for (const Tensor& t : results) t->requires_grad = is_float(t->dtype);
 }
@@ -37,7 +38,7 @@ inline Tensor input_like(Graph& graph, const Tensor& t) {
   return graph.add_input("x", t->sizes, t->strides, t->dtype, t->device());
 }
 
-// A graph of the nodes of f, whose parameters are those of f. make(parameters, results) gives its results.
+// Returns a function with the parameters and the nodes of f. make(parameters, results) returns its results.
 template <class F>
 FunctionRef rebuilt(const FunctionRef& f, const F& make) {
   const Graph& from = graph_of(f);
@@ -52,8 +53,8 @@ FunctionRef rebuilt(const FunctionRef& f, const F& make) {
   return make_function(std::move(graph));
 }
 
-// The node of a branch or loop. Its results are the op's, whose gradients do not depend on each other; it is joint as
-// it goes on from what later nodes gave.
+// The tape's node of a branch or loop. Its results are the op's; their gradients do not depend on each other. It is
+// joint because it adds to the sums that later nodes have sent.
 struct ControlNode : GradNode {
   Refuse refuse;
   bool released = false;
@@ -65,13 +66,13 @@ struct ControlNode : GradNode {
   bool leads(uint32_t, const std::function<bool(const Edge&)>& wanted) override {
     return std::any_of(next.begin(), next.end(), wanted);
   }
-  // Of the ops within.
+  // Notes the first readers among the ops within.
   virtual void note_readers(FirstReaders& out) const = 0;
   virtual bool saves() const = 0;
   virtual void drop() = 0;
   bool is_released() const override { return released; }
   void release() override {
-    if (!saves()) return;  // nothing to give back: such a node may run again
+    if (!saves()) return;  // nothing is saved, so such a node may run again
     released = true;
     hooks.clear();
     drop();
@@ -81,12 +82,12 @@ struct ControlNode : GradNode {
     if (released) fail_second_backward();
     if (tape_watch() && saves()) tape_watch()->spent(this);
   }
-  // The gradient of a result as its hooks leave it.
+  // Passes the gradient of a result through the result's hooks.
   static void visit(const JointCall& call, size_t result, Tensor& g) {
     const auto& points = call.points;
     if (g && std::count(points.begin(), points.end(), uint32_t(result))) g = call.visit(uint32_t(result), g);
   }
-  // What later nodes have sent on to the first tensors that it was given; by default, to all.
+  // Takes the sums that later nodes have sent to the first `count` tensors that the node was called on.
   std::vector<Tensor> so_far(const JointCall& call, size_t count = SIZE_MAX) const {
     std::vector<Tensor> sums;
     for (size_t i = 0; i < std::min(count, next.size()); i++) {
@@ -96,8 +97,9 @@ struct ControlNode : GradNode {
     }
     return sums;
   }
-  // What was written since is no value of the graph: eager code may not have read it.
-  // op: what reads it; null: nothing in particular.
+  // Unpacks a saved tensor. A trace is refused if the tensor was written since: its value is not in the graph then, and
+  // eager code may not have read it.
+  // op: the op that reads the tensor; null: none in particular.
   Tensor unpack(const SavedTensor& t, const char* op, const Edge* history = nullptr) const {
     try {
       return t.unpack(op ? op : name(), history);
@@ -106,7 +108,8 @@ struct ControlNode : GradNode {
       throw;
     }
   }
-  // Of what was written since a run may read anything, as long as it does not take the branches that read it.
+  // Like unpack. But while a branch's backward is recorded, it also returns a tensor that was written since: a run that
+  // does not take the branch may read any contents.
   Tensor unpack_written(const SavedTensor& t, const char* op) const {
     try {
       return unpack(t, op);
@@ -115,7 +118,7 @@ struct ControlNode : GradNode {
       return t.fake();
     }
   }
-  // first: the parameter of f that the first one is.
+  // first: the parameter of f that list[0] corresponds to.
   std::vector<Tensor> unpack(const std::vector<SavedTensor>& list, const TracedFunction& f, size_t first) const {
     std::vector<Tensor> out;
     for (size_t i = 0; i < list.size(); i++) out.push_back(unpack(list[i], f.first_reader_of_parameter(first + i)));

@@ -1,7 +1,8 @@
-// A graph that can run at once: where its code is made in the background, it is interpreted until the code is there.
-// Compiled late, it has no guards. For sizes that the compiler's answers do not hold for it is compiled again, a few
-// times, and interpreted otherwise.
-// What the graph makes as a view without history stays one, whoever runs it: eager refuses to write it under the tape.
+// A graph that can run at once. If its code is compiled in the background, the graph is interpreted until the code is
+// ready. The graph is compiled after the segment's guards were made, so it checks the compiler's size answers itself.
+// For sizes with other answers it is compiled again, a few times; other runs are interpreted.
+// A view that the graph makes without history stays one, whether compiled code or the interpreter makes it: eager
+// refuses to write it under the tape.
 #pragma once
 #include <array>
 #include <atomic>
@@ -15,14 +16,15 @@
 
 namespace lutra {
 
-// A view without history; and what makes one of a tensor that is none.
+// A plain view is a view without history. make_plain_view turns a tensor into one.
 bool is_plain_view(const Tensor& t);
 void make_plain_view(const Tensor& t);
-// Which results the graph makes as such; and they are made so again after a run.
+// plain_views returns which results the graph makes as plain views. link_plain_views makes them plain views again after
+// a run.
 std::vector<size_t> plain_views(const Graph& graph);
 void link_plain_views(const std::vector<size_t>& views, const std::vector<Value>& results);
 
-// Answers about sizes, asked again of each run's.
+// The compiler's answers to questions about sizes. hold() asks the questions again for the sizes of a run.
 class SizeAnswers {
  public:
   SizeAnswers(const Graph& graph, std::shared_ptr<SymEnv> env, size_t guarded);
@@ -36,25 +38,25 @@ class SizeAnswers {
 
 class EventuallyCompiled {
  public:
-  // Compiles it, or where options.background says so begins to. guarded: how many answers of the graph's env somebody
-  // checks before each run.
+  // Compiles the graph, or starts to do so in the background if options.background is set. guarded: how many guards of
+  // the graph's env the caller checks before each run.
   EventuallyCompiled(std::unique_ptr<Graph> graph, const CompileOptions& options, size_t guarded = 0);
-  // Throws what the compiler threw in the background. The graph draws no gradients.
+  // Throws what the compiler threw in the background. The run records no history.
   std::vector<Value> run(const std::vector<Tensor>& inputs, const std::vector<double>& scalars);
   bool wait(std::chrono::milliseconds most);
   size_t versions() const { return made_.load(); }
 
  private:
-  // Code, and what it relies on.
+  // Code, and the answers that it relies on.
   struct Version {
     Compiled compiled{};
-    std::unique_ptr<SizeAnswers> answers{};  // of the compiler; null: none
-    std::unique_ptr<Graph> graph;            // until it is compiled
-    std::unique_ptr<CompileLater> later{};   // the last member: it goes first
+    std::unique_ptr<SizeAnswers> answers{};  // the compiler's; null: none
+    std::unique_ptr<Graph> graph;            // null once it is compiled
+    std::unique_ptr<CompileLater> later{};   // the last member: it is destroyed first
     explicit Version(std::unique_ptr<Graph> g) : graph(std::move(g)) {}
   };
   static constexpr size_t kMostVersions = 4;
-  // Sizes that come once are interpreted.
+  // Sizes that occur only once are interpreted.
   static constexpr int kMissesBefore = 1;
 
   void add(std::unique_ptr<Version> version);
@@ -66,12 +68,12 @@ class EventuallyCompiled {
   std::vector<size_t> views_;
   size_t guarded_;
   CompileOptions options_;
-  std::unique_ptr<Graph> interpreted_;  // null where the code serves all runs from the beginning
-  std::unique_ptr<Graph> pattern_;      // of versions; under mutex_
+  std::unique_ptr<Graph> interpreted_;  // null if the code serves all runs from the beginning
+  std::unique_ptr<Graph> pattern_;      // the graph to resize for other versions; guarded by mutex_
   std::mutex mutex_;
   int misses_ = 0;
   std::atomic<size_t> made_{0};
-  std::array<std::unique_ptr<Version>, kMostVersions> versions_;  // those that are made do not change
+  std::array<std::unique_ptr<Version>, kMostVersions> versions_;  // the first made_ ones do not change
 };
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Graphs of their own made of nodes of a traced graph.
+// Extracts nodes of a traced graph into a graph of their own.
 #pragma once
 #include <string>
 #include <unordered_map>
@@ -14,27 +14,28 @@ struct Rollback {
   ~Rollback();
 };
 
-// Values that are not mapped are made again on demand: views, and what a partition left out.
+// Copies values and nodes into `out`. It makes values that are not mapped again on demand: views, and values that a
+// partition does not keep.
 struct Extractor {
   Graph& out;
-  bool keep_grad = false;  // results know which of them had requires_grad: the graph is interpreted under the tape
-  std::unordered_map<const TensorImpl*, Tensor> again{};  // traced values as those of the graph of primitives
+  bool keep_grad = false;  // results keep requires_grad, because the graph is interpreted under the tape
+  std::unordered_map<const TensorImpl*, Tensor> again{};  // traced values, mapped to values of the graph of primitives
   GraphRecorder recorder{out};
   std::unordered_map<const TensorImpl*, Tensor> map{};
 
   static bool is_view(const Tensor& t) { return info(t->node->op).has(kView) && !t->node->inplace; }
   Tensor input(const std::string& name, const Tensor& like);
-  // The first `count` inputs of the traced graph.
+  // Adds the first `count` inputs of the traced graph.
   void inputs_of(const Graph& traced, size_t count);
   Tensor value(const Tensor& t);
   Args values(Args args);
-  // A value of the graph of primitives, by its nodes.
+  // Recomputes a value of the graph of primitives from its nodes.
   Tensor repeated(const Tensor& t);
   void node(const Node& n);
-  bool draws = false;  // random nodes are among those that are repeated
+  bool draws = false;  // true if random nodes are repeated
 };
 
-// A traced value with the sizes of a run, whose inputs and numbers are these; for messages.
+// Returns a tensor like a traced value, but with the sizes of a run, for messages. inputs, scalars: those of the run.
 Tensor sized_by_run(const Graph& traced, const Tensor& t, const std::vector<Tensor>& inputs,
                     const std::vector<double>& scalars);
 

@@ -1,4 +1,4 @@
-// How a gradient lies in memory, said so that it holds for other sizes: a backward with symbolic sizes serves them all.
+// Describes a gradient's layout independently of its sizes, so that one backward with symbolic sizes serves all sizes.
 #pragma once
 #include <string>
 
@@ -6,18 +6,18 @@
 
 namespace lutra {
 
-// Whether one of them is a symbol.
+// Returns true if one of the sizes is symbolic.
 bool is_symbolic(const Sizes& sizes);
-// Two gradients of equal text lie alike, whatever their sizes. The text tells gaps between elements; where elements
-// overlap, the strides.
+// Describes the layout as text. Two gradients of equal text have the same layout, whatever their sizes. The text gives
+// the gaps between elements; if elements overlap, it gives the strides.
 std::string layout_of(const Tensor& gradient);
-// Whether there is memory between its elements.
+// Returns true if there is unused memory between its elements.
 bool has_gaps(const Tensor& gradient);
-// The strides of a tensor of these sizes that lies as the gradient does: functions of the sizes where those are
-// symbols.
+// Returns the strides of a tensor of these sizes with the gradient's layout. If the sizes are symbolic, the strides are
+// functions of them.
 Sizes strides_like(const Sizes& sizes, const Tensor& gradient);
-// The gradient; a copy of it where its elements overlap, so that its strides are no functions of the sizes, and those
-// are symbols.
+// Returns the gradient. Returns a contiguous copy if the sizes are symbolic and its elements overlap, since its strides
+// are not functions of the sizes then.
 Tensor said_by_sizes(const Tensor& gradient, const Sizes& sizes);
 
 }  // namespace lutra

@@ -1,12 +1,14 @@
-// The leaves among the inputs of runs: where their gradients go, and the memory that they had.
+// The leaves among the inputs of runs: where their gradients go, and which memory they had.
 //
-// In: a run's inputs. Out: edges and aliases of the leaves that take a gradient. Runs of the same leaves share them: a
-// module has hundreds of parameters, and mostly no call differs in one. Invariants:
-// 1. What is shared lives as long as a node of the tape holds it: it keeps no parameter of a module that is gone.
-// 2. It serves a run only if each leaf has the memory, the history and the place among the inputs that it had.
-// 3. The aliases of what backwards read have memory while a run holds it, the others never. What runs leave behind (a
-// loss in a list) keeps only sizes: a leaf
-//    may take other memory at any time (x.data = y).
+// In: a run's inputs. Out: edges and aliases of the leaves that take a gradient. Runs on the same leaves share them: a
+// module has hundreds of parameters, and most calls pass the same ones.
+//
+// Invariants:
+// 1. A LeafInputs lives only as long as a node of the tape holds it, so it does not keep the parameters of a dead
+//    module alive.
+// 2. It serves a run only if each leaf has the same memory, history and place among the inputs as before.
+// 3. The aliases that backwards read have memory while a run holds it; the other aliases never have. A finished run
+//    (its loss is in a list) keeps only sizes: a leaf may take other memory at any time (x.data = y).
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -19,24 +21,24 @@ namespace lutra {
 
 class LeafInputs {
  public:
-  // sources: which inputs take a gradient; read: by input, whether backwards read its elements.
+  // sources: the inputs that take a gradient. read: by input, true if backwards read its elements.
   LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources, const std::vector<bool>& read);
   bool empty() const { return leaves_.empty(); }
-  bool has_twice() const { return has_twice_; }  // a leaf is two of the inputs
+  bool has_twice() const { return has_twice_; }  // one leaf is two of the inputs
   bool fits(const std::vector<Tensor>& inputs) const;
-  // A run that fits takes hold of the leaves' memory, which goes when no run holds it.
+  // A run that fits holds the leaves' memory. The last let_go() releases it.
   void hold();
   void let_go();
-  // An alias of a leaf; null of another input.
+  // Returns an alias of the leaf at this input; null if the input is not a leaf.
   const Tensor& value(size_t input) const { return values_[input]; }
-  const std::vector<size_t>& no_leaves() const { return no_leaves_; }  // the inputs that value does not have
-  size_t place_of_other(size_t input) const {                          // among those
+  const std::vector<size_t>& no_leaves() const { return no_leaves_; }  // the inputs without value()
+  size_t place_of_other(size_t input) const {                          // position in no_leaves()
     return size_t(std::lower_bound(no_leaves_.begin(), no_leaves_.end(), input) - no_leaves_.begin());
   }
-  // By source; of those that are no leaves (others) each run has edges of its own.
+  // By source. Each run has its own edges for the sources that are not leaves (others()).
   const std::shared_ptr<const std::vector<Edge>>& edges() const { return edges_; }
   const std::vector<size_t>& others() const { return others_; }
-  // What tells most sets of leaves apart: the first, and where it is.
+  // The first leaf and its place: they distinguish most sets of leaves.
   const TensorImpl* first() const { return leaves_[0].leaf; }
   size_t first_place() const { return leaves_[0].place; }
 
@@ -46,8 +48,8 @@ class LeafInputs {
     const TensorImpl* leaf;  // its edge holds it
     const GradNode* accumulator;
     uint32_t laid;
-    bool read;          // by backwards
-    Ref<Storage> none;  // in place of its memory
+    bool read;          // true if backwards read it
+    Ref<Storage> none;  // empty storage, in place of the leaf's memory
   };
   std::vector<Leaf> leaves_;
   std::vector<Tensor> values_;
@@ -61,15 +63,15 @@ class LeafInputs {
 struct LetGo {
   void operator()(LeafInputs* leaves) const { leaves->let_go(); }
 };
-// A run's hold of their memory.
+// A run's hold on the leaves' memory.
 using HeldMemory = std::unique_ptr<LeafInputs, LetGo>;
 
-// Whether two of the edges, by number, lead to one place.
+// Returns true if two of the edges that `which` lists lead to the same place.
 bool meet(const std::vector<Edge>& edges, const std::vector<size_t>& which);
-// t with sizes only.
+// Returns a tensor like t that has sizes but no memory.
 Tensor without_memory(const Tensor& t);
 
-// Of the last runs, which may be of several modules in turn.
+// The leaves of the last runs, which may belong to several modules in turn.
 class KnownLeafInputs {
  public:
   std::shared_ptr<LeafInputs> find(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources,
@@ -78,7 +80,7 @@ class KnownLeafInputs {
  private:
   static constexpr size_t kMost = 32;
   struct Known {
-    const TensorImpl* first;  // may be gone
+    const TensorImpl* first;  // may dangle
     size_t place;
     std::weak_ptr<LeafInputs> leaves;
   };

@@ -10,10 +10,10 @@ class MinCut {
   static constexpr double kInfinite = 1e30;
   int add_node();
   void add_edge(int from, int to, double capacity);
-  // The flow. kInfinite or more: no cut of finite edges parts them.
+  // Returns the flow. If it is kInfinite or more, no cut of finite edges separates source and sink.
   double run(int source, int sink);
-  // After run: whether the sink can still be reached from the node. Edges from nodes that cannot to nodes that can are
-  // the minimum cut that lies nearest to the sink.
+  // Call it after run. Returns, for each node, whether the sink can still be reached from it. The edges from nodes that
+  // cannot reach it to nodes that can are the minimum cut nearest to the sink.
   std::vector<bool> behind(int sink) const;
 
  private:

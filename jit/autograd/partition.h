@@ -1,12 +1,14 @@
-// Which values of a forward are saved and which a backward computes again. In: a graph of primitives whose last outputs
-// are what backwards read. Out: the cheapest set of values from which these can be had, a minimum cut.
+// Decides which values the forward saves and which the backward recomputes. In: a graph of primitives whose last
+// outputs are the values that backwards read. Out: the cheapest set of values from which these can be computed, a
+// minimum cut.
 //
 // Invariants:
-// 1. A value is computed again from kept values only, or from what is computed again: never from memory that somebody
-//    else can write. Inputs and outputs are such memory, so of them a copy is kept, which counts as its bytes. Eager
-//    allows writes to what it did not save; such a write must not change a gradient.
-// 2. What is computed again repeats the forward's own nodes, random ones with their call index: the bits are the same.
-// 3. Below a budget of 1, inputs themselves may be kept. Their versions are checked then, so that a write is refused.
+// 1. A value is recomputed only from kept or recomputed values, never from memory that others can write. Inputs and
+//    outputs are such memory, so a copy of them is kept and its bytes are counted. Eager allows writes to tensors that
+//    it did not save; such a write must not change a gradient.
+// 2. Recomputation repeats the forward's own nodes, random ones with their call index, so the bits are the same.
+// 3. Below a budget of 1, inputs themselves may be kept. Their versions are checked then, so a write to one is an
+//    error.
 #pragma once
 #include <vector>
 
@@ -14,36 +16,36 @@
 
 namespace lutra {
 
-// How a copy of a value is made.
+// The op that copies a kept value.
 inline constexpr OpId kCopyOp = OpId::clone;
 
 struct PartitionOptions {
-  double budget = 1;    // the share of all bytes that may be saved; below 1, costly ops are computed again, too
-  uint64_t random = 0;  // not 0: for tests, cuts by random weights
+  double budget = 1;    // the share of all bytes that may be saved; below 1, costly ops may be recomputed, too
+  uint64_t random = 0;  // not 0: seed for a random cut, for tests
 };
 
 struct KeptValue {
-  Tensor value;  // of the graph; a view only where it is pinned
+  Tensor value;  // of the graph; a view only if it is pinned
   bool pinned = false;
-  bool copied = false;  // a copy is kept in its place
+  bool copied = false;  // a copy is kept instead
 };
 
 struct Partition {
   std::vector<KeptValue> kept;
-  std::vector<int> place;      // by read: the kept value that it is, -1 where it is computed again
-  std::vector<size_t> inputs;  // inputs that are read again themselves
-  double all_bytes = 0;        // of saving what is read
+  std::vector<int> place;      // by read: its index in kept, -1 if it is recomputed
+  std::vector<size_t> inputs;  // inputs that recomputation reads directly
+  double all_bytes = 0;        // the bytes of all values that are read
   double saved_bytes = 0;
-  // Of what is read and not saved.
+  // The bytes of the values that are read but not saved.
   double recomputed_bytes = 0;
 };
 
-// results: how many outputs are the program's; the others are read. pinned: reads that are kept as they are, since the
-// program has memory in common with them.
+// results: how many outputs are results of the program; the other outputs are what backwards read. pinned: reads that
+// are kept as they are, since they share memory with the program's results.
 Partition partition(const Graph& graph, size_t results, const std::vector<bool>& pinned,
                     const PartitionOptions& options);
 
-// The value that a view shows a part of; t itself where it is none.
+// Returns the value that a view shows a part of; t itself if t is not a view.
 Tensor base_of_views(Tensor t);
 
 }  // namespace lutra

@@ -1,5 +1,5 @@
-// A graph that was traced for some sizes, made for those of a run: what compiles it answers questions of sizes by its
-// hints.
+// Rebuilds a graph that was traced for some sizes for the sizes of a run. The compiler needs this: it answers questions
+// about sizes by the graph's hints.
 #pragma once
 #include <memory>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace lutra {
 
-// From the env that the graph was traced in (traced, which is only read). Null where an answer that the trace relies on
-// is another one for these sizes, and where a part of the graph has sizes of its own. Changes the hints of `pattern`.
+// traced: the env that the graph was traced in; only read. Returns null if the trace relies on a guard with another
+// outcome for these sizes, or if a node has unbacked sizes or functions. Changes the hints of `pattern`.
 std::unique_ptr<Graph> resized(Graph& pattern, const SymEnv& traced, const std::vector<Tensor>& inputs,
                                const std::vector<double>& scalars);
 

@@ -1,17 +1,18 @@
 // A function that was recorded under the tape, for control flow that gradients go through. In: its graph, whose
-// FakeTensors carry history. Out: its forward and, by request, its backward, without history.
+// FakeTensors carry history. Out: its forward and, for each request, its backward, as functions without history.
 //
 // Invariants:
-// 1. Its parameters are what a loop carries, then slices, then what is read. Its first results are carried on.
-// 2. The forward gives the results, then what backwards read of a run: values, and copies of what was carried in. None
-//    is given twice: what is carried on and stacked, too, is there for the step after it.
-// 3. A backward's arguments are gradients of what is carried on and sums so far of what is read, where they change;
-// then
-//    what a loop slices; then what is read. Its results are gradients of what is carried in, of what is read, of
-//    slices.
-// 4. A parameter's gradient goes on from the sum so far, use by use, and every value lies in memory as eager's does: on
-//    that the order of reductions depends. So the bits are those of eager's tape.
-// 5. Without history, graphs still say which values require grad: of what is differentiated again, the others are none.
+// 1. The parameters are what a loop carries, then slices, then what is read. The first results are the next carried
+//    values.
+// 2. The forward returns the results, then what backwards read: values, and copies of carried parameters. It returns no
+//    value twice: a value that is both carried on and stacked is available to the next step from the stack.
+// 3. A backward's arguments are the gradients of the carried results and the sums so far for what is read, if these
+//    change; then the slices of a loop; then what is read. Its results are the gradients of the carried parameters, of
+//    what is read, and of the slices.
+// 4. A parameter's gradient is added to the sum so far, use by use. Every value has eager's layout, because the order
+//    of reductions depends on it. So the bits are those of eager's tape.
+// 5. Graphs without history still mark which values require grad, for a second differentiation: only these have a
+//    gradient.
 #pragma once
 #include <map>
 #include <optional>
@@ -23,13 +24,13 @@
 
 namespace lutra {
 
-// The nodes of a graph that writes nothing, called on other arguments; those whose results require grad under the tape.
-// recorder: is told where they come from.
+// Calls the nodes of a graph that writes nothing on other arguments. Nodes whose results require grad run under the
+// tape. recorder: gets the source location of each node.
 std::vector<Tensor> replay(const Graph& graph, const std::vector<Tensor>& arguments, GraphRecorder* recorder = nullptr);
-// Whether there is control flow in it whose results require grad: replayed, that has no history.
+// Returns true if the graph contains control flow whose results require grad. replay gives it no history.
 bool has_control(const Graph& graph);
 
-// By memory of values of a graph: the op whose backward is the first to read it.
+// Maps the memory of a graph's values to the op whose backward is the first to read it.
 using FirstReaders = std::unordered_map<const Storage*, const char*>;
 
 class TracedFunction {
@@ -39,15 +40,18 @@ class TracedFunction {
     std::vector<Strides> gradients;  // by result of the forward
     std::vector<Strides> so_far;     // by parameter
     std::vector<bool> wanted;        // by parameter
-    // Steps are all alike: what is carried in has a gradient, zeros where nothing comes, that lies as it did.
+    // All steps are alike: each carried parameter has a gradient, with the parameter's strides; it is zeros if none
+    // comes.
     bool filled = false;
     auto operator<=>(const Request&) const = default;
   };
   struct Argument {
     enum Kind : uint8_t { kGradient, kSoFar, kResult, kParameter, kBefore } kind;
-    size_t index;  // result of the forward, or parameter; kBefore: a carried one, which the step before has stacked
+    size_t index;  // a result of the forward or a parameter; kBefore: a carried parameter, read from the previous
+                   // step's stack
   };
-  // What reads an argument: a branch in a branch; none: the function itself.
+  // The branches that must be taken for an argument to be read, from the outermost. Empty: the function itself reads
+  // it.
   struct Taken {
     Argument flag;
     bool holds;
@@ -55,47 +59,49 @@ class TracedFunction {
   using Reader = std::vector<Taken>;
   static constexpr int kNone = -1, kUnchanged = -2;
   struct Backward {
-    std::shared_ptr<const Graph> step;  // one run of it; null: it gives nothing
-    FunctionRef loop;                   // the body of a scan; null where a step's results are no arguments of the next
+    std::shared_ptr<const Graph> step;  // one step; null: it returns nothing
+    FunctionRef loop;                   // the body of a scan; null if a step's results cannot be the arguments of the
+                                        // next step
     std::vector<Argument> arguments;
     std::vector<std::vector<Reader>> readers{};  // by argument
-    size_t carried = 0, slices = 0;              // of the arguments
-    std::vector<int> gives;  // by parameter: which result is its gradient, or kNone; kUnchanged: that of the result
+    size_t carried = 0, slices = 0;              // among the arguments
+    std::vector<int> gives;  // by parameter: the result that is its gradient, or kNone; kUnchanged: the gradient or sum
+                             // that came for it
   };
 
   TracedFunction(std::unique_ptr<Graph> traced, size_t carried, size_t slices);
   const FunctionRef& forward() const { return function_; }
-  // By what is carried on: the result that stacks the same value, kNone: none.
+  // By carried result: the result that stacks the same value; kNone: none.
   const std::vector<int>& stacked() const { return stacked_; }
-  // Whether backwards read what was carried in and is not copied.
+  // Returns true if backwards read a carried parameter from the previous step's stack.
   bool reads_before() const { return !before_.empty(); }
-  // Whether a backward reads anything of the run.
+  // Returns true if a backward reads anything of the run.
   bool saves() const;
-  // Whether a backward is given the parameter itself.
+  // Returns true if a backward takes the parameter itself as an argument.
   bool is_read(size_t parameter) const { return read_[parameter]; }
-  // The forward without what backwards read.
+  // The forward without the results that only backwards read.
   FunctionRef plain() const;
   size_t carried() const { return carried_; }
   size_t slices() const { return slices_; }
   size_t first_read() const { return carried_ + slices_; }
   size_t parameters() const { return forward_.graph->inputs.size(); }
-  // Without what only backwards read.
+  // The number of results without those that only backwards read.
   size_t results() const { return results_; }
   size_t all_results() const { return forward_.graph->outputs.size(); }
   bool takes_gradient(size_t parameter) const { return source_[parameter] >= 0; }
   bool gives_gradient(size_t result) const { return gradient_[result] >= 0; }
-  // Parameters that gradients of these results give gradients to.
+  // Returns the parameters that get gradients if these results have gradients.
   std::vector<size_t> reach(const std::vector<size_t>& results);
-  // The op whose backward is the first to read a parameter's memory, or that of what a result of the forward copies;
-  // null: none does.
+  // The op whose backward is the first to read the memory of a parameter, or of the value that a result of the forward
+  // copies. Null if no op does.
   const char* first_reader_of_parameter(size_t parameter) const;
   const char* first_reader_of_result(size_t result) const;
-  // Raises what eager raises in its backward.
+  // Throws what eager throws in its backward.
   const Backward& backward(const Request& request);
 
  private:
   struct Assembly;
-  // A result of the forward that stacks a value: its dims in this order, so that it is contiguous.
+  // A result of the forward that stacks a value. Its dims are permuted to this order, so that it is contiguous.
   struct Stack {
     size_t result = 0;
     Sizes order;
@@ -112,14 +118,15 @@ class TracedFunction {
   TracedForward forward_;
   FunctionRef function_;
   size_t carried_, slices_, results_;
-  std::vector<int> source_;         // by parameter: its source, kNone: it takes no gradient
-  std::vector<int> gradient_;       // by result of the forward: that of forward_, kNone: it gives no gradient
+  std::vector<int> source_;         // by parameter: its source; kNone: it takes no gradient
+  std::vector<int> gradient_;       // by result of the forward: its index in forward_.results; kNone: it gives no
+                                    // gradient
   std::vector<Stack> saved_;        // by saved value
-  std::map<size_t, Stack> copied_;  // of what is carried in
-  std::vector<size_t> before_;      // what is carried in and read, and is stacked
+  std::map<size_t, Stack> copied_;  // by carried parameter: its copy
+  std::vector<size_t> before_;      // the carried parameters that are read from the previous step's stack
   std::vector<int> stacked_;
   std::vector<bool> read_;  // by parameter
-  Graph layouts_;           // tensors that lie as gradients do
+  Graph layouts_;           // tensors with the layouts of gradients
   std::map<Request, Backward> backwards_;
   mutable std::optional<FirstReaders> readers_;
 };
