@@ -18,10 +18,10 @@ namespace {
 
 Tensor plain(const Tensor& t) { return alias(t, t->sizes, t->strides, t->offset); }
 
-// Compiled code refuses what was freed (x:free()), so it is not given what it does not read.
+// Compiled code refuses a freed tensor (x:free()), so a tensor that it does not read is replaced by its sizes.
 Tensor as_read(const Tensor& t, bool read) { return read || !t->storage->freed ? t : without_memory(t); }
 
-// t as a function of what edge leads to.
+// Returns t with the history of edge.
 Tensor with_history(const Tensor& t, const Edge& edge) {
   if (!edge.node) return t;
   if (Tensor leaf = leaf_of(edge.node.get())) return leaf;
@@ -32,7 +32,7 @@ Tensor with_history(const Tensor& t, const Edge& edge) {
 
 bool same_storage(const Tensor& a, const Tensor& b) { return a->storage.get() == b->storage.get(); }
 
-// While the forward's random nodes are repeated: the generator is as it was when it ran.
+// Sets the generator to its state before the forward ran, while the forward's random nodes are repeated.
 struct DrawnAgain {
   Generator before = default_generator();
   explicit DrawnAgain(const Generator& drawn) { default_generator() = drawn; }
@@ -41,23 +41,25 @@ struct DrawnAgain {
 
 }  // namespace
 
-// The node of the tape; one a run. Its results are those of the run, then its saved values.
+// The node of the tape; each run has one. Its results are those of the run, then the saved values, then the views.
 struct CompiledNode : GradNode, Pooled<CompiledNode> {
   std::shared_ptr<CompiledAutograd> code;
   std::shared_ptr<LeafInputs> leaves;
-  HeldMemory memory;                                  // of leaves; null: all is spent
-  std::vector<Tensor> values;                         // the run's inputs but for leaves, then what it keeps
-  bool has_all = false;                               // leaves are among the values
-  size_t kept = 0;                                    // values that a run keeps
+  HeldMemory memory;                                  // of leaves; null: all saved values are released
+  std::vector<Tensor> values;                         // the run's inputs except leaves, then the kept values
+  bool has_all = false;                               // the values include the leaves
+  size_t kept = 0;                                    // how many values the run keeps
   Generator drawn;                                    // before the run
-  std::vector<uint32_t> versions;                     // of inputs that backwards read, then of what it keeps
-  std::vector<std::pair<size_t, Tensor>> written_as;  // by place: of a copy, the result that eager code would write
-  std::vector<std::pair<Tensor, uint32_t>> told;      // of whose versions errors tell, and those after the run
+  std::vector<uint32_t> versions;                     // of the inputs that backwards read, then of the kept values
+  std::vector<std::pair<size_t, Tensor>> written_as;  // place of a kept copy, and the result that eager code would
+                                                      // write in its place
+  std::vector<std::pair<Tensor, uint32_t>> told;      // tensors whose versions appear in errors, with their versions
+                                                      // after the run
   std::vector<double> scalars;
-  std::vector<bool> spent;  // by spendable node of the traced forward; empty: none
+  std::vector<bool> spent;  // by spendable node of the traced forward; empty: no node is spent
   size_t spent_count = 0;
-  std::shared_ptr<const CompiledAutograd::Backward> ran;  // last
-  bool stands_in = false;  // values are FakeTensors: the backward is recorded as a part of another graph
+  std::shared_ptr<const CompiledAutograd::Backward> ran;  // the backward that ran last
+  bool stands_in = false;  // the values are FakeTensors: the backward is being recorded as a part of another graph
 
   CompiledNode() { joint = true; }
   const char* name() const override { return "CompiledBackward"; }
@@ -65,7 +67,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     fail_internal("a joint node is asked jointly");
   }
 
-  // By place: the inputs of the run, then what it keeps.
+  // Returns a value by its place: the run's inputs, then the kept values.
   const Tensor& value(size_t i) const {
     if (has_all) return values[i];
     if (i >= code->inputs_) return values[leaves->no_leaves().size() + i - code->inputs_];
@@ -121,7 +123,8 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     }
   }
 
-  // An input may take other memory (x.data = y).
+  // Keeps the values and versions that backwards need. It keeps aliases of the inputs, since an input may take other
+  // memory (x.data = y).
   void keep(const std::vector<Tensor>& inputs, const std::vector<Value>& out, size_t results) {
     kept = out.size() - results;
     const std::vector<size_t>& others = leaves->no_leaves();
@@ -142,7 +145,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     }
   }
 
-  // Compiled code with numbers or symbols among its inputs, or random nodes to repeat, runs as it is.
+  // Code that takes numbers or symbols, or repeats random nodes, is not traced into another graph; it runs as it is.
   bool visit(NodeVisitor& v) override {
     if (spent_count || !code->is_plain()) return false;
     v.object(code);
@@ -170,7 +173,8 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     if (ran) spend(ran->traced, ran->traced.pieces.size(), 0);
   }
 
-  // What the nodes of the first pieces saved is dropped, and of `nodes` of the next piece.
+  // Marks the spendable nodes of the first `pieces` pieces and of `nodes` nodes of the next piece as spent. If all
+  // nodes are spent, drops the saved values.
   void spend(const TracedBackward& b, size_t pieces, size_t nodes) {
     spent.resize(code->spendable_);
     const size_t before = spent_count;
@@ -187,14 +191,14 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     drop_memory();
   }
 
-  // Of inputs, sizes are left, which sums of gradients ask for.
+  // Drops the saved values. Inputs keep their sizes, which sums of gradients need.
   void drop_memory() {
     memory = nullptr, written_as.clear(), told.clear();
     values.resize(has_all ? code->inputs_ : leaves->no_leaves().size()), kept = 0;
     for (Tensor& t : values) t = without_memory(t);
   }
 
-  // Hooks of what was spent run no more, as eager's.
+  // Removes the hooks of spent nodes. Eager does not run them any more, either.
   void drop_hooks() {
     const auto is_spent = [&](const auto& hook) {
       const auto at = code->traced_.spendable.find(gradient_edge(code->traced_.results[hook.first]).node.get());
@@ -212,7 +216,8 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     if (now != then) fail_modified(in_run(code->traced_.graph->inputs[i].value), "recomputation", now, then);
   }
 
-  // What the forward itself has written since it was saved, and others maybe since then.
+  // Throws eager's error for a value that the forward itself has written since it was saved, and others may have
+  // written later.
   [[noreturn]] void fail_written(const WrittenRead& read) const {
     const Storage* const memory = read.value->storage.get();
     uint32_t then = memory->version, now = then;
@@ -228,7 +233,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     fail_modified(in_run(read.value), read.op, now, then - read.writes);
   }
 
-  // Raises what eager would raise in a piece; done: how many nodes eager has run before.
+  // Throws what eager would throw in a piece. done: the number of nodes that eager has run before.
   void check(const BackwardPiece& piece, size_t& done) const {
     auto read = piece.reads.begin();
     for (done = 0; done < piece.spends.size(); done++) {
@@ -244,18 +249,18 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     }
   }
 
-  // Whether the branches that read it were taken.
+  // Returns true if the run took the branches that read the value.
   bool is_read(const BackwardRead& read) const {
     if (read.branches.empty()) return true;
     if (stands_in) throw NeedsData("a value was written that a branch of its forward reads");
     return std::all_of(read.branches.begin(), read.branches.end(), [this](const TakenBranch& b) {
       const Tensor flag = b.place >= 0 ? value(size_t(b.place)) : repeat_values()[size_t(b.repeated)].tensor();
-      double made = double(flag->numel().hint);  // elements that tell
+      double made = double(flag->numel().hint);  // elements that steps have written
       bool taken = false;
       if (b.steps_place >= 0) {
         const double steps = Elements(value(size_t(b.steps_place))).at(0).to_double();
         const double places = double(flag->sizes[0].hint);
-        taken = steps > places;  // a step that has no place may have taken it
+        taken = steps > places;  // a step beyond the last place may have taken it
         made *= steps / places;
       }
       int64_t i = 0;
@@ -269,7 +274,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
   BackwardRequest request(const JointCall& call) const {
     BackwardRequest r;
     r.gradients = call.grads;
-    r.gradients.resize(code->traced_.results.size());  // the engine brings as many as it met
+    r.gradients.resize(code->traced_.results.size());  // the engine passes only as many as it met
     for (size_t k = 0; k < r.gradients.size(); k++) {
       r.gradients[k] = said_by_sizes(r.gradients[k], code->traced_.results[k]->sizes);
     }
@@ -284,7 +289,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     return r;
   }
 
-  // A run's inputs and saved values, as functions of what they came from where that is asked for.
+  // Returns the values of a run by place. If r.create_graph is set, they have their history.
   std::vector<Tensor> table(const BackwardRequest& r, int places) {
     std::vector<Tensor> all = all_values();
     all.resize(code->inputs_ + code->traced_.kept());
@@ -302,7 +307,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
   void give_history(std::vector<Tensor>& all) {
     const TracedForward& traced = code->traced_;
     const size_t first = code->inputs_;
-    // What was spent cannot be had: the backward is refused when it comes to that.
+    // Released values are gone. The backward is refused when it reaches a released node.
     const bool is_spent = spent_count && spent_count == code->spendable_;
     if (!is_spent) {
       for (const Value& v : repeat_values()) all.push_back(v.tensor());
@@ -330,7 +335,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     }
   }
 
-  // Of inputs, what the run kept and what was computed again.
+  // Makes the views of the inputs, the kept values and the recomputed values.
   std::vector<Tensor> views_of(const std::vector<Tensor>& all) {
     const TracedForward& traced = code->traced_;
     if (traced.views.empty()) return {};
@@ -366,7 +371,8 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     for (size_t i = 0; i < out.size(); i++) table[size_t(piece.gives[i])] = out[i].tensor();
   }
 
-  // How far a run of pieces has come: whole ones, then nodes of the next. What it leaves by may be an error of Lua's.
+  // How far a run has come: whole pieces, then nodes of the next one. The destructor releases these if the run is left
+  // early, possibly by a Lua error.
   struct Progress {
     CompiledNode& node;
     const TracedBackward& traced;
@@ -377,7 +383,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     }
   };
 
-  // False where what comes back from a visit lies otherwise than what was compiled for.
+  // Returns false if the gradient that a visit returned has other strides than the code was compiled for.
   bool run_pieces(const CompiledAutograd::Backward& b, JointCall& call, BackwardRequest& r,
                   std::vector<Tensor>& visited, std::vector<Tensor>& all, Progress& done) {
     for (size_t& p = done.pieces; p < b.traced.pieces.size(); p++) {
@@ -406,8 +412,8 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     return true;
   }
 
-  // The values of a run that goes on in another trace. Gives how many pieces need not run again: they have run at their
-  // time, and have a history that is not to be there twice.
+  // Moves the values of a run to another trace, in which the run continues. Returns how many pieces need not run again:
+  // they have run, and their history must not exist twice.
   static size_t carry(const TracedBackward& from, const TracedBackward& to, const std::vector<Tensor>& visited,
                       std::vector<Tensor>& all) {
     const std::vector<Tensor> before = std::move(all);
@@ -454,8 +460,9 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
   }
 };
 
-// Backwards are made when gradients come, in any layout, and ask whether a size is 1, whose stride is none. The guards
-// are made before that: asked now, the answer is one of them.
+// Asks for each symbolic size of a differentiable value whether it is 1, since a dim of size 1 has no definite stride.
+// A backward asks this when its gradients come, in any layout. By then the segment's guards exist; asked now, the
+// answer becomes one of them.
 static void ask_for_ones(const Graph& g) {
   SymEnv& env = *g.env;
   for (const auto& n : g.nodes) {
@@ -496,9 +503,9 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
   }
   self->find_written();
   for (size_t i = g.inputs.size(); i < sources.size(); i++) self->add_made_leaf(sources[i]);
-  // As when they were used: who calls backward may have made them so again.
+  // Marks the inputs as differentiable, as when they were used: the caller of backward may have changed that.
   for (const Tensor& t : self->traced_.inputs) t->requires_grad = true;
-  // Which values are saved does not depend on the gradients' strides: any will do to find them.
+  // The set of saved values does not depend on the gradients' strides, so any strides will do to find it.
   find_saved(self->traced_);
   ask_for_ones(g);
   self->told_ = unbacked_numbers(g);

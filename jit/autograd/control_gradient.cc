@@ -1,4 +1,4 @@
-// Functions with histories in, the results of control flow with nodes of the tape out.
+// Calls control flow on functions with histories. Its results have nodes of the tape.
 #include "jit/autograd/control_node.h"
 #include "ops/core/tensor_type.h"
 #include "ops/decompose/emit.h"
@@ -39,7 +39,7 @@ struct ScanNode final : ControlNode {
   }
 };
 
-// One backward of a scan, from its last step to its first.
+// One backward of a scan. It goes from the last step to the first.
 class ScanBackward {
  public:
   ScanBackward(const ScanNode& node, const JointCall& call)
@@ -82,7 +82,8 @@ class ScanBackward {
  private:
   bool is_wanted(size_t parameter) const { return node_.next[parameter].node && call_.wanted(node_.next[parameter]); }
 
-  // Hooks of results; what all steps give comes before what the last one carries on.
+  // Passes the gradients of results through their hooks: first the stacked results, then the carried ones, which get
+  // the last step's slice of a stacked gradient.
   void begin() {
     for (size_t k = grads_.size(); k-- > carried_;) ControlNode::visit(call_, k, grads_[k]);
     for (size_t k = carried_; k-- > 0;) {
@@ -94,7 +95,7 @@ class ScanBackward {
     }
   }
 
-  // The gradients of a result that is both carried on and stacked.
+  // Returns the gradient of the stack of a result that is both carried on and stacked.
   Tensor also(size_t k) const {
     const int stacked = body_.stacked()[k];
     return stacked == TracedFunction::kNone ? Tensor() : grads_[size_t(stacked)];
@@ -103,10 +104,10 @@ class ScanBackward {
     const std::vector<int>& stacked = body_.stacked();
     return std::count(stacked.begin(), stacked.end(), int(result)) > 0;
   }
-  // The slice that the present step is of, and how far from it that of the step before it in the scan is.
+  // place() is the slice of the present step. before() is the distance to the slice of the preceding step of the scan.
   SymInt place() const { return node_.reverse ? node_.steps - rest_ : rest_ - 1; }
   int64_t before() const { return node_.reverse ? 1 : -1; }
-  // Whether the first step of the scan, which is the last here, takes other values than those after it.
+  // Returns true if the scan's first step, which is the last one here, gets other values than the later steps.
   bool first_is_apart() const {
     for (size_t k = 0; k < carried_; k++) {
       if (also(k) || so_far_[k]) return true;
@@ -114,8 +115,8 @@ class ScanBackward {
     return body_.reads_before();
   }
 
-  // What the gradient of something carried in goes on from: of a result that is stacked, too, its part; of the first
-  // value, what came from later nodes.
+  // Makes the request for a step. The gradient of a carried parameter starts with a sum: the stacked result's slice if
+  // the result is stacked, too. In the scan's first step it is the sum that later nodes sent.
   Request request(bool first) const {
     Request r;
     for (size_t k = 0; k < grads_.size(); k++) {
@@ -130,10 +131,10 @@ class ScanBackward {
     return r;
   }
 
-  // A stack that steps take their slices of.
+  // A stack from which each step takes a slice.
   struct Sliced {
     Tensor stack;
-    int64_t dim = 0, by = 0;  // by: how far from the step's place
+    int64_t dim = 0, by = 0;  // by: the distance from the step's place
   };
   Sliced sliced(const Argument& a) const {
     switch (a.kind) {
@@ -150,7 +151,8 @@ class ScanBackward {
     if (!first || !s.by) return slice_of(s.stack, s.dim, place() + s.by);
     return a.kind == Argument::kSoFar ? so_far_[a.index] : init_[a.index];
   }
-  // What the body reads, as its readers in a branch do: all that a reader takes, from the n-th on, is taken in a step.
+  // Returns what the body reads, in the scope of the branches that its reader is in. n: the first of these branches to
+  // enter. A branch counts as taken if some step took it.
   Tensor read(size_t i, const Reader& reader, size_t n = 0) const {
     const char* const op = body_.first_reader_of_parameter(body_.first_read() + i);
     if (n == reader.size()) return node_.unpack_written(node_.reads[i], op);
@@ -164,7 +166,7 @@ class ScanBackward {
     for (const Reader& reader : readers) t = read(i, reader);
     return t;
   }
-  // The values for arguments [from, to) of b, which are not sliced.
+  // Returns the values for the arguments [from, to) of b, which are not sliced.
   Tensors values(const Backward& b, size_t from, size_t to) const {
     Tensors out;
     for (size_t i = from; i < to; i++) {
@@ -190,8 +192,8 @@ class ScanBackward {
     take(b, results, 1, [](const Tensor& t) { return stack_of(t); });
   }
 
-  // n steps that are alike, as a loop: n may be another number in another run. What is interpreted under the tape has
-  // its history there.
+  // Runs n equal steps as one loop. n may be another number in another run. If create_graph is set, the loop is
+  // interpreted under the tape, so its results have their history there.
   void many(const Backward& b, SymInt n) {
     const SymInt from = node_.reverse ? node_.steps - rest_ : rest_ - n;
     Tensors slices;
@@ -208,7 +210,7 @@ class ScanBackward {
     take(b, {results.begin(), results.end()}, n, [](const Tensor& t) { return t; });
   }
 
-  // What n steps give.
+  // Takes over the results of n steps.
   template <class F>
   void take(const Backward& b, const Tensors& results, SymInt n, const F& stack) {
     for (size_t i = 0; i < body_.parameters(); i++) {
@@ -221,7 +223,7 @@ class ScanBackward {
     rest_ = rest_ - n;
   }
 
-  // Eager adds the parts one by one to what came before, with zeros elsewhere, which turn -0 into 0.
+  // Eager adds the parts one by one to the sum before, with zeros elsewhere. Zeros turn -0 into 0.
   Tensor slices_gradient(size_t k) const {
     const size_t parameter = carried_ + k;
     const bool any = std::any_of(stacks_[k].begin(), stacks_[k].end(), [](const Part& p) { return bool(p.stack); });
@@ -251,9 +253,9 @@ class ScanBackward {
   const size_t carried_;
   const Tensors init_, xs_, made_;
   Tensors so_far_;  // by parameter
-  Tensors grads_;   // by result: of what is carried on at this step, of all steps of the others
+  Tensors grads_;   // by result: for a carried one the gradient at this step, for a stacked one that of all steps
   std::vector<std::vector<Part>> stacks_;
-  SymInt rest_;  // steps that are not done
+  SymInt rest_;  // steps that remain
 };
 
 std::vector<Tensor> ScanNode::apply_joint(JointCall& call) {
@@ -261,7 +263,8 @@ std::vector<Tensor> ScanNode::apply_joint(JointCall& call) {
   return ScanBackward(*this, call).run();
 }
 
-// A gradient of a tensor that is given twice would be added up in another order than eager's.
+// Returns true if a tensor that requires grad is given twice: its gradient would be summed in another order than
+// eager's.
 bool has_twice(const Tensors& tensors) {
   for (size_t i = 0; i < tensors.size(); i++) {
     for (size_t k = 0; k < i; k++) {
@@ -302,20 +305,20 @@ Results call_scan(const RecordedFunction& body, const Tensors& carried, const Te
 
 namespace {
 
-// Symbols among them have been pinned: functions have fixed sizes.
+// Returns the sizes as constants. Their symbols are pinned already, since functions have fixed sizes.
 Sizes values_of(const Sizes& sizes) {
   Sizes out;
   for (SymInt s : sizes) out.push_back(SymInt(s.hint));
   return out;
 }
 
-// A branch of a backward, while it is recorded.
+// The backward of a branch, while it is recorded.
 struct Recorded {
   ControlFunction function{};
   std::unique_ptr<Graph> graph = std::make_unique<Graph>();
   Tensors gradients{};  // by tensor that the node reads
 
-  // One that is read twice is one input: its gradient is the sum of both.
+  // Adds an input for t. A tensor that is read twice gets one input: its gradient is the sum of both.
   Tensor input(const Tensor& t) {
     for (size_t i = 0; i < function.reads.size(); i++) {
       if (function.reads[i].same(t)) return graph->inputs[i].value;
@@ -325,7 +328,7 @@ struct Recorded {
     x->requires_grad = t->requires_grad && grad_enabled();
     return x;
   }
-  // What it records, with its history where there is one.
+  // Returns the recorded function, with its history if there is one.
   RecordedFunction finish(bool taped) {
     graph->renumber();
     const auto differentiable = [](const Value& v) { return v.tensor()->requires_grad; };
@@ -338,13 +341,14 @@ struct Recorded {
   }
 };
 
-// Which tensors have a gradient does not depend on the data: one that only the other branch reads has zeros. The op's
-// further results are what backwards read of a run, of one branch or the other; those that the branch has not, zeros.
+// The set of tensors with gradients does not depend on the data: a tensor that only the other branch reads gets zeros.
+// The op's further results are the values that the backward of either branch reads. They are zeros if the branch that
+// ran does not have them.
 struct CondNode final : ControlNode {
   struct Branch {
     std::shared_ptr<TracedFunction> function;  // null: it gives no gradients
-    std::vector<size_t> at;                    // by what it reads: which of the node's tensors
-    std::vector<size_t> place;                 // by result of the function's forward: which of the op's
+    std::vector<size_t> at;                    // by tensor that the function reads: its index among the node's tensors
+    std::vector<size_t> place;                 // by result of the function's forward: its index among the op's results
     bool reads(size_t i) const {
       for (size_t k = 0; function && k < at.size(); k++) {
         if (at[k] == i && function->is_read(k)) return true;
@@ -354,7 +358,7 @@ struct CondNode final : ControlNode {
   };
   Branch branches[2];
   SavedTensor pred;
-  std::vector<SavedTensor> reads;   // of both
+  std::vector<SavedTensor> reads;   // by both branches
   std::vector<SavedTensor> made;    // the op's results
   std::vector<TensorImpl*> values;  // reads, then made; the graph owns them
 
@@ -376,14 +380,15 @@ struct CondNode final : ControlNode {
     }
   }
 
-  // Of what was written since a run may read anything, as long as it does not take the branch.
+  // Returns an argument's value. A value that was written since may have any contents if the run does not take the
+  // branch.
   Tensor value(const Argument& a, const Branch& branch) const {
     const size_t i = branch_value(branch, a);
     const char* op = a.kind == Argument::kResult ? branch.function->first_reader_of_result(a.index)
                                                  : branch.function->first_reader_of_parameter(a.index);
     return unpack_written(i < reads.size() ? reads[i] : made[i - reads.size()], op);
   }
-  // As its readers in the branch read it: all that a reader takes, from the n-th on.
+  // Returns an argument's value, in the scope of the branches that its reader is in. n: the first of these to enter.
   Tensor value(const Argument& a, const Branch& branch, const Reader& reader, size_t n = 0) const {
     if (n == reader.size() || !pred.is_fake()) return value(a, branch);
     const BranchReads within(Tensor{Ref<TensorImpl>(values[branch_value(branch, reader[n].flag)])}, reader[n].holds);
@@ -394,12 +399,12 @@ struct CondNode final : ControlNode {
     for (const Reader& reader : readers) v = value(a, branch, reader);
     return v;
   }
-  // Which of the node's values an argument is.
+  // Returns the index of an argument among the node's values.
   size_t branch_value(const Branch& branch, const Argument& a) const {
     return a.kind == Argument::kResult ? reads.size() + branch.place[a.index] : branch.at[a.index];
   }
 
-  // The backward of a branch.
+  // Records the backward of a branch.
   void record(Recorded& out, const Branch& branch, const JointCall& call, const Tensors& grads,
               const Tensors& sums) const {
     out.gradients.resize(next.size());
@@ -433,8 +438,8 @@ struct CondNode final : ControlNode {
     }
   }
 
-  // Both give gradients of the same tensors: what one lacks is the sum so far, or zeros. Where these lie otherwise they
-  // are made contiguous.
+  // Makes both branches return gradients of the same tensors, with the same strides. A missing gradient is the sum so
+  // far, or zeros. If the strides differ, both are made contiguous.
   static void make_alike(Recorded& f, Recorded& g, const Tensors& sums) {
     for (size_t at = 0; at < f.gradients.size(); at++) {
       if (!f.gradients[at] && !g.gradients[at]) continue;
@@ -462,7 +467,7 @@ struct CondNode final : ControlNode {
     const Tensors sums = so_far(call);
     grads.resize(made.size());
     for (size_t k = grads.size(); k-- > 0;) visit(call, k, grads[k]);
-    // Outside of the graph that is recorded, functions are interpreted under the tape.
+    // Unless a graph is recorded, functions are interpreted under the tape.
     const bool taped = call.create_graph && !tape_watch();
     GradModeScope grad_mode(taped);
     Recorded f, g;
@@ -482,12 +487,13 @@ struct CondNode final : ControlNode {
   }
 };
 
-// Further results of a cond: what either branch's backward reads of a run. Branches share the place of one that takes
-// no gradient. Otherwise each has its own: what only one backward reads would send its gradient through both.
+// The further results of a cond: the values that the backward of either branch reads. Branches share the place of a
+// value that takes no gradient. A value with a gradient has its own place: shared, its gradient would flow through both
+// branches although only one backward reads it.
 class Kept {
  public:
   explicit Kept(size_t results) : results_(results) {}
-  // Where the results of a branch's forward go to.
+  // Returns the op's results that the results of a branch's forward become.
   std::vector<size_t> place(const TracedFunction& f) {
     std::vector<size_t> out;
     std::vector<bool> taken = own_;
@@ -505,7 +511,7 @@ class Kept {
     }
     return out;
   }
-  // A branch that gives all of them.
+  // Returns the branch with all of the op's results.
   FunctionRef whole(const FunctionRef& f, const std::vector<size_t>& place) const {
     if (types_.empty()) return f;
     const Device device = graph_of(f).outputs[0].tensor()->device();
@@ -527,7 +533,7 @@ class Kept {
   }
   const size_t results_;
   std::vector<TensorType> types_;
-  std::vector<bool> own_;  // by type: it is one branch's
+  std::vector<bool> own_;  // by type: only one branch uses it
 };
 
 }  // namespace
@@ -554,7 +560,7 @@ Results call_cond(const Tensor& pred, const RecordedFunction& f, const RecordedF
   Tensor flag;
   {
     GradModeScope no_grad(false);
-    flag = own_copy(pred);  // eager keeps no more than which branch it took
+    flag = own_copy(pred);  // eager keeps only which branch it took
     const auto whole = [&](int b) -> ControlFunction {
       const RecordedFunction& r = *calls[b];
       const FunctionRef& forward = r.traced ? r.traced->forward() : r.plain.function;

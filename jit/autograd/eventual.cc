@@ -1,4 +1,4 @@
-// Two graphs of one text: what is interpreted here shares nothing with what is compiled elsewhere.
+// Keeps two graphs of the same text. So the interpreter shares nothing with a compilation on another thread.
 #include "jit/autograd/eventual.h"
 
 #include "jit/autograd/resized.h"
@@ -65,12 +65,12 @@ EventuallyCompiled::EventuallyCompiled(std::unique_ptr<Graph> graph, const Compi
   version->graph->env = copy_of(*graph->env);
   if (symbolic) pattern_ = copy_of_graph(*graph);
   interpreted_ = std::move(graph);
-  interpreted_->env = copy_of(*interpreted_->env);  // that of the trace grows with other backwards
+  interpreted_->env = copy_of(*interpreted_->env);  // other backwards extend the trace's env
   add(std::move(version));
   if (!options.background && !versions_[0]->answers) interpreted_.reset(), pattern_.reset();
 }
 
-// Compiles it, too, or begins to.
+// Adds a version and compiles it, or starts to in the background.
 void EventuallyCompiled::add(std::unique_ptr<Version> version) {
   Version& v = *version;
   if (v.graph && options_.background) {
@@ -93,7 +93,7 @@ void EventuallyCompiled::compile_for(const std::vector<Tensor>& inputs, const st
   std::lock_guard<std::mutex> lock(mutex_);
   if (!pattern_) return;
   for (size_t i = 0; i < made_; i++) {
-    if (versions_[i]->later && !versions_[i]->later->done()) return;  // it may be for these sizes
+    if (versions_[i]->later && !versions_[i]->later->done()) return;  // it may serve these sizes
     if (serves(*versions_[i], inputs, scalars)) return;
   }
   if (misses_++ < kMissesBefore) return;

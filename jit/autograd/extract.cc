@@ -1,4 +1,4 @@
-// Nodes of a traced graph in, a graph of their own out.
+// Copies nodes of a traced graph into a graph of their own.
 #include "jit/autograd/extract.h"
 
 #include <optional>

@@ -1,11 +1,11 @@
-// A function with its tape in; which op's backward is the first to read a value of it out. So an error of a branch or a
-// loop names what eager's does.
+// Finds the op whose backward is the first to read a value of a function. In: the function with its tape. So the error
+// of a branch or a loop names the same op as eager's.
 #include "jit/autograd/control_node.h"
 
 namespace lutra {
 namespace {
 
-// What nodes of the tape saved.
+// Notes the tensors that nodes of the tape saved.
 struct Saved final : NodeVisitor {
   FirstReaders& out;
   explicit Saved(FirstReaders& out) : out(out) {}
@@ -21,7 +21,7 @@ struct Saved final : NodeVisitor {
 
 }  // namespace
 
-// A backward begins with the last node.
+// Goes through the nodes from the last one, where a backward begins.
 const char* TracedFunction::first_reader(const Tensor& value) const {
   const auto& nodes = forward_.graph->nodes;
   const bool known = readers_.has_value();

@@ -1,5 +1,5 @@
-// A gradient's dims from the innermost outwards, with the gaps between their elements; those of stride 0 repeat what
-// lies there.
+// Sorts a gradient's dims from the innermost outwards, and describes the gaps between their elements. Dims of stride 0
+// repeat the same elements.
 #include "jit/autograd/gradient_layout.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace lutra {
 namespace {
 
-// How far one dim's elements lie apart, by what the dims within it span: as many spans, or a span and more.
+// A dim's stride in terms of the span of the dims within it: a multiple of the span, or the span and `more`.
 struct Step {
   size_t dim;
   int64_t spans = 1, more = 0;
@@ -22,7 +22,8 @@ struct Order {
   std::vector<size_t> repeated;
 };
 
-// A size of 1 has any stride, and what is empty any strides. None where elements overlap otherwise than by stride 0.
+// A dim of size 1 may have any stride, and so may all dims of an empty tensor. Returns nothing if elements overlap
+// other than by stride 0.
 std::optional<Order> order_of(const Tensor& t) {
   std::vector<size_t> dims(t->sizes.size());
   std::iota(dims.begin(), dims.end(), size_t{0});

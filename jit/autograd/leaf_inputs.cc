@@ -1,4 +1,4 @@
-// A run's inputs in, the edges and aliases of their leaves out.
+// Makes the edges and aliases of the leaves among a run's inputs.
 #include "jit/autograd/leaf_inputs.h"
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 namespace lutra {
 namespace {
 
-// A view goes by its base, whose history may change.
+// Returns false for a view: its history is its base's, which may change.
 bool is_plain_leaf(const TensorImpl& t) { return t.requires_grad && !t.view && (!t.autograd || !t.autograd->grad_fn); }
 
 }  // namespace
@@ -54,7 +54,7 @@ void LeafInputs::hold() {
   }
 }
 
-// Whoever else has an alias keeps it as it is.
+// An alias that somebody else holds keeps its memory.
 void LeafInputs::let_go() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (--holders_) return;

@@ -1,5 +1,5 @@
-// What runs of a segment ask for at first use, in; backwards, repeated values, views, reaches, each made once, out.
-// Runs may ask from several threads.
+// Makes what runs of a segment need at first use, each once: backwards, recomputed values, views, reaches. Several
+// threads may ask at once.
 #include <algorithm>
 
 #include "jit/autograd/compiled_autograd.h"
@@ -9,7 +9,7 @@
 namespace lutra {
 namespace {
 
-// Whether sizes or numbers of a run go into what the graph computes.
+// Returns true if sizes or numbers of a run enter the graph's computation.
 bool reads_symbols(const Graph& graph) {
   const auto symbolic = [](const Value& v) {
     return (v.is<Scalar>() && v.as<Scalar>().expr) || (v.is<Sizes>() && is_symbolic(v.as<Sizes>()));
@@ -57,8 +57,8 @@ std::shared_ptr<const CompiledAutograd::Backward> CompiledAutograd::backward_for
   const std::string key = request.key();
   auto it = backwards_.find(key);
   if (it != backwards_.end()) return it->second;
-  // Gradients with gaps may lie otherwise each time, as rows of changing width in a wide tensor do: after so many,
-  // those that have not been met are interpreted.
+  // Each gradient with gaps may have other strides, as rows of changing width in a wide tensor do. After this many,
+  // backwards for new ones are interpreted.
   constexpr size_t kMostWithGaps = 32;
   const auto gaps = [](const Tensor& g) { return g && has_gaps(g); };
   const bool some = std::any_of(request.gradients.begin(), request.gradients.end(), gaps) ||

@@ -1,4 +1,4 @@
-// Nodes and capacities in, a cut out.
+// Dinic's algorithm.
 #include "jit/autograd/min_cut.h"
 
 #include <algorithm>
@@ -30,7 +30,7 @@ bool MinCut::find_levels(int source, int sink) {
   return level_[size_t(sink)] >= 0;
 }
 
-// One path of the levels. It does not recurse: graphs are deep.
+// Pushes flow along one path of the levels. It does not recurse, since graphs are deep.
 double MinCut::push(int sink, int source) {
   std::vector<Edge*> path;
   int at = source;
@@ -77,7 +77,7 @@ std::vector<bool> MinCut::behind(int sink) const {
   std::vector<int> queue = {sink};
   for (size_t i = 0; i < queue.size(); i++) {
     for (const Edge& e : edges_[size_t(queue[i])]) {
-      // The edge the other way leads here.
+      // the reverse edge leads here
       if (reached[size_t(e.to)] || edges_[size_t(e.to)][e.back].left <= 0) continue;
       reached[size_t(e.to)] = true;
       queue.push_back(e.to);

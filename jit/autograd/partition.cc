@@ -1,4 +1,4 @@
-// Values and what they cost in, a minimum cut between what cannot be computed again and what backwards read out.
+// Computes a minimum cut between the values that cannot be recomputed and those that backwards read.
 #include "jit/autograd/partition.h"
 
 #include <algorithm>
@@ -16,14 +16,14 @@ bool is_view(const Node& n) { return info(n.op).has(kView) && !n.inplace; }
 
 double bytes_of(const Tensor& t) { return double(t->numel().hint) * double(size_of(t->dtype)); }
 
-// Whether the forward's node may run once more at all: it neither writes nor can it find its operands wrong, which the
-// forward would have said.
+// Returns true if the forward's node can run a second time: it does not write. It cannot fail on its operands either,
+// since the forward would have failed.
 bool is_repeatable(const Node& n) {
   const OpInfo& op = info(n.op);
   return !n.is_input() && !n.inplace && !op.has(kMutates) && !op.dynamic && n.op != OpId::empty;
 }
 
-// One that loops make from their operands as they need them.
+// Returns true for a node that loops recompute from its operands on the fly.
 bool is_cheap(const Node& n) { return is_repeatable(n) && !may_fail(n) && info(n.op).lower == "pointwise"; }
 
 std::vector<int64_t> hints(const Tensor& t) {
@@ -32,7 +32,7 @@ std::vector<int64_t> hints(const Tensor& t) {
   return out;
 }
 
-// Of running a node again, in additions.
+// Returns the cost of running a node again, in additions.
 double cost_of(const Node& n) {
   SizeLists in, out;
   double elements = 0;
@@ -52,14 +52,15 @@ uint64_t mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The network: a value is an edge from what it takes to be computed to what it serves.
+// The flow network. A value is an edge from its operands to its users.
 struct Network {
   const Graph& graph;
   const PartitionOptions& options;
-  std::unordered_set<const Storage*> exposed{};  // what outputs and inputs lie in
-  std::unordered_set<const Storage*> copied{};   // inputs that are never kept themselves: written, or constants
-  std::vector<Tensor> demands{};                 // bases of what is read and not pinned
-  std::vector<Tensor> values{};                  // that demands lead to, through what is repeatable
+  std::unordered_set<const Storage*> exposed{};  // memory of outputs and inputs
+  std::unordered_set<const Storage*> copied{};   // inputs that are never kept themselves: they are written, or
+                                                 // constants
+  std::vector<Tensor> demands{};                 // bases of the values that are read and not pinned
+  std::vector<Tensor> values{};                  // all values that the demands depend on, through repeatable nodes
 
   explicit Network(const Graph& graph, size_t results, const PartitionOptions& options)
       : graph(graph), options(options) {
@@ -92,11 +93,11 @@ struct Network {
     return is_cheap(n) || (costly.count(&n) && is_repeatable(n));
   }
 
-  // An input that is kept itself costs nothing.
+  // Returns true for an input that is kept itself, which costs nothing.
   bool is_free(const Tensor& t) const {
     return options.budget < 1 && t->node->is_input() && !copied.count(t->storage.get());
   }
-  // Only a copy of it could be kept, and that would lie in memory otherwise: what reads it goes by its strides.
+  // Returns true if only a copy of t could be kept, and the copy would have other strides, on which t's readers depend.
   bool is_out_of_reach(const Tensor& t) const {
     if (is_free(t) || !exposed.count(t->storage.get())) return false;
     const Sizes strides = info(kCopyOp).meta(kCopyOp, {t, std::string("preserve_format")})[0].strides;
@@ -110,7 +111,7 @@ struct Network {
     return 1 + double(mix(options.random * 1000003 + place_.at(t.get())) % 1000);
   }
 
-  // The values of the minimum cut.
+  // Returns the values of the minimum cut.
   std::vector<Tensor> cut(const std::unordered_set<const Node*>& costly) {
     place_.clear();
     for (const Tensor& t : values) place_.emplace(t.get(), place_.size());
@@ -137,7 +138,7 @@ struct Network {
     return kept;
   }
 
-  // Nodes that the default leaves alone, those that give most bytes for their cost first.
+  // Returns the nodes that are not recomputed by default, ordered by cost per freed byte, cheapest first.
   std::vector<const Node*> costly_nodes() const {
     std::vector<std::pair<double, const Node*>> ranked;
     std::unordered_set<const Node*> seen;
@@ -173,7 +174,8 @@ double bytes_of(const Network& network, const std::vector<Tensor>& kept) {
   return bytes;
 }
 
-// The cut that costs least to compute again among those that fit; more costly nodes never make it larger.
+// Returns the cut that is cheapest to recompute among those that fit the limit. Allowing more costly nodes never makes
+// a cut larger.
 std::vector<Tensor> fitting_cut(Network& network, double limit) {
   if (network.options.random) return network.cut(network.random_nodes());
   std::vector<Tensor> kept = network.cut({});

@@ -1,5 +1,5 @@
-// What is known of a segment before its first run: its graph and what backwards may read in, the places of inputs,
-// outputs and saved values that runs ask for out.
+// Computes the places of a segment's inputs, outputs and saved values, before its first run. In: its graph and the
+// values that backwards may read.
 #include <algorithm>
 
 #include "jit/autograd/compiled_autograd.h"
@@ -7,7 +7,8 @@
 
 namespace lutra {
 
-// One may not require grad any more: its gradient comes to it all the same.
+// Adds a leaf that the graph makes. It is a source even if it no longer requires grad: its gradient reaches it all the
+// same.
 void CompiledAutograd::add_made_leaf(const Edge& edge) {
   const std::vector<Value>& outputs = traced_.graph->outputs;
   const Tensor leaf = leaf_of(edge.node.get());
@@ -34,7 +35,8 @@ void CompiledAutograd::add_told(Graph& forward) const {
   }
 }
 
-// What a backward reads of such an input is the value behind the write, with the history that the write gave it.
+// For an input that the graph writes, a backward reads the value after the write, with the history that the write gave
+// it.
 void CompiledAutograd::find_written() {
   for (const GraphInput& in : traced_.graph->inputs) {
     if (in.constant) continue;
@@ -62,7 +64,8 @@ void CompiledAutograd::find_read() {
   }
 }
 
-// What a graph has written is a value of its own, and the result is a view of the value that its base has then.
+// Finds the output that shares each saved value's memory. The graph makes a written tensor as a value of its own; the
+// result is then a view of its base's new value.
 void CompiledAutograd::find_memory() {
   const std::vector<Value>& outputs = traced_.graph->outputs;
   memory_of_.assign(traced_.kept(), -1);
@@ -76,7 +79,8 @@ void CompiledAutograd::find_memory() {
   }
 }
 
-// One that is a result takes its gradients together with those of the result, as they come.
+// Numbers the saved values as results. One that is a result already keeps that number, so its gradients add up in the
+// order in which they come.
 void CompiledAutograd::number_saved() {
   find_memory();
   std::unordered_map<const TensorImpl*, uint32_t> known;

@@ -1,4 +1,4 @@
-// The env again with other hints, then the graph's nodes again, whose meta rules compute with these.
+// Rebuilds the env with other hints, then the graph's nodes. Their meta rules compute with the new hints.
 #include "jit/autograd/resized.h"
 
 #include <algorithm>

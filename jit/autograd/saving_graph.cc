@@ -1,4 +1,4 @@
-// A traced forward in, the graph that runs out: it gives what backwards read, too.
+// Makes the graph that runs from a traced forward: it also returns what backwards read.
 #include <algorithm>
 
 #include "jit/autograd/compiled_autograd.h"
@@ -9,14 +9,14 @@
 namespace lutra {
 namespace {
 
-// Whether all that is to be copied lies where the graph runs.
+// Returns true if all values to copy are on the graph's device.
 bool copies_here(const Graph& graph, const Partition& partition) {
   return std::all_of(partition.kept.begin(), partition.kept.end(), [&](const KeptValue& k) {
     return !k.copied || (graph.device && k.value->device() == *graph.device);
   });
 }
 
-// A copy that is made as soon as there is the value: before it is written.
+// Makes a copy right after the value, before the value can be written.
 Tensor copied_at_once(Graph& graph, const Tensor& value) {
   const auto maker =
       std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const auto& n) { return n.get() == value->node; });
@@ -30,7 +30,7 @@ Tensor copied_at_once(Graph& graph, const Tensor& value) {
 
 }  // namespace
 
-// The forward with all that backwards read as further outputs.
+// Returns the forward with the saved values as further outputs.
 std::unique_ptr<Graph> CompiledAutograd::saving_graph() const {
   const Graph& g = *traced_.graph;
   auto forward = std::make_unique<Graph>();
@@ -45,7 +45,8 @@ std::unique_ptr<Graph> CompiledAutograd::saving_graph() const {
   return forward;
 }
 
-// In place of what backwards read, forward gives what the partition keeps; it stays as it is where that is the same.
+// Replaces the saved values among the forward's outputs by the values that the partition keeps. Changes nothing if
+// these are the same.
 void CompiledAutograd::cut(std::unique_ptr<Graph>& forward) {
   const size_t results = traced_.graph->outputs.size();
   std::unique_ptr<Graph> primitives = decompose(*functionalise(*forward));

@@ -1,4 +1,4 @@
-// The choice, and the segment without a backward of its own.
+// Chooses the kind of a segment, and implements the one without a backward of its own.
 #include "jit/autograd/segment.h"
 
 #include "jit/autograd/compiled_autograd.h"
@@ -9,7 +9,7 @@
 namespace lutra {
 namespace {
 
-// What traced values were made of leads to the program's tensors and their nodes.
+// Drops the history of traced values, since it leads to the program's tensors and their nodes.
 void drop_history(Graph& graph) {
   const auto drop = [](const Tensor& t) { t->autograd = nullptr, t->view = nullptr; };
   for (const auto& in : graph.inputs) drop(in.value);
@@ -44,7 +44,7 @@ class WholeSegment final : public Segment {
   const Compiled& forward() const override { return compiled_; }
 
  private:
-  // What runs read is first.
+  // The members that runs read come first.
   WriteCounts writes_;
   Compiled compiled_;
   std::unique_ptr<Graph> uncompiled_;

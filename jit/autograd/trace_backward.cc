@@ -1,4 +1,4 @@
-// A request in, the pieces of its backward out: the engine's run on FakeTensors is recorded, then cut.
+// Makes the pieces of a backward for a request: records the engine's run on FakeTensors, then cuts it.
 #include "jit/autograd/trace_backward.h"
 
 #include <algorithm>
@@ -17,17 +17,17 @@ namespace {
 
 thread_local BranchReads* branch_reads = nullptr;
 
-// What the engine does, by piece.
+// Notes for each piece what the engine does.
 struct Follower : TapeWatch {
   TracedForward& forward;
   const BackwardRequest& request;
   bool tolerant;
-  bool unfinished = false;  // the node that was spent last raised an error
+  bool unfinished = false;  // the node that was spent last threw an error
   const GradNode* last = nullptr;
   std::vector<const GradNode*> leaves;
   std::vector<BackwardPiece> pieces;
-  std::unordered_set<const GradNode*> met;  // where gradients were added
-  std::unordered_set<const Storage*> told;  // of whose versions an error tells
+  std::unordered_set<const GradNode*> met;  // nodes that got several gradients, or a sum
+  std::unordered_set<const Storage*> told;  // storages whose versions an error reports
 
   Follower(TracedForward& forward, const BackwardRequest& request, bool tolerant)
       : forward(forward), request(request), tolerant(tolerant) {
@@ -53,13 +53,13 @@ struct Follower : TapeWatch {
 };
 
 struct Cut {
-  size_t node;  // of the traced graph: the next one
+  size_t node;  // the index of the first node of the traced graph after the cut
   Tensor given, taken;
 };
 
-// One run of the engine; the traced graph is as before when it is destroyed.
+// One run of the engine. Its destructor restores the traced graph.
 struct Tracer {
-  BranchReads* const branch = std::exchange(branch_reads, nullptr);  // around it
+  BranchReads* const branch = std::exchange(branch_reads, nullptr);  // the enclosing branch
   TracedForward& forward;
   const BackwardRequest& request;
   Graph& graph = *forward.graph;
@@ -88,7 +88,7 @@ struct Tracer {
     return input(name, like, strides_like(like->sizes, lies_as));
   }
 
-  // The gradient of a result that is looked at: what comes back is a new input.
+  // Cuts the trace at a point: the gradient that its hooks return is a new input.
   Tensor cut(uint32_t point, const Tensor& given) {
     const Tensor& other = cuts.size() < request.taken.size() ? request.taken[cuts.size()] : Tensor();
     Tensor taken = other ? input("gradient", given, other) : input("gradient", given, given->strides);
@@ -136,7 +136,7 @@ struct Tracer {
   }
 };
 
-// Views whose memory the forward does not write after they were made.
+// Returns the views whose memory the forward does not write after it has made them.
 std::unordered_set<const TensorImpl*> lasting_views(const Tracer& t) {
   std::unordered_set<const Storage*> written;
   std::unordered_set<const TensorImpl*> lasting;
@@ -150,8 +150,9 @@ std::unordered_set<const TensorImpl*> lasting_views(const Tracer& t) {
   return lasting;
 }
 
-// What the nodes that a tracer recorded read of the forward: not views, not inputs, not their own. A view that is a
-// result, or a leaf that the forward makes, is read as it is: a gradient of the gradient comes by it.
+// Returns the values of the forward that the recorded nodes read, except views, inputs and the recorded nodes' own
+// results. A view that is a result, or a leaf that the forward makes, counts as a value: gradients of gradients pass
+// through it.
 std::vector<Tensor> read_of_forward(const Tracer& t, std::vector<Tensor>& views) {
   std::vector<Tensor> saved;
   const std::unordered_set<const TensorImpl*> lasting = lasting_views(t);
@@ -175,7 +176,7 @@ std::vector<Tensor> read_of_forward(const Tracer& t, std::vector<Tensor>& views)
   return saved;
 }
 
-// By input of a run, whether what a tracer recorded reads its memory, or an error may rest on it.
+// Returns, by input of a run, true if a recorded node reads the input's memory, or an error may depend on it.
 std::vector<bool> inputs_that_are_read(const Tracer& t) {
   std::unordered_set<const Storage*> read = t.follower.told;
   const auto note = [&](const Tensor& v) {
@@ -197,21 +198,22 @@ std::vector<bool> inputs_that_are_read(const Tracer& t) {
   return by_input;
 }
 
-// From a tracer's run to pieces.
+// Builds the pieces from a tracer's run.
 struct Assembler {
   const Tracer& t;
   TracedBackward out{};
   size_t real_inputs = 0;
   std::unordered_map<const TensorImpl*, int> place{};
-  std::unordered_map<const TensorImpl*, size_t> made_in{};  // piece
-  std::unordered_map<const TensorImpl*, size_t> made_by{};  // node
+  std::unordered_map<const TensorImpl*, size_t> made_in{};  // the piece that makes a value
+  std::unordered_map<const TensorImpl*, size_t> made_by{};  // the node that makes a value
   std::vector<std::vector<Tensor>> takes{}, gives{};        // by piece
 
-  std::unordered_map<const Storage*, int> kept{};             // places of what versions are checked of
-  std::unordered_map<int, std::vector<Tensor>> known_as{};    // of places that are kept
-  std::unordered_map<const TensorImpl*, Tensor> again{};      // what pieces compute again
-  std::vector<std::vector<Tensor>> inputs_read{};             // by piece: primitives' inputs, for that
-  std::vector<std::unordered_set<const TensorImpl*>> seen{};  // by piece: what need has gone through
+  std::unordered_map<const Storage*, int> kept{};             // places of the storages whose versions are checked
+  std::unordered_map<int, std::vector<Tensor>> known_as{};    // by place: the values that are kept there
+  std::unordered_map<const TensorImpl*, Tensor> again{};      // values that pieces recompute
+  std::vector<std::vector<Tensor>> inputs_read{};             // by piece: inputs of the primitives that recomputation
+                                                              // reads
+  std::vector<std::unordered_set<const TensorImpl*>> seen{};  // by piece: the values that need() has visited
 
   int new_place(const Tensor& v) { return place[v.get()] = out.places++; }
   size_t begin(size_t piece) const { return piece ? t.cuts[piece - 1].node : t.mark.nodes; }
@@ -279,7 +281,7 @@ struct Assembler {
     return out.pieces[piece].gives.back();
   }
 
-  // A piece reads v.
+  // Notes that a piece reads v.
   void need(const Tensor& v, size_t piece) {
     auto at = place.find(v.get());
     auto made = made_in.find(v.get());
@@ -304,7 +306,7 @@ struct Assembler {
     if (known != known_as.end() && known->second[0].same(v)) inputs_read[piece].push_back(v);
   }
 
-  // The place of a value that is wanted after a piece.
+  // Returns the place of a value that is needed after a piece.
   int place_of(const Tensor& v, size_t piece) {
     auto at = place.find(v.get());
     if (at != place.end()) return at->second;
@@ -337,14 +339,14 @@ struct Assembler {
     if (make.draws) piece.graph->rng_calls = t.forward.primitives->rng_calls;
   }
 
-  // Of the traced inputs: the one that lies in a place.
+  // Returns the index of the traced input that has a place.
   size_t input_at(int p) const {
     size_t i = 0;
     while (t.graph.inputs[i].constant || place.at(t.graph.inputs[i].value.get()) != p) i++;
     return i;
   }
 
-  // Writes to inputs that are read for what is computed again are refused, too.
+  // Adds reads of the inputs that recomputation uses, so that writes to them are refused.
   void check_inputs(BackwardPiece& piece, size_t p) const {
     for (const Tensor& v : inputs_read[p]) {
       const int at = place.at(v.get());
@@ -352,8 +354,9 @@ struct Assembler {
     }
   }
 
-  // The first reader of each value that somebody else may write, and the first of each branch before it. Likewise, by
-  // themselves, those of what the forward has written since: whoever reads what was written is no reader of that.
+  // Keeps the first reader of each value that others may write, and the first one for each set of branches before it.
+  // Does the same, separately, for values that the forward has written since: a reader of the written value is not a
+  // reader of the old one.
   std::vector<BackwardRead> reads_of(const BackwardPiece& followed) const {
     std::vector<BackwardRead> reads;
     using Branches = std::vector<std::pair<const TensorImpl*, bool>>;
@@ -372,7 +375,8 @@ struct Assembler {
     }
     return reads;
   }
-  // What nobody keeps does not tell whether the branch was taken. A run has the places of its inputs and what it keeps.
+  // Finds the flag of a branch in a run: among its inputs and kept values, or among the recomputed values. Returns
+  // false if the run does not have it, so it cannot tell whether the branch was taken.
   bool find_flag(TakenBranch& branch) const {
     const auto place_in_run = [&](const Tensor& t) {
       const auto at = place.find(t.get());
@@ -500,8 +504,8 @@ std::unique_ptr<Graph> view_values(const TracedForward& forward) {
   return graph;
 }
 
-// Where gradients of gradients are asked for, what is saved takes gradients, too. A node of several results may read
-// more for the gradient of one that it did not have before.
+// With create_graph, saved values take gradients, too. A node of several results may read more values for a gradient
+// that it did not have before. So this repeats until nothing is added.
 void find_saved(TracedForward& forward) {
   const std::vector<Tensor> results = forward.results;
   std::unordered_set<const TensorImpl*> known;

@@ -1,4 +1,4 @@
-// A recorded function in, its forward and backwards as functions out.
+// Turns a recorded function into functions for its forward and backwards.
 #include "jit/autograd/traced_function.h"
 
 #include <algorithm>
@@ -26,8 +26,8 @@ std::unordered_set<const TensorImpl*> values_read(const Graph& graph) {
   return read;
 }
 
-// The graph without histories, with its first outputs. copied: outputs are copies, the first `copied` of which lie as
-// what they copy and the others contiguous.
+// Returns the graph as a function without history, with its first `outputs` outputs. copied: the outputs are copies;
+// the first `copied` ones have the strides of what they copy, the others are contiguous.
 FunctionRef without_history(const Graph& traced, size_t outputs, std::optional<size_t> copied = {}) {
   auto graph = std::make_unique<Graph>();
   GradModeScope no_grad(false);
@@ -105,8 +105,8 @@ TracedFunction::TracedFunction(std::unique_ptr<Graph> traced, size_t carried, si
   function_ = without_history(*forward_.graph, all_results());
 }
 
-// What the graph gives already, or a further result. As it is recorded under the tape, it takes a gradient, too. What a
-// branch gives the caller may write.
+// Returns a result that stacks the value: one that the graph returns already, or a further one. A further one is
+// recorded under the tape, so it takes a gradient, too. A branch's own results are not used: the caller may write them.
 TracedFunction::Stack TracedFunction::stack(const Tensor& value) {
   std::vector<Value>& outputs = forward_.graph->outputs;
   for (size_t k = slices_ ? carried_ : results_; k < outputs.size() && value->is_contiguous(); k++) {
@@ -133,7 +133,7 @@ void TracedFunction::find_stacked() {
   }
 }
 
-// What takes a gradient among the outputs that there are now and were not.
+// Extends gradient_ and forward_.results for the outputs that were added since.
 void TracedFunction::add_results() {
   const std::vector<Value>& outputs = forward_.graph->outputs;
   for (size_t k = gradient_.size(); k < outputs.size(); k++) {
@@ -143,7 +143,7 @@ void TracedFunction::add_results() {
   }
 }
 
-// Gradients of these results go in, all that they give is wanted.
+// Returns the request with gradients of these results, in which all parameters want theirs.
 TracedFunction::Request TracedFunction::all_of(const std::vector<size_t>& results) const {
   Request all;
   all.gradients.resize(all_results()), all.so_far.resize(parameters());
@@ -152,7 +152,7 @@ TracedFunction::Request TracedFunction::all_of(const std::vector<size_t>& result
   return all;
 }
 
-// What the backward finds: a node of the tape may lead to more than it gives.
+// Traces the backward to find it: a node of the tape may have edges to more tensors than it returns gradients for.
 std::vector<size_t> TracedFunction::reach(const std::vector<size_t>& results) {
   const TracedBackward traced = trace_backward(forward_, request_of(all_of(results)));
   std::vector<size_t> out;
@@ -195,7 +195,7 @@ BackwardRequest TracedFunction::request_of(const Request& request) {
   return r;
 }
 
-// A backward, from the piece that was traced.
+// Assembles a backward from the traced piece.
 struct TracedFunction::Assembly {
   TracedFunction& f;
   const BackwardRequest& request;
@@ -203,8 +203,8 @@ struct TracedFunction::Assembly {
   const bool filled;
   Backward out{};
   std::unique_ptr<Graph> graph = std::make_unique<Graph>();
-  Tensors at = Tensors(size_t(traced.places));      // values by place
-  std::map<size_t, size_t> gradient_at, so_far_at;  // places by result of the forward, by parameter
+  Tensors at = Tensors(size_t(traced.places));      // by place
+  std::map<size_t, size_t> gradient_at, so_far_at;  // places, by result of the forward and by parameter
   GraphRecorder recorder{*graph};
 
   Tensor take(Argument::Kind kind, size_t index, const Tensor& like) {
@@ -218,7 +218,7 @@ struct TracedFunction::Assembly {
     return stack.order.empty() ? t : permute(t, inverse(stack.order));
   }
 
-  // The place of a parameter's gradient, kNone: there is none.
+  // Returns the place of a parameter's gradient; kNone: it has none.
   int gradient_place(size_t parameter) const {
     const int source = f.source_[parameter];
     return source == kNone ? kNone : traced.gradients[size_t(source)];
@@ -295,7 +295,7 @@ struct TracedFunction::Assembly {
     if (!unchanged) graph->outputs.emplace_back(g);
   }
 
-  // Arguments that are not read go, but for those that a loop carries.
+  // Removes the arguments that are not read, except the carried ones.
   void prune() {
     const auto read = values_read(*graph);
     Backward kept = out;
@@ -313,7 +313,7 @@ struct TracedFunction::Assembly {
     graph->inputs = std::move(inputs), graph->input_nodes = std::move(nodes);
   }
 
-  // Of a place that a run has.
+  // Returns the argument for a place of the run.
   Argument at_place(int place) const {
     const auto p = size_t(place);
     if (p < f.parameters()) return {Argument::kParameter, p};
@@ -328,14 +328,14 @@ struct TracedFunction::Assembly {
         if (is_read.kind != a.kind || is_read.index != a.index) continue;
         Reader& reader = readers.emplace_back();
         for (const TakenBranch& b : read.branches) {
-          if (!b.steps) reader.push_back({at_place(b.place), b.holds});  // else it may have been taken in any step
+          if (!b.steps) reader.push_back({at_place(b.place), b.holds});  // otherwise any step may have taken it
         }
       }
       if (readers.empty()) readers.emplace_back();
     }
   }
 
-  // Each of what is carried gives its next value, which lies as it does.
+  // Returns the body of a scan. Returns null unless each carried argument has a next value with the same strides.
   FunctionRef loop() const {
     for (size_t i = 0; i < out.carried; i++) {
       const Argument& a = out.arguments[i];
@@ -359,14 +359,14 @@ struct TracedFunction::Assembly {
       take_all();
       run();
     }
-    if (graph->outputs.empty()) {  // it is given nothing, then
+    if (graph->outputs.empty()) {  // no argument is needed, then
       out.arguments.clear(), out.carried = out.slices = 0;
       return std::move(out);
     }
     prune();
     find_readers();
     graph->renumber();
-    // All of a backward is differentiated, where it is; a gradient may go through as it came.
+    // If the backward is differentiated, all of it is. A gradient may pass through unchanged.
     for (const GraphInput& in : graph->inputs) in.value->requires_grad = is_float(in.value->dtype);
     for (const auto& n : graph->nodes) {
       for (const Tensor& t : n->results) t->requires_grad = is_float(t->dtype);

@@ -1,6 +1,6 @@
-// A while_loop whose results take gradients, in; its results with a node of the tape out. Its steps are counted; what
-// the backward reads of the first ones is kept, as far as its memory is little. Of a loop of more steps the backward
-// makes all again. Then it goes back through them. All steps are alike (Request::filled).
+// Calls a while_loop whose results take gradients; its results have a node of the tape. The loop counts its steps, and
+// keeps what the backward reads of the first ones if that takes little memory. The backward of a longer loop runs all
+// steps again first. Then it goes back through them. All steps are alike (Request::filled).
 #include "jit/autograd/control_node.h"
 #include "jit/device/backend.h"
 #include "ops/decompose/emit.h"
@@ -16,8 +16,8 @@ using Backward = TracedFunction::Backward;
 
 constexpr int64_t kMostKept = 32, kFewestKept = 4, kMostKeptBytes = int64_t(4) << 20;
 
-// Of how many steps the body's further results are kept. Their memory is there before it is known how many there are.
-// A device that makes the steps by itself has no place for each.
+// Returns for how many steps the body's further results are kept. Their memory is allocated before the number of steps
+// is known. A device that runs the steps by itself keeps none.
 int64_t steps_kept(const TracedFunction& body, Device device) {
   if (backend_of(device).preferences.leaves_processors) return 0;
   const std::vector<TensorType> results = body.forward()->results();
@@ -32,7 +32,7 @@ int64_t steps_kept(const TracedFunction& body, Device device) {
   return kept < kFewestKept ? 0 : kept;
 }
 
-// f, with the number of steps as one more parameter behind the carried ones; a body gives the next.
+// Returns f with the number of steps as a parameter behind the carried ones. A body also returns the next number.
 FunctionRef counting(const FunctionRef& f, size_t carried, const Tensor& steps, bool is_body) {
   return rebuilt(f, [&](Graph& graph, const Tensors&, Tensors results) {
     const Tensor n = input_like(graph, steps);
@@ -43,7 +43,7 @@ FunctionRef counting(const FunctionRef& f, size_t carried, const Tensor& steps, 
   });
 }
 
-// Differentiated once more, a loop is ordinary Lua.
+// Refuses a second differentiation, so that the loop runs as ordinary Lua.
 struct SecondGradient final : GradNode {
   Refuse refuse;
   const char* name() const override { return "while_loop"; }
@@ -57,10 +57,11 @@ struct SecondGradient final : GradNode {
 struct WhileNode final : ControlNode {
   std::shared_ptr<TracedFunction> body;
   SavedTensor steps;
-  std::vector<SavedTensor> init, reads, made;  // made: by further result of the body, its stack; or none is kept
+  std::vector<SavedTensor> init, reads, made;  // made: the stack of each further result of the body; empty: none is
+                                               // kept
   std::vector<bool> reached;                   // by read
 
-  // Edges: of what is read, then of what is carried in.
+  // Edges: the tensors that are read, then the carried ones.
   const char* name() const override { return "while_loop"; }
   void note_readers(FirstReaders& out) const override {
     note(out, reads, *body, body->first_read()), note(out, init, *body, 0);
@@ -73,7 +74,7 @@ struct WhileNode final : ControlNode {
     }
   }
 
-  // The values of arguments [from, to) of b.
+  // Returns the values of the arguments [from, to) of b.
   Tensors values(const Backward& b, size_t from, size_t to, const Tensors& grads, const Tensors& sums,
                  const Tensors& read) const {
     Tensors out;
@@ -88,7 +89,7 @@ struct WhileNode final : ControlNode {
     return out;
   }
 
-  // The body with those of its results that b takes.
+  // Returns the body with only those further results that b takes.
   FunctionRef saving(const Backward& b) const {
     return rebuilt(body->forward(), [&](Graph&, const Tensors&, const Tensors& made) {
       Tensors results(made.begin(), made.begin() + ptrdiff_t(body->carried()));
@@ -119,7 +120,7 @@ struct WhileNode final : ControlNode {
 
   std::vector<Tensor> apply_joint(JointCall& call) override {
     begin();
-    // edge, parameter: those of the first one.
+    // edge, parameter: the edge and the parameter of list[0].
     const auto with_history = [&](const std::vector<SavedTensor>& list, size_t edge, size_t parameter) {
       Tensors out;
       for (size_t i = 0; i < list.size(); i++) {
@@ -150,8 +151,8 @@ struct WhileNode final : ControlNode {
     for (const SavedTensor& t : list) out.push_back(t.fake());
     return out;
   }
-  // As its readers in b do: all that a reader takes, from the n-th on, is taken in a step. Of steps that are made again
-  // the body reads it.
+  // Notes that the body reads its i-th read tensor, in the scope of the branches that its reader is in. n: the first of
+  // these to enter. If steps are run again, the body itself reads the tensor.
   void note_read(size_t i, const Reader& reader, size_t n = 0) const {
     if (n == reader.size()) {
       unpack_written(reads[i], body->first_reader_of_parameter(body->first_read() + i));
@@ -201,7 +202,7 @@ struct WhileNode final : ControlNode {
   }
 };
 
-// By read.
+// Returns, by read tensor, true if gradients of the loop's results reach it.
 std::vector<bool> reached_reads(TracedFunction& f) {
   std::vector<size_t> results;
   for (size_t k = 0; k < f.carried(); k++) {

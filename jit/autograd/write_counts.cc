@@ -1,4 +1,4 @@
-// FakeTensors' versions in, real ones' set.
+// Counts the writes to FakeTensors, and sets the versions of real storages.
 #include "jit/autograd/write_counts.h"
 
 #include <unordered_set>
@@ -32,7 +32,7 @@ std::vector<uint32_t> WriteCounts::before(const std::vector<Tensor>& run_inputs)
 void WriteCounts::after(const std::vector<uint32_t>& before, const std::vector<Tensor>& run_inputs,
                         const std::vector<Value>& run_outputs) const {
   for (size_t i = 0; i < inputs.size(); i++) run_inputs[inputs[i].first]->storage->version = before[i];
-  for (auto& [place, writes] : inputs) run_inputs[place]->storage->version += writes;  // two may lie in one storage
+  for (auto& [place, writes] : inputs) run_inputs[place]->storage->version += writes;  // two may share one storage
   for (auto& [place, writes] : outputs) run_outputs[place].tensor()->storage->version = writes;
 }
 
