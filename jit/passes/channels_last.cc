@@ -1,14 +1,16 @@
-// channels_last: images that only convolutions, pools, pointwise ops and sums by channel see lie with their channels
-// innermost, so that none of them reorders its operands. Bits stay: what these ops compute does not depend on layout.
+// channels_last: lays out images with their channels innermost if only convolutions, pools, pointwise ops and sums by
+// channel read them. So none of these ops reorders its operands. The bits do not change: these ops compute the same in
+// any layout.
 //
 // Invariants:
-// 1. Whatever leaves the graph, is viewed, reduced (but by channel, on devices where that order knows no layout) or
-//    written keeps the strides that it has when ops run one by one; a pool's result gets a copy of that layout, since a
-//    pool runs along the channels of its operand.
-// 2. A value is laid out anew only where a convolution makes it, where a pool does whose values one reads (or another
-//    pool, if they have many channels), or where a pool or a pointwise op makes it from such values.
-// 3. A convolution whose values reach no other one keeps their layout where they reach a reduction or an op like cat:
-//    strided reads in such kernels take longer than a convolution to reorder its result.
+// 1. A value keeps its eager strides if it leaves the graph, is viewed, written or reduced. (A reduction by channel is
+//    allowed on devices where its order does not depend on the layout.) A pool's result gets a copy with the eager
+//    strides, since a pool runs along the channels of its operand.
+// 2. A value gets the new layout only in three cases: a convolution makes it; a pool makes it, and a convolution (or
+//    another pool, if it has many channels) reads values computed from it; a pool or a pointwise op makes it from
+//    values in the new layout.
+// 3. A convolution's result keeps its layout if it reaches a reduction or an op like cat, and no other convolution.
+//    Strided reads in such kernels take longer than reordering the convolution's result.
 #include <unordered_set>
 
 #include "jit/device/backend.h"
@@ -24,7 +26,7 @@ bool is_spatial(const Node& n) { return info(n.op).has(kSpatial); }
 
 bool is_free(const Node& n) { return is_spatial(n) || is_pointwise(n); }
 
-// Four dimensions in row-major order, by what is written down: nothing is asked.
+// Returns true for four dimensions in row-major order. Compares expressions, so it adds no guards.
 bool is_row_major_image(const Tensor& t) {
   if (t->dim() != 4) return false;
   const Sizes want = contiguous_strides(t->sizes);
@@ -36,7 +38,7 @@ bool is_row_major_image(const Tensor& t) {
 
 using TensorSet = std::unordered_set<const TensorImpl*>;
 
-// Values whose layout somebody relies on.
+// Returns the values whose layout some reader depends on.
 TensorSet fixed_values(const Graph& g) {
   TensorSet fixed;
   const auto fix = [&](const Tensor& t) { fixed.insert(t.get()); };
@@ -48,11 +50,11 @@ TensorSet fixed_values(const Graph& g) {
   return fixed;
 }
 
-// Channels that are worth a pool's while: as many as a vector of the widest kind has elements.
+// A pool gains from this many channels: the number of elements of the widest vector.
 constexpr int64_t kManyChannels = 16;
 
-// Values that convolutions read, or pools if they have many channels, themselves or what pools and pointwise ops make
-// of them.
+// Returns the values that convolutions read, or pools if the values have many channels. A read counts through pools and
+// pointwise ops.
 TensorSet convolved_values(const Graph& g) {
   TensorSet convolved;
   for (size_t i = g.nodes.size(); i-- > 0;) {
@@ -67,8 +69,8 @@ TensorSet convolved_values(const Graph& g) {
   return convolved;
 }
 
-// Values that a reduction or an op like cat reads, itself or what free ops and views make of them; none where sums by
-// channel know no layout.
+// Returns the values that a reduction or an op like cat reads. A read counts through free ops and views. Returns none
+// for devices where sums by channel do not depend on the layout.
 TensorSet walked_values(const Graph& g) {
   TensorSet walked;
   for (size_t i = g.nodes.size(); i-- > 0;) {
@@ -83,8 +85,8 @@ TensorSet walked_values(const Graph& g) {
 }
 
 struct LayoutChoice {
-  TensorSet last;    // laid out with channels innermost
-  TensorSet copied;  // of those: what others see is a copy in row-major order
+  TensorSet last;    // values with channels innermost
+  TensorSet copied;  // those of `last` that other readers see as a row-major copy
 };
 
 LayoutChoice choose(const Graph& g) {
@@ -113,7 +115,7 @@ LayoutChoice choose(const Graph& g) {
 GraphPtr channels_last(const Graph& g) {
   SymScope symbols(g.env.get());
   const LayoutChoice choice = choose(g);
-  std::unordered_map<const TensorImpl*, Tensor> inner;  // by copy: what it is a copy of
+  std::unordered_map<const TensorImpl*, Tensor> inner;  // by copy: its original
   return rebuild(g, [&](Rebuilder& b, const Node& n, Args& args, Results& results) {
     if (is_free(n)) {
       for (Value& v : args) {

@@ -1,6 +1,5 @@
-// cse: a pure node equal to an earlier one (same op, same arguments) is replaced by it, and a copy by what it is a copy
-// of. Memory that leaves the graph is not shared by it: two results that are equal may be written to afterwards, each
-// on its own.
+// cse: replaces a pure node by an earlier equal one (same op, same arguments), and a copy by its original. It does not
+// merge memory that leaves the graph: the program may write to each of two equal results separately.
 #include <algorithm>
 #include <cmath>
 #include <unordered_set>
@@ -49,8 +48,8 @@ bool lies_as(const Tensor& a, const Tensor& b) {
                     [](const SymInt& x, const SymInt& y) { return x.expr == y.expr && x.hint == y.hint; });
 }
 
-// Copies that nobody can tell from what they are copies of, with the first that they are copies of. Where one leaves
-// the graph, that does instead.
+// Returns the copies that cannot be told from their originals, with these originals. A copy that leaves the graph is
+// replaced by its original as a result.
 std::unordered_map<const Node*, Tensor> needless_copies(const Graph& g, Storages& leaving) {
   Storages inputs, written;
   for (const GraphInput& in : g.inputs) inputs.insert(in.value->storage.get());

@@ -1,5 +1,5 @@
-// dce: nodes that no output, write or check needs are dropped. Random nodes go too: the graph still consumes their call
-// indices, so later ones do not shift.
+// dce: drops the nodes that no output, write or check needs, random nodes included. The graph still consumes the call
+// indices of dropped random nodes, so later ones do not shift.
 #include <unordered_set>
 
 #include "jit/passes/passes.h"

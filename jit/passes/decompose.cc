@@ -1,10 +1,10 @@
-// decompose: composite ops become the primitives of their decomposition, recursively.
+// decompose: replaces composite ops by the primitives of their decomposition, recursively.
 #include "jit/passes/passes.h"
 
 namespace lutra {
 namespace {
 
-// Sits on the recorder and takes composites apart as they come.
+// Decomposes the composites that are recorded.
 struct Decomposer : Mode {
   explicit Decomposer(GraphRecorder& recorder) : recorder(recorder) {}
   GraphRecorder& recorder;

@@ -1,10 +1,11 @@
-// functionalise: in-place ops and writes through views become values; what was written to an input is copied into it at
-// the end. Writes are found by storage: tensors alias exactly if they share one.
+// functionalise: turns in-place ops and writes through views into values. At the end it copies the new value of a
+// written input into the input. It finds writes by storage: two tensors alias exactly if they share one.
 //
-// For each old storage we keep the base (the tensor it was made for), its present value and a version. A read of a
-// tensor whose version is behind regenerates it from the base by its chain of view ops. Invariants of the result: the
-// only writes are copy_ nodes into inputs, after everything else except views of those inputs that are returned.
-// What cannot be had so (NeedsData) is a graph break of the whole.
+// For each old storage it keeps the base (the tensor that the storage was made for), its present value and a version.
+// To read a tensor with an old version, it regenerates the tensor from the base by its chain of view ops. Invariant of
+// the result: the only writes are copy_ nodes into inputs. They come last, except for views of those inputs that are
+// returned.
+// It throws NeedsData for writes that it cannot express. This breaks the whole graph.
 #include <algorithm>
 #include <unordered_set>
 
@@ -20,14 +21,14 @@ struct StorageState {
   Tensor base;   // old tensor
   Tensor value;  // its present value in the new graph
   int version = 0;
-  int aliases = 0;  // inputs over this storage
+  int aliases = 0;  // number of inputs that use this storage
 };
 
 struct Functionaliser {
   Rebuilder b;
   std::unordered_map<const Storage*, StorageState> storages;
-  std::unordered_map<const TensorImpl*, int> versions;  // of the new value known for an old tensor
-  std::unordered_set<const Storage*> known;             // whose elements an op has read
+  std::unordered_map<const TensorImpl*, int> versions;  // version of the new value of an old tensor
+  std::unordered_set<const Storage*> known;             // storages whose elements an op has read
 
   explicit Functionaliser(const Graph& g) : b(g) {
     for (const GraphInput& in : g.inputs) {
@@ -36,7 +37,7 @@ struct Functionaliser {
     }
   }
 
-  // An old tensor whose new value was just set.
+  // Notes that t, an old tensor, has a new value.
   void define(const Tensor& t) {
     StorageState& s = storages[t->storage.get()];
     if (!s.base) s.base = t, s.value = b.map(t);
@@ -49,7 +50,7 @@ struct Functionaliser {
     return known->second == storages[t->storage.get()].version;
   }
 
-  // The new value of an old tensor as of now: the views on the way to it are made again, from the first that is stale.
+  // Returns the present new value of an old tensor. Regenerates the views that lead to it, from the first stale one.
   Tensor read(const Tensor& t) {
     if (!t || is_current(t)) return b.map(t);
     const StorageState& s = storages[t->storage.get()];
@@ -99,7 +100,7 @@ struct Functionaliser {
     return call_op(op, std::move(args))[0];
   }
 
-  // The offset is asked for last: a place that changes from call to call may be 0 in one of them.
+  // Compares the offset last, since the comparison guards on it: a symbolic offset may be 0 in one call only.
   static bool same_geometry(const Tensor& a, const Tensor& x) {
     if (a->dtype != x->dtype || a->sizes.size() != x->sizes.size()) return false;
     for (size_t d = 0; d < a->sizes.size(); d++) {
@@ -108,7 +109,7 @@ struct Functionaliser {
     return a->offset == x->offset;
   }
 
-  // The value that a write of op's result into self leaves there: self's dtype and sizes.
+  // Returns the value that self has after op's result r is written into it: r with self's dtype and sizes.
   Tensor fitted(Tensor r, const Tensor& self) {
     if (r->dtype != self->dtype) r = call(OpId::to_dtype, {r, self->dtype});
     bool same = r->sizes.size() == self->sizes.size();
@@ -124,7 +125,7 @@ struct Functionaliser {
     return same;
   }
 
-  // t with its elements lying as base's do, which is dense.
+  // Returns t with the strides of base, which is dense.
   Tensor laid_as(const Tensor& t, const Tensor& base) {
     if (same_strides(t, base)) return t;
     if (base->is_contiguous()) return call(OpId::clone, {t, std::string("contiguous_format")});
@@ -135,8 +136,9 @@ struct Functionaliser {
 
   Tensor cloned(const Tensor& t) { return call(OpId::clone, {t, std::string("preserve_format")}); }
 
-  // What is left of a whole tensor after a write: it lies as self does, since what is computed from it lies and is
-  // summed as that asks, and is no other tensor's memory. Inputs get a copy in the end, however it lies.
+  // Returns the value of a whole tensor after a write. It has self's strides, since later results and the order of sums
+  // depend on them. It shares no memory with another tensor. For an input it may share memory: the input gets a copy at
+  // the end.
   Tensor settled(const Tensor& r, const Tensor& self, bool copied, const StorageState& s) {
     if (!dense(self)) return r;
     const Tensor laid = laid_as(r, self);
@@ -144,8 +146,8 @@ struct Functionaliser {
     return shared ? cloned(r) : laid;
   }
 
-  // The value of the whole with r where self lies in it. Where one of the two is a view of the other's parts or bytes,
-  // those are written.
+  // Returns the value of the whole with r in the place of self. If the elements of the two differ in size (a view of
+  // parts or bytes), it writes parts or bytes.
   Tensor scattered(const StorageState& s, const Tensor& self, const Tensor& r) {
     const Tensor whole = laid_as(s.value, s.base);
     const auto put = [&](const Tensor& to, const Tensor& from, const Sizes& sizes, const Sizes& strides, SymInt first) {
@@ -180,14 +182,16 @@ struct Functionaliser {
       s.value = scattered(s, self, r);
     }
     s.version++;
-    // A view that was copied into, or whose value lies otherwise, is made again from the whole when it is read.
+    // A view that was the target of a copy, or whose value has other strides, is regenerated from the whole at its next
+    // read.
     if (!self.same(s.base) && (copied || !same_strides(self, r))) return;
     b.set(self, r);
     versions[self.get()] = s.version;
   }
 
-  // The input in whose memory the tensor lies; -1 where there is none, or an op has read it: the scheduler may let such
-  // a write be made in place, and a run that fails behind it is made again from its start.
+  // Returns the input whose memory t uses; -1 if there is none, or an op has read the memory's elements. The scheduler
+  // may do a write to such an input in place. If the run fails after it, the run is repeated from its start, so nothing
+  // may have read the old elements.
   int unread_input(const Tensor& t) const {
     if (known.count(t->storage.get())) return -1;
     const auto is_it = [&](const GraphInput& in) { return in.value->storage == t->storage; };
@@ -195,8 +199,8 @@ struct Functionaliser {
     return at == b.from.inputs.end() ? -1 : int(at - b.from.inputs.begin());
   }
 
-  // Views read no elements, and a write none of what it writes; whether it needs the others is the scheduler's
-  // question.
+  // Notes which elements a node reads. Views read none. A write is not counted as a read of its target; the scheduler
+  // decides whether it needs the other elements.
   void note_reads(const Node& n) {
     if (info(n.op).has(kView) && !n.inplace) return;
     const auto note = [&](const Tensor& t) {
@@ -226,8 +230,8 @@ struct Functionaliser {
     if (b.graph->nodes.size() > before) b.graph->nodes.back()->written = unread_input(self);
   }
 
-  // Inputs that were written get their value; from then on they are the value. A value may be another input, or lie in
-  // it, as that was before: it is copied before that one is written.
+  // Copies the new values into the written inputs. From then on the inputs are these values. A value may be another
+  // input, or a view of it, as it was before: such a value is cloned before that input is written.
   void write_back() {
     std::vector<const GraphInput*> written;
     for (const GraphInput& in : b.from.inputs) {
@@ -250,8 +254,8 @@ struct Functionaliser {
     }
   }
 
-  // A view that was written has a value of its own. Where several tensors of its memory leave the graph, they are made
-  // again from the whole: they share memory as before.
+  // A view that was written has a value of its own. If several tensors of one memory leave the graph, this regenerates
+  // them from the whole, so that they share memory again.
   void share_results() {
     std::unordered_map<const Storage*, const TensorImpl*> leaving;
     std::unordered_set<const Storage*> shared;

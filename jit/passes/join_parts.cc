@@ -1,10 +1,10 @@
-// join_parts: a sum of many parts of one tensor, each with zeros around it, is one join of what stands in each place.
-// The gradient of a tensor whose parts were used one by one (x[i] in a loop, unbind, split) is such a sum.
+// join_parts: replaces a sum of many zero-padded parts of one tensor by one cat of the parts. The gradient of a tensor
+// whose parts were used one by one (x[i] in a loop, unbind, split) is such a sum.
 //
 //   sum = ((part 3 + part 2) + part 1) + part 3'   becomes   cat(part 1, part 2, part 3 + part 3') + 0
 //
-// The bits stay: x + 0 is x, but for -0, which becomes 0 where a zero is added, however often and whenever. Of a sum
-// that begins with another tensor, that tensor is added last; so each place then has one part at most.
+// The bits do not change: x + 0 is x, except that -0 becomes 0, no matter how often or when a zero is added. If the sum
+// begins with another tensor, that tensor is added last. Then each place may have one part only.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -17,10 +17,10 @@
 namespace lutra {
 namespace {
 
-// Fewer parts are one kernel with what reads them.
+// Fewer parts fuse into one kernel with their readers.
 constexpr size_t kFewestParts = 8;
 
-// t as a part with zeros around it.
+// Returns true if t is a part with zeros around it; p describes it then.
 bool find_part(const Tensor& t, PlacedPart& p) {
   return p.find(t->node->op, t->node->args, t) && gives_zeros(p.around->node->op, p.around->node->args);
 }
@@ -28,7 +28,7 @@ bool find_part(const Tensor& t, PlacedPart& p) {
 bool is_sum(const Node& n) { return !n.inplace && n.results.size() == 1 && gives_sum(n.op, n.args, n.results[0]); }
 
 struct Sum {
-  Tensor first;  // null: a part
+  Tensor first;  // null: the sum begins with a part
   std::vector<PlacedPart> parts;
 };
 
@@ -39,7 +39,7 @@ class Sums {
       each_tensor(n->args, [&](const Tensor& t) { uses_[t.get()]++; });
     }
     each_tensor(g.outputs, [&](const Tensor& t) { uses_[t.get()]++; });
-    // What a longer sum goes on with is no sum of its own.
+    // A sum that a longer sum continues is not joined by itself.
     for (const auto& n : g.nodes) {
       if (!is_sum(*n) || !is_sum(*n->args[0].tensor()->node)) continue;
       PlacedPart p;
@@ -48,7 +48,7 @@ class Sums {
     }
   }
 
-  // The sum that a node is the last term of; without parts where it is none that can be joined.
+  // Returns the sum whose last term n is. Without parts if the sum cannot be joined.
   Sum find(const Node& n) const {
     Sum sum;
     if (!is_sum(n) || inner_.count(&n)) return sum;
@@ -72,7 +72,7 @@ class Sums {
   }
 
  private:
-  // Parts along one dimension, none of which takes a place that another one takes in part.
+  // Returns true if all parts are along one dimension and no two overlap partly.
   static bool can_join(const Sum& sum, const Tensor& whole) {
     if (sum.parts.size() < kFewestParts || !whole->is_contiguous()) return false;
     std::map<int64_t, int64_t> places;
@@ -93,7 +93,7 @@ class Sums {
   std::unordered_map<const Node*, bool> inner_;
 };
 
-// What stands in each place, in order, with zeros between.
+// Returns the sum of the parts in each place, joined in order, with zeros between.
 Tensor joined(const Rebuilder& b, const Sum& sum, const Tensor& whole) {
   const int64_t dim = sum.parts[0].dim;
   std::map<int64_t, Tensor> pieces;

@@ -1,12 +1,12 @@
-// pad_rows: what large products on a GPU take and give has rows of whole 16 bytes, so that they need not copy it (see
-// ops/extern/padded_rows.h). Bits stay: the products are the same, and the order of what else reads such values does
-// not change.
+// pad_rows: pads the rows of the operands and results of a GPU's large products to multiples of 16 bytes, so that the
+// products need not copy them (see ops/extern/padded_rows.h). The bits do not change: the products are the same, and
+// the order of other readers does not depend on the padding.
 //
 // Invariants:
-// 1. A value is laid out anew only where a product or a pointwise op makes it, and where it and its views are seen by
-//    pointwise ops, reductions that do not take the last dimension together with others, and products that would copy
-//    it into such rows: any other product is the library's for the rows as they are, which may be other bits.
-// 2. Its sizes and its products' are constants: other sizes would be for other kernels of the library.
+// 1. Only the result of a product or a pointwise op is padded. The readers of it and of its views must be pointwise
+//    ops, reductions that do not reduce the last dimension together with others, or products that would copy it into
+//    padded rows. For any other product the library would choose another kernel, perhaps with other bits.
+// 2. The sizes of the value and of its products are constants. For other sizes the library would use other kernels.
 #include <algorithm>
 #include <unordered_set>
 
@@ -21,7 +21,7 @@ using TensorSet = std::unordered_set<const TensorImpl*>;
 
 bool is_reduction(OpId op) { return op == OpId::sum || op == OpId::amax || op == OpId::amin || op == OpId::prod; }
 
-// Not rows that are taken as one with others.
+// Returns false if the node reduces rows together with other dimensions.
 bool keeps_order(const Node& n) {
   const Value& dims = n.args[1];
   const int64_t rank = n.args[0].tensor()->dim();
@@ -79,7 +79,7 @@ class Padding {
     if (!v.is<std::vector<Tensor>>()) return;
     for (const Tensor& t : v.as<std::vector<Tensor>>()) fixed_.insert(base(t));
   }
-  // A pointwise op's result lies as its operand does: it may then take the operand's memory.
+  // Pads a pointwise op's result like its operand, so that the result can use the operand's memory.
   void follow(const Node& n) {
     for (const Value& v : n.args) {
       if (!v.is<Tensor>() || !v.tensor() || !pads(base(v.tensor()))) continue;
@@ -90,7 +90,7 @@ class Padding {
   void visit(const Node& n) {
     if (n.op == OpId::mm) return visit_product(n);
     if (is_pointwise(n) || (is_reduction(n.op) && keeps_order(n))) return;
-    // Views that leave the rows whole.
+    // Views that keep rows whole.
     const bool turns = n.op == OpId::transpose || n.op == OpId::permute;
     if (turns || n.op == OpId::view) {
       const Tensor &from = n.args[0].tensor(), &to = n.results[0];
@@ -113,7 +113,7 @@ class Padding {
     want(a, columns), want(b, rows), want(c, depth);
   }
 
-  std::unordered_map<const TensorImpl*, const TensorImpl*> view_of_;  // the value that a view is of
+  std::unordered_map<const TensorImpl*, const TensorImpl*> view_of_;  // maps a view to its value
   TensorSet wanted_, fixed_, bases_;
 };
 

@@ -32,14 +32,14 @@ class Rebuilder {
   GraphPtr graph;
   GraphRecorder recorder;
 
-  Tensor map(const Tensor& t) const;        // old value to new value
-  Tensor map_input(const Tensor& t) const;  // the new input, whatever t maps to now
+  Tensor map(const Tensor& t) const;        // maps an old value to its new value
+  Tensor map_input(const Tensor& t) const;  // the new input, even if t maps to another value now
   Value map(const Value& v) const;
   Args map(const Args& args) const;
   void set(const Tensor& old, const Tensor& now) { values_[old.get()] = now; }
   void set(const Node& n, const Results& results);
-  void at(const Node& n);                  // following nodes carry n's source line
-  Results copy(const Node& n, Args args);  // n itself, with its call index, on new args
+  void at(const Node& n);                  // gives the following nodes n's source line
+  Results copy(const Node& n, Args args);  // copies n with new args; keeps its call index
   GraphPtr finish();                       // maps the outputs
 
  private:
@@ -48,8 +48,8 @@ class Rebuilder {
   std::unordered_map<const TensorImpl*, Tensor> values_;
 };
 
-// Walks g in order; rewrite fills results and returns true, or returns false to copy the node as it is. args are
-// mapped.
+// Walks g in order. rewrite gets mapped args. It fills results and returns true, or returns false to copy the node as
+// it is.
 using Rewrite = std::function<bool(Rebuilder& b, const Node& node, Args& args, Results& results)>;
 GraphPtr rebuild(const Graph& g, const Rewrite& rewrite);
 

@@ -1,4 +1,4 @@
-// The frame of every pass: a graph is walked in order and rebuilt, node by node, in a recorder of a new graph.
+// Rebuilder, the base of every pass: it walks a graph in order and records each node into a new graph.
 #include <optional>
 
 #include "jit/graph/unbacked.h"

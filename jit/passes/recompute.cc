@@ -1,12 +1,12 @@
-// recompute: a cheap value that is needed again behind a library's kernel is computed again there from what lies in
-// memory anyway, instead of being written and read: the passes before have made it one node, however far apart its uses
-// are. (The forward's normalised rows, activations' inner values and masks, used again by the backward.)
+// recompute: a cheap value that is used again after a library's kernel is recomputed there from values that are in
+// memory anyway, instead of being written and read. (cse merged it into one node, however far apart its uses are.)
+// Examples: the forward's normalised rows, inner values of activations and masks, used again by the backward.
 //
-// 1. A node's stage counts the library kernels, scatters and the like on the longest way to it: kernels of one stage
-//    may fuse, those of different stages never do.
-// 2. A pointwise value stays in memory if it leaves the graph, if something other than loops reads it, or if its
+// 1. A node's stage is the largest number of library kernels, scatters and the like on any path to it. Kernels of one
+//    stage may fuse, those of different stages never do.
+// 2. A pointwise value stays in memory if it leaves the graph, if something other than a loop reads it, or if its
 //    operands in memory are together larger than it.
-// 3. Only nodes without side effects and random numbers are repeated; the bits are the same.
+// 3. Only nodes without side effects and random numbers are repeated, so the bits are the same.
 #include <algorithm>
 #include <unordered_map>
 
@@ -18,8 +18,8 @@
 namespace lutra {
 namespace {
 
-constexpr int kMostCost = 40;  // of element_cost's units
-// How much larger than the value its operands may be: rows' statistics and biases come on top.
+constexpr int kMostCost = 40;  // in units of element_cost
+// The operands' bytes may exceed the value's by this factor, since statistics of rows and biases come on top.
 constexpr double kMostBytes = 1.25;
 
 bool lowers_to(const Node& n, const char* rule) { return info(n.op).lower == rule; }
@@ -33,7 +33,7 @@ bool is_repeatable(const Node& n) {
 
 double bytes_of(const Tensor& t) { return double(t->numel().hint) * double(size_of(t->dtype)); }
 
-// A value in memory, and how many bytes of it are read: views may show a part of it, or repeat it.
+// A value in memory, and how many of its bytes are read: a view may show a part of it, or repeat it.
 struct Leaf {
   const Node* node;
   double bytes;
@@ -42,10 +42,11 @@ struct Leaf {
 struct Info {
   int stage = 0;
   bool stored = true;
-  bool forced = false;       // rule 2, but for the comparison of sizes
+  bool forced = false;       // rule 2 without the comparison of sizes
   int last_use = 0;          // the latest stage that reads it
-  int cost = 0;              // of computing it from its leaves; at most kMostCost + 1
-  std::vector<Leaf> leaves;  // what lies in memory, unless it does itself or is too costly
+  int cost = 0;              // of computing it from its leaves, at most kMostCost + 1
+  std::vector<Leaf> leaves;  // values in memory that it is computed from; unused if it is in memory itself or is too
+                             // costly
 };
 
 class Analysis {
@@ -80,7 +81,7 @@ class Analysis {
     if (!loops) info.stage++;
     if (!is_view(n)) each_tensor(n.args, [&](const Tensor& t) { use(t, info.stage); });
   }
-  // Through views, which are no use of their own.
+  // Notes a use of t. Looks through views, which are not uses themselves.
   void use(const Tensor& t, int stage) {
     for (const Node* n = t->node;; n = n->args[0].tensor()->node) {
       auto it = nodes_.find(n);
@@ -118,7 +119,7 @@ class Analysis {
       const Info& of = (*this)[t];
       if (!of.stored) info.cost = std::min(info.cost + of.cost, kMostCost + 1);
     });
-    // What is too costly makes all that is computed from it too costly: its leaves are of no interest.
+    // A value that is too costly makes its users too costly, so its leaves do not matter.
     each_tensor(n.args, [&](const Tensor& t) {
       const Info& of = (*this)[t];
       if (info.cost > kMostCost) return;
@@ -139,7 +140,7 @@ class Analysis {
   std::unordered_map<const Node*, Info> nodes_;
 };
 
-// Repeats values for one stage; what is made once serves the whole stage.
+// Repeats values for a stage. A repeated value serves the whole stage.
 class Repeater {
  public:
   Repeater(Rebuilder& b, const Analysis& analysis) : b_(b), analysis_(analysis) {}
@@ -184,7 +185,7 @@ class Repeater {
 }  // namespace
 
 GraphPtr recompute(const Graph& g) {
-  Rebuilder b(g);  // first: sizes may be symbols of its scope
+  Rebuilder b(g);  // first, because sizes may be symbols of its scope
   const Analysis analysis(g);
   Repeater repeater(b, analysis);
   for (const auto& n : g.nodes) {

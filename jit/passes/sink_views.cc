@@ -1,7 +1,7 @@
-// sink_views: op(view(x), ...) that is only seen through views of x's own shape is computed in that shape, and a view
-// back to the shape that another view came from is what that was of. So the ops on both sides of such views, as the
-// bias of a linear layer and the loss behind it, are over the same loops and can be one kernel. Bits stay: pointwise
-// ops know no shape.
+// sink_views: computes op(view(x), ...) in x's own shape if all readers view it in that shape. It replaces a view back
+// to a former shape by the value of that shape. So the ops on both sides of such views run over the same loops and can
+// be one kernel, e.g. the bias of a linear layer and the loss after it. The bits do not change: pointwise ops do not
+// depend on the shape.
 #include <algorithm>
 #include <unordered_map>
 
@@ -21,7 +21,7 @@ bool is_movable(const Node& n) {
          n.results.size() == 1;
 }
 
-// Sizes that are the same however the dimensions before the last are taken together.
+// Returns true if t keeps its sizes when the dimensions before the last are merged.
 bool ignores_rows(const Tensor& t) { return t->dim() <= 1; }
 
 class Shapes {
@@ -33,7 +33,8 @@ class Shapes {
     each_tensor(g.outputs, [&](const Tensor& t) { users_[t.get()].push_back(nullptr); });
   }
 
-  // What the node's operand is a view of, where all that see the node's result see it in that shape; else null.
+  // Returns the tensor that the node's operand is a view of, if all readers of the result view it in that tensor's
+  // shape. Otherwise returns null.
   Tensor source_shape(const Node& n) const {
     if (!is_movable(n)) return {};
     const Tensor& to = n.results[0];
@@ -61,7 +62,7 @@ class Shapes {
     return users != users_.end() && std::count(users->second.begin(), users->second.end(), nullptr);
   }
 
-  // Null where t is no view of row-major elements.
+  // Returns the tensor that t is a view of. Null unless t views row-major elements.
   static Tensor viewed(const Tensor& t) {
     if (!t->node || t->node->op != OpId::view) return {};
     const Tensor& from = t->node->args[0].tensor();
@@ -88,7 +89,7 @@ GraphPtr sink_views(const Graph& g) {
     if (n.op == OpId::view && !shapes.leaves(n.results[0])) {
       const Tensor& from = args[0].tensor();
       const Tensor before = Shapes::viewed(from);
-      // What was sunk has this shape already.
+      // n's operand was sunk, so it has this shape already
       if (same_sizes(from, n.results[0])) return results = {from}, true;
       if (before && same_sizes(before, n.results[0])) return results = {before}, true;
       return false;

@@ -1,9 +1,9 @@
-// unroll: a loop whose steps are few and known before it runs becomes its steps, one after the other, and a branch that
-// is known becomes what it runs. What decides is known where it is computed from constants alone: then it is computed
-// here, by eager ops; what may fail is not, since its error belongs to the run. The backward of such a loop becomes its
-// steps, too; those that it makes again are the forward's (cse).
-// Of a branch that is not known, both sides are computed where that takes no longer than to choose one: the ops around
-// fuse with them.
+// unroll: replaces a loop of few steps, known before the run, by its steps, and a known branch by its function. A
+// deciding value is known if it is computed from constants alone. The pass computes it by eager ops. It does not run
+// ops that may fail, since their errors belong to the run. The backward of such a loop becomes its steps, too; cse
+// merges the steps that it repeats with the forward's.
+// For an unknown branch it computes both sides if that takes no longer than choosing one: then the ops around can fuse
+// with them.
 #include <algorithm>
 
 #include "jit/graph/function.h"
@@ -21,18 +21,19 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-constexpr size_t kMostNodes = 128;  // that a loop may become with all loops within; a backward makes as many again
+constexpr size_t kMostNodes = 128;  // how many nodes a loop may become, inner loops included; twice as many for a
+                                    // backward
 constexpr int64_t kMostElements = 16;
 constexpr int kMostDepth = 64;
-// What both sides of a branch may take together.
+// Limits for computing both sides of a branch.
 constexpr int64_t kMostBothSides = 1 << 16;  // additions
-constexpr size_t kMostSideNodes = 24;        // in a chain each waits for the one before
-constexpr int64_t kFewElements = 32;         // fewer take as long
+constexpr size_t kMostSideNodes = 24;        // in a chain each node waits for the one before
+constexpr int64_t kFewElements = 32;         // fewer elements take as long
 
-// Values that depend on no input.
+// Finds the values that depend on no input.
 class Known {
  public:
-  // Null where it is not known.
+  // Returns null if the value is not known.
   Tensor value(const Tensor& t) { return is_known(t, 0) ? computed(t) : Tensor(); }
 
  private:
@@ -66,7 +67,7 @@ class Known {
     });
     return values_[t.get()] = known ? result_of(*t->node, std::move(args), size_t(t->result)) : Tensor();
   }
-  // Null where the op refuses these elements.
+  // Returns null if the op refuses these elements.
   static Tensor result_of(const Node& n, Args args, size_t result) {
     const AutocastOff off;
     const ModeScope none(nullptr);
@@ -80,11 +81,11 @@ class Known {
   std::unordered_map<const TensorImpl*, Tensor> values_;
 };
 
-// What both sides of a branch take.
+// The work of both sides of a branch.
 struct Work {
   int64_t additions = 0;
-  size_t nodes = 0;   // but for views
-  bool plain = true;  // nothing but loops over elements
+  size_t nodes = 0;   // views are not counted
+  bool plain = true;  // only loops over elements
   bool fits() const { return plain && additions <= kMostBothSides && nodes <= kMostSideNodes; }
 
   void add(const Graph& side) {
@@ -112,19 +113,19 @@ struct Work {
   }
 };
 
-// Of an outermost loop.
+// What an outermost loop may still do.
 struct Budget {
-  size_t left;             // nodes that it may still record, those that it drops counted
-  bool both_sides = true;  // of branches
-  bool chose = false;      // there are such branches
+  size_t left;             // nodes that it may still record, including those that it drops again
+  bool both_sides = true;  // it may compute both sides of branches
+  bool chose = false;      // it computed both sides of some branch
 };
 
 class Unroller {
  public:
-  // budget: that of the outermost loop around; null where there is none.
+  // budget: of the enclosing outermost loop; null if there is none.
   explicit Unroller(Rebuilder& b, Budget* budget = nullptr) : b_(b), budget_(budget) {}
 
-  // False, and nothing is recorded, where the node stays.
+  // Returns false, and records nothing, if the node stays.
   bool run(const Node& n, const Args& args, Results& results) {
     if (budget_ || control_of(n.op) == Control::kCond) return try_to(n, args, results);
     const size_t most = control_of(n.op) == Control::kWhileLoopBack ? 2 * kMostNodes : kMostNodes;
@@ -132,7 +133,7 @@ class Unroller {
     budget_ = &own;
     if (try_to(n, args, results)) return true;
     if (!own.chose) return false;
-    own = {most, false};  // both sides of its branches may be too much, where a choice is not
+    own = {most, false};  // both sides of its branches may be too much work where choosing one is not
     return try_to(n, args, results);
   }
 
@@ -168,7 +169,7 @@ class Unroller {
     return fits;
   }
 
-  // False where it makes more nodes than are left.
+  // Returns false if the call needs more nodes than are left.
   bool call(const Graph& f, const Tensors& arguments, Tensors& results) {
     GraphValues now(f, arguments);
     for (const auto& n : f.nodes) {
