@@ -1,4 +1,4 @@
-// Affine forms in, their sums and multiples out.
+// Adds and multiplies affine forms.
 #include "jit/lower/affine.h"
 
 #include <tuple>

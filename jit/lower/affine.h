@@ -1,4 +1,5 @@
-// Positions: an index is one affine form a dimension, over loops of a kernel under construction and i64 values in it.
+// Positions as affine forms. An index has one form for each dimension, over the loops of a kernel under construction
+// and i64 values in it.
 #pragma once
 #include <string>
 #include <vector>
@@ -21,13 +22,13 @@ struct Affine {
   static Affine constant(SymInt v);
   static Affine loop(int32_t id);
   static Affine value(int32_t id);
-  // Of loop `id`; 0 where it does not occur.
+  // Returns the coefficient of loop `id`; 0 if the loop does not occur.
   SymInt coef_of(int32_t id) const;
 };
 
 Affine operator+(const Affine& a, const Affine& b);
 Affine operator*(const Affine& a, SymInt by);
-// Equal term by term, with no question asked.
+// Returns true if both are equal term by term. Adds no guards.
 bool identical(SymInt a, SymInt b);
 bool identical(const Affine& a, const Affine& b);
 
@@ -40,7 +41,7 @@ void append_bytes(std::string& key, T v) {
 }
 void append_key(std::string& key, const Affine& a);
 void append_key(std::string& key, const Index& index);
-// The form with what of(term) gives in the place of each term.
+// Replaces each term by of(term).
 template <class F>
 Affine substitute(const Affine& a, F&& of) {
   const auto is_constant = [](SymInt v, int64_t n) { return v.is_constant() && v.hint == n; };
@@ -49,7 +50,7 @@ Affine substitute(const Affine& a, F&& of) {
   for (const Affine::Term& t : a.terms) sum = sum + of(t) * t.coef;
   return sum;
 }
-// Position in memory of the element at index.
+// Returns the position in memory of the element at index.
 Affine at_strides(const Index& index, const Sizes& strides, SymInt offset);
 
 }  // namespace lutra

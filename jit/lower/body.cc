@@ -1,4 +1,4 @@
-// Building a kernel's tree: value numbering, hoisting, merging of loops.
+// Builds the tree of a kernel: numbers values, hoists instructions, merges loops.
 #include "jit/lower/body.h"
 
 #include <algorithm>
@@ -208,7 +208,8 @@ int32_t Body::cast(int32_t value, DType to) {
   if (is_bool(to)) {
     return op(loop::Op::kNe, DType::kBool, value, constant(type(value), 0));
   }
-  // What was rounded is not rounded again. Others would lose a NaN's signal: a cast makes a quiet one.
+  // A value that was rounded to a half type is not rounded again. Other casts to a wider float and back stay, since
+  // they make a signalling NaN quiet.
   const int32_t rounded = values_[size_t(value)].widened;
   if (rounded >= 0 && type(rounded) == to) return rounded;
   const int32_t result = op(loop::Op::kCast, to, value);
@@ -241,7 +242,7 @@ int32_t Body::load_one(int32_t buffer, DType type, const Affine& at) {
   return place(depth_of_terms(at), key, std::move(in));
 }
 
-// The two parts of an element are one use: they lie beside each other, and no other element's do.
+// Counts the two parts of a complex element as one use: they are adjacent, and belong to no other element.
 int32_t Body::load(int32_t buffer, DType type, const Affine& at) {
   const size_t before = values_.size();
   const Affine first = is_complex(type) ? at * 2 : at;
@@ -271,14 +272,15 @@ void Body::store(loop::Op op, int32_t buffer, const Affine& at, int32_t value) {
 void Body::check(int32_t value, SymInt bound, int32_t fault) {
   std::string key("c");
   append_bytes(key, value), append_bytes(key, fault);
-  // Not outside the outermost loop: a parallel loop stands alone.
+  // A check stays inside the outermost loop, since a parallel loop must be the only statement.
   size_t d = std::max(depth_of(value), std::min<size_t>(depth(), 1));
   bool known = false;
   for (size_t level = 0; level <= depth() && !known; level++) {
     known = scopes_[level].known.count(key);
     if (known) d = level;
   }
-  // Addresses that hold the value are formed within the check's scope; once that is closed there is another check.
+  // Addresses that contain the value are computed in the scope of the check. After that scope is closed, another check
+  // is made.
   values_[size_t(value)].address_depth = std::max(depth_of(value), d);
   if (known) return;
   BodyInst in{{loop::Op::kCheck, DType::kInt64}};
@@ -299,7 +301,7 @@ std::vector<uint64_t> Body::hoisted() const {
   return hashes;
 }
 
-// A place that a value stands in is another one in each iteration of the loops around it.
+// An address that contains a value is a new one in each iteration of the loops around it.
 double Body::elements_of(const Affine& at) const {
   double n = 1;
   for (const Affine::Term& t : at.terms) {
@@ -327,7 +329,8 @@ bool Body::can_merge(const BodyLoop& outer, const BodyLoop& inner) {
   using loop::LoopMode;
   if (!outer.joined) {
     if (!inner.accs.empty() || inner.mode == LoopMode::kLanes) return false;
-    // A serial loop is independent unless it reduces; then only a serial loop keeps its order.
+    // The iterations of a serial loop are independent unless it reduces. A loop that reduces merges with a serial loop
+    // only, which keeps its order.
     if (inner.mode == LoopMode::kVector && !outer.accs.empty()) return false;
     if (outer.mode == LoopMode::kVector && inner.mode == LoopMode::kSerial) return false;
   }
@@ -359,7 +362,7 @@ bool Body::merge_loops() {
   return merge(scopes_[0].body);
 }
 
-// From the last statement to the first: what an effect needs is used.
+// Marks the values that statements with effects need, from the last statement to the first.
 void Body::mark_used(const std::vector<BodyStmt>& body, std::vector<bool>& used) const {
   for (size_t i = body.size(); i-- > 0;) {
     if (body[i].loop) {
@@ -417,11 +420,11 @@ class Finisher {
     if (in.op == Op::kIndex || in.op == Op::kIntArg || of_places) places[size_t(in.id)] = true;
   }
 
-  // An access at a place that an element says may miss all caches.
+  // The cost of an access whose address depends on an element: it may miss all caches.
   static constexpr int64_t kAnywhere = 10 * kAdditionsOfElement;
 
-  // The work of body, where an addition of two vectors in memory counts 1 an element. places: the values seen that
-  // only tell where in loops an iteration is.
+  // Returns the work of body. Adding two vectors in memory counts 1 for each element. places: the values seen so far
+  // that depend on the position in loops only.
   static SymInt work(const std::vector<BodyStmt>& body, std::vector<bool>& places) {
     SymInt n = 0;
     int64_t cost = 0;
@@ -481,7 +484,7 @@ class Finisher {
       std::vector<bool> places(values_.size(), false);
       args_.extent = in.size, args_.work = work(in.body, places);
     }
-    // The accumulators' ids are known inside, where kAccum names them.
+    // defined first, since kAccum in the body refers to them
     for (loop::Accumulator a : in.accs) {
       a.id = define(a.id);
       l->accs.push_back(a);
@@ -533,7 +536,7 @@ class Finisher {
     if (loop::has_access(r.op)) r.access = access(in);
     if (r.op == loop::Op::kIntArg) r.arg = add_int(in.expr);
     if (r.op == loop::Op::kCheck) {
-      // An argument of its own, so that a fault says which check it was.
+      // Each check has an argument of its own, so that a fault identifies the check.
       r.arg = add_int(in.bound.to_expr(), false);
       args_.checks.push_back({r.arg, in.fault});
     }

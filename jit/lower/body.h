@@ -1,5 +1,5 @@
-// A kernel under construction: loops, scalar instructions and accesses with symbolic coefficients go in; a loop::Kernel
-// with its arguments numbered in order of first use comes out.
+// Builds a kernel. In: loops, scalar instructions and accesses with symbolic coefficients. Out: a loop::Kernel, whose
+// arguments are numbered in order of first use.
 // Invariants:
 // 1. Pure instructions are numbered by value and stand in the outermost loop in which their operands are known.
 // 2. A load whose address holds a checked value stands no further out than the check.
@@ -27,7 +27,7 @@ struct BodyInst {
   SymInt bound;         // kCheck
 };
 
-// An instruction, or a loop where that is set.
+// An instruction; or a loop, if `loop` is set.
 struct BodyStmt {
   BodyInst inst;
   std::unique_ptr<BodyLoop> loop;
@@ -37,25 +37,26 @@ struct BodyLoop {
   int32_t id = 0;
   SymInt size;
   loop::LoopMode mode = loop::LoopMode::kSerial;
-  bool joined = false;  // a reduction's order takes this loop and the one within as a single one
+  bool joined = false;  // a reduction treats this loop and the one within as one loop
   bool parallel = false;
   std::vector<loop::Accumulator> accs;
   std::vector<BodyStmt> body;
   struct Merge {
     SymInt outer, inner;
   };
-  std::vector<Merge> merges;  // sizes of the loops that became this one, the last merge last
+  std::vector<Merge> merges;  // the sizes of the loops that were merged into this one, the last merge last
 };
 
-// What the arguments of the finished kernel are.
+// The arguments of the finished kernel.
 struct BodyArgs {
   struct Check {
     int32_t arg, fault;
   };
-  std::vector<int32_t> buffers;  // one a pointer argument
+  std::vector<int32_t> buffers;  // one for each pointer argument
   std::vector<int32_t> ints, scalars;
   std::vector<Check> checks;
-  SymInt extent = 0, work = 1;  // of the parallel loop, and of an iteration of it; 0, and of all
+  SymInt extent = 0, work = 1;  // extent: of the parallel loop, 0 without one. work: of one of its iterations, or of
+                                // the whole kernel
 };
 
 class Body {
@@ -64,7 +65,7 @@ class Body {
 
   int32_t open(SymInt size, loop::LoopMode mode, bool joined = false);
   void close();
-  // On the open loop at `depth` (1: outermost).
+  // Adds an accumulator to the open loop at `depth` (1: the outermost).
   int32_t accumulator(size_t depth, loop::RedOp op, DType type, int32_t lanes, int32_t block);
   void accum(int32_t acc, int32_t value);
 
@@ -75,28 +76,29 @@ class Body {
   int32_t int_value(SymInt v);               // i64
   int32_t cast(int32_t value, DType type);
   int32_t index(const Affine& at);  // i64
-  // A complex element is two values in memory and here: ops on it are loads, stores, casts and selects of both.
+  // A complex element is two values, in memory and here. Only loads, stores, casts and selects take complex values;
+  // they act on both parts.
   int32_t load(int32_t buffer, DType type, const Affine& at);
   void store(loop::Op op, int32_t buffer, const Affine& at, int32_t value);
   void check(int32_t value, SymInt bound, int32_t fault);
 
-  // The part of a complex value: 0 the real one, 1 the imaginary one.
+  // Returns a part of a complex value: 0 the real one, 1 the imaginary one.
   int32_t part(int32_t value, int which) const { return values_[size_t(value)].parts[which]; }
   DType type(int32_t value) const { return values_[size_t(value)].type; }
   size_t depth() const { return scopes_.size() - 1; }
   size_t depth_of(int32_t value) const { return values_[size_t(value)].depth; }
-  // How often the body at depth runs, by hints.
+  // Returns how often the body at depth runs, by hints.
   double trips(size_t depth) const { return scopes_[depth].trips; }
-  // A function counts as what it costs: so much code it is.
+  // Returns the number of instructions. A mathematical function counts as its cost, since its code is that long.
   int instructions() const { return instructions_; }
-  // Of all instructions, by hints, in additions of float32.
+  // Returns the cost of all instructions, by hints, in additions of float32.
   double additions() const { return additions_; }
-  // Of those of 64 bits that no vector loop holds: places in memory come from such.
+  // Returns the cost of the 64-bit instructions outside vector loops. These compute addresses.
   double index_additions() const { return index_additions_; }
-  // Hashes of the instructions before all loops, sorted: kernels that are put together have one of each.
+  // Returns sorted hashes of the instructions before all loops. A fused kernel has each of them once.
   std::vector<uint64_t> hoisted() const;
 
-  // Values made elsewhere, remembered while the scope they live in is open: -1 where there is none.
+  // remember stores a value while the scope that it lives in is open. recall returns it, -1 if there is none.
   int32_t recall(const std::string& key) const;
   void remember(const std::string& key, int32_t value);
 
@@ -105,14 +107,15 @@ class Body {
     Affine at;
     bool written;
     DType type;
-    double elements;  // that it meets, by hints: iterations of the loops that it moves with
+    double elements;  // how many elements it accesses, by hints: the iterations of the loops that its address depends
+                      // on
   };
   const std::vector<Use>& uses() const { return uses_; }
 
-  // Merges loops; false where loops that a reduction takes as one cannot be merged.
+  // Merges loops. Returns false if loops that a reduction treats as one cannot be merged.
   bool merge_loops();
-  // The outermost loop, which stands alone, may be split among threads; nested: and those of a perfect nest within.
-  // Without that it becomes one with the loops within, where an iteration of it takes long.
+  // Makes the outermost loop parallel if it is the only one. nested: also makes the loops of a perfect nest within it
+  // parallel. Otherwise, if an iteration takes long, it joins the outermost loop with loops within it first.
   void make_parallel(bool nested = false);
   loop::Kernel finish(const std::string& name, BodyArgs& args);
 
@@ -122,7 +125,7 @@ class Body {
     size_t depth, address_depth;
     int32_t parts[2] = {-1, -1};
     bool rounds = false;   // a cast to a half type
-    int32_t widened = -1;  // the one that this is, in a wider float
+    int32_t widened = -1;  // the half value that this one is a cast of, in a wider float
   };
   struct Scope {
     std::unique_ptr<BodyLoop> loop;  // null at depth 0

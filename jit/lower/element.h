@@ -12,7 +12,7 @@ struct Element {
 
   FunctionBuilder& body() { return e.body; }
   const Tensor& result() const { return node.results[0]; }
-  // What the op computes in; the result is rounded to its dtype once, at the end.
+  // The type that the op computes in. The result is rounded to its dtype once, at the end.
   DType type() const { return opmath_type(result()->dtype); }
   bool has(size_t k) const { return k < node.args.size() && !node.args[k].is_none(); }
   bool is_tensor(size_t k) const { return node.args[k].is<Tensor>(); }
@@ -27,25 +27,26 @@ struct Element {
     if (is_tensor(k)) return body().cast(tensor(k), to);
     return scalar(node.args[k].as<Scalar>(), to);
   }
-  // Where the result is of a half type, operands are rounded to it before the op computes in float32.
+  // If the result is of a half type, rounds the operand to it before the op computes in float32.
   int32_t arg(size_t k, DType to) {
     if (!is_half(result()->dtype) || to != type()) return unrounded_arg(k, to);
     return body().cast(unrounded_arg(k, result()->dtype), to);
   }
   int32_t op(loop::Op op, DType t, int32_t a, int32_t b = -1, int32_t c = -1) { return body().op(op, t, a, b, c); }
   int32_t number(DType t, double v) { return body().constant(t, v); }
-  // Row-major position of the element in the result: what random numbers depend on.
+  // Returns the row-major position of the element in the result; random numbers depend on it.
   int32_t position() { return body().index(at_strides(index, contiguous_strides(result()->sizes), 0)); }
 };
 
-// The rules, for the rows of ops.def that are lowered as pointwise.
+// The rules for the rows of ops.def that are lowered as pointwise.
 #define OP(name, ...) int32_t pointwise_##name(Element& x);
 #include "ops/defs/ops.def"
 #undef OP
 
-// v, of a tensor or number of dtype `from`, as its carrier in `to`; one of the two is a stored dtype (stored.cc).
+// Converts v, of a tensor or number of dtype `from`, to its carrier in `to`. One of the two is a stored dtype
+// (stored.cc).
 int32_t converted(Element& x, int32_t v, DType from, DType to);
-// v, of float type t, without its fraction.
+// Cuts off the fraction of v, which has float type t.
 int32_t truncated(Element& x, DType t, int32_t v);
 
 }  // namespace lutra

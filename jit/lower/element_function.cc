@@ -1,4 +1,4 @@
-// What rules write in; element functions out.
+// Builds element functions.
 #include "jit/lower/element_function.h"
 
 #include "ops/core/error.h"

@@ -1,11 +1,12 @@
-// The element function of a lowered node, as data: statements of loop IR that give one element of the result at an
-// index, or that write a part of it.
+// The element function of a lowered node, as data: statements of loop IR that compute one element of the result at an
+// index, or write a part of the result.
+//
 // Invariants:
 // 1. A statement's number is the value that it defines; its operands have smaller numbers.
-// 2. In an Affine, loop d < rank is dimension d of the index, other loops are those that the function opens; values are
+// 2. In an Affine, loop d < rank is dimension d of the index; other loops are those that the function opens; values are
 //    statements of type int64.
-// 3. Nothing here names memory: `operand k` is an element of the k-th tensor that the node reads, wherever it comes
-// from.
+// 3. Nothing here refers to memory: `operand k` is an element of the k-th tensor that the node reads, wherever it comes
+//    from.
 #pragma once
 #include <vector>
 
@@ -23,12 +24,12 @@ struct FunctionStmt {
     kScalar,   // the number expression arg
     kSize,     // size
     kIndex,    // place
-    kPart,     // of the complex value a: 0 the real one, 1 the imaginary one (arg)
+    kPart,     // part arg of the complex value a: 0 the real one, 1 the imaginary one
     kOperand,  // the element at `place` of the tensor arg
-    kCheck,    // a must be in [0, size); arg is the dimension for the message, -1 where there is none
+    kCheck,    // a must be in [0, size); arg is the dimension for the message, -1 if there is none
     kOpen,     // loop arg over size
-    kClose,    // of the innermost open loop
-    kStore,    // a to position place of the result's memory
+    kClose,    // closes the innermost open loop
+    kStore,    // a to position `place` of the result's memory
   };
   bool defines() const { return kind < kCheck; }
   Kind kind = kOp;
@@ -36,7 +37,7 @@ struct FunctionStmt {
   DType type = DType::kNone;
   loop::LoopMode mode = loop::LoopMode::kSerial;
   int32_t a = -1, b = -1, c = -1, arg = -1;
-  int32_t place = 0, places = 0;  // which of the function's affine forms
+  int32_t place = 0, places = 0;  // the function's affine forms that it uses: the first one, and how many
   union {
     double number = 0;
     int64_t integer;
@@ -53,16 +54,16 @@ struct ElementFunction {
   bool empty() const { return stmts.empty(); }
 };
 
-// What a value of this dtype is in a kernel.
+// Returns the type that a value of this dtype has in a kernel.
 DType value_type(DType t);
-// Whether place d of n is dimension d for each.
+// Returns true if each of the n places is the dimension of the same number.
 bool is_same_index(const Affine* places, size_t n);
 // (loop 0, ..., loop rank - 1)
 Index parameters(size_t rank);
-// The function at `index`, whose forms are over the dimensions of a domain of `rank`; opens no loops of its own.
+// Returns f applied to `index`, whose forms are over a domain of `rank` dimensions. f opens no loops.
 ElementFunction at_index(const ElementFunction& f, size_t rank, const Index& index);
 
-// Writes an element function: what rules call.
+// Builds an element function. Rules call it.
 class FunctionBuilder {
  public:
   explicit FunctionBuilder(size_t rank) {
@@ -81,7 +82,7 @@ class FunctionBuilder {
   int32_t part(int32_t value, int which);
   int32_t operand(size_t k, DType type, const Index& index);
   void check(int32_t value, SymInt bound, int32_t dim);
-  // Loops, in functions that write.
+  // Open and close loops, in functions that write.
   int32_t open(SymInt size, loop::LoopMode mode);
   void close_all();
   void store(const Affine& at, int32_t value);

@@ -1,4 +1,4 @@
-// A node whose op is a library's launch in; the tensors that it reads out, in the order of the schema.
+// Lowers an op that is a library's launch. It reads the node's tensors in the order of the schema.
 #include "jit/lower/lower.h"
 #include "ops/defs/each_tensor.h"
 

@@ -1,4 +1,4 @@
-// mm and bmm: a library's kernel where one takes the type, else a reduction over k in order.
+// Lowers mm and bmm to a library's kernel if one supports the type, otherwise to a reduction over k in order.
 #include "jit/lower/lower.h"
 #include "ops/core/half.h"
 #include "ops/extern/extern.h"

@@ -1,4 +1,4 @@
-// Symbolic sizes in; equality out, decided on polynomials over atoms (leaves, quotients, remainders, extrema).
+// Decides whether symbolic sizes are equal, by polynomials over atoms (leaves, quotients, remainders, extrema).
 #include "jit/lower/facts.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ bool mentions(const Poly& p, int32_t atom) {
   return false;
 }
 
-// p, where the atom is what rest is.
+// Substitutes rest for the atom in p.
 Poly put(const Poly& p, int32_t atom, const Poly& rest) {
   Poly q;
   for (const auto& [m, c] : p) {
@@ -49,7 +49,8 @@ Poly put(const Poly& p, int32_t atom, const Poly& rest) {
   return q;
 }
 
-// The greatest term, of the highest degree: an order that products keep, so that what stands for it ends.
+// Returns the greatest term, one of the highest degree. Products preserve this order, so replacing this term by the
+// others terminates.
 std::vector<int32_t> leading(const Poly& p) {
   const auto less = [](const auto& a, const auto& b) {
     return a.first.size() != b.first.size() ? a.first.size() < b.first.size() : a.first < b.first;
@@ -59,7 +60,7 @@ std::vector<int32_t> leading(const Poly& p) {
 
 }  // namespace
 
-// What grows beyond kMostPolyTerms is an atom of its own.
+// An expression with more than kMostTerms terms becomes an atom.
 Poly SymFacts::compute(int32_t id) {
   const SymExpr e = env_[id];
   const Poly atom{{{id}, 1}};
@@ -79,7 +80,7 @@ Poly SymFacts::compute(int32_t id) {
   return known != known_.end() ? known->second : atom;
 }
 
-// Operands first: a chain of them may be long.
+// Computes operands first, with a stack of its own, since chains of expressions may be long.
 const SymFacts::Poly& SymFacts::poly(int32_t wanted) {
   auto found = polys_.find(wanted);
   if (found != polys_.end()) return found->second;
@@ -113,8 +114,8 @@ void SymFacts::learn() {
   }
 }
 
-// x - p = 0 defines the atom x where p has no x. The newest atom goes, so that definitions form no cycle. zeros: what
-// of zeros_ reads otherwise now.
+// x - p = 0 defines the atom x as p if p does not contain x. Eliminates the newest atom, so that definitions form no
+// cycle. zeros: receives the polynomials of zeros_ that contained the atom, without it.
 bool SymFacts::define(const Poly& zero, std::vector<Poly>& zeros) {
   for (auto it = zero.rbegin(); it != zero.rend(); ++it) {
     if (it->first.size() != 1 || (it->second != 1 && it->second != -1)) continue;
@@ -137,7 +138,7 @@ bool SymFacts::define(const Poly& zero, std::vector<Poly>& zeros) {
   return false;
 }
 
-// Takes multiples of what is zero from p; true where p is another one then. Each step puts lesser terms for one.
+// Subtracts multiples of known zeros from p. Returns true if p has changed. Each step replaces a term by lesser ones.
 bool SymFacts::reduce(Poly& p) const {
   const auto step = [&] {
     for (const auto& [lead, zero] : zeros_) {
@@ -201,7 +202,7 @@ bool SymFacts::equal(SymInt a, SymInt b) {
 bool SymFacts::ask_equal(SymInt a, SymInt b) {
   if (equal(a, b)) return true;
   if (!(a == b)) return false;
-  // Where bounds of sizes imply the answer there is no new guard to learn it from.
+  // If bounds of sizes imply the answer, no guard was added to learn it from.
   if (!equal(a, b)) {
     Poly zero = poly_of(a);
     add_to(zero, poly_of(b), -1);

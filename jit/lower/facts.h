@@ -1,4 +1,5 @@
-// What is known of symbolic sizes without asking: equality modulo ring arithmetic and the guards that already hold.
+// What is known about symbolic sizes without adding a guard: equality by ring arithmetic and by the guards that already
+// hold.
 #pragma once
 #include <map>
 #include <unordered_map>
@@ -8,16 +9,16 @@
 
 namespace lutra {
 
-// Invariants: the answer true is certain under the env's guards; false means unknown. Nothing is asked of the env.
+// Invariants: true is certain under the env's guards; false means unknown. No function but ask_* adds a guard.
 class SymFacts {
  public:
   explicit SymFacts(SymEnv& env) : env_(env) {}
   bool equal(SymInt a, SymInt b);
-  // a is b times sizes (strides of a dense layout), so a >= b unless a tensor is empty.
+  // Returns true if a is b times sizes (as strides of a dense layout are), so a >= b unless a tensor is empty.
   bool multiple(SymInt a, SymInt b);
   bool is_one(SymInt a) { return equal(a, SymInt(1)); }
 
-  // As above, but where unknown the env is asked, which makes the answer a guard.
+  // Like the above, but if the answer is unknown they ask the env, which adds a guard.
   bool ask_equal(SymInt a, SymInt b);
   bool ask_less(SymInt a, SymInt b);
 
@@ -36,8 +37,9 @@ class SymFacts {
   SymEnv& env_;
   size_t guards_seen_ = 0;
   std::unordered_map<int32_t, Poly> polys_;
-  std::unordered_map<int32_t, Poly> known_;  // atom -> what an equality guard says it is
-  // Differences that are zero and define no atom, by the terms that the others stand for: see leading().
+  std::unordered_map<int32_t, Poly> known_;  // atom -> its value by an equality guard
+  // Polynomials that are zero and define no atom, each with its leading term. The other terms replace this term: see
+  // leading().
   std::vector<std::pair<Monomial, Poly>> zeros_;
 };
 

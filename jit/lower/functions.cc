@@ -1,5 +1,5 @@
-// Mathematical functions and bit operations of pointwise ops: instructions, and formulas over them. Formulas are
-// computed in float64 and rounded once, so that float32 results are within one unit in the last place.
+// Mathematical functions and bit operations of pointwise ops, as instructions and formulas over them. Formulas are
+// computed in float64 and rounded once, so float32 results are within one unit in the last place.
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +11,7 @@ namespace {
 
 using loop::Op;
 
-// A value being written; formulas are C++ expressions over these.
+// A value under construction. Formulas are C++ expressions over Num and Bool.
 struct Num {
   Element* x;
   DType t;
@@ -62,20 +62,20 @@ Num copysign(Num a, Num b) { return a.made(Op::kCopysign, b); }
 Num pow(Num a, Num b) { return a.made(Op::kPow, b); }
 
 Num argument(Element& x, size_t k, DType t) { return {&x, t, x.arg(k, t)}; }
-// The argument in float64; rounded() brings a result back.
+// wide() returns the argument in float64; rounded() converts a result back.
 Num wide(Element& x, size_t k = 0) { return argument(x, k, DType::kFloat64); }
 int32_t rounded(Num v) { return v.x->body().cast(v.v, v.x->type()); }
-// float64 has many more bits than the result: what cancels a few of them does not show.
+// Returns true if float64 has many more bits than the result, so that cancelling a few of them does not matter.
 bool is_narrow(const Element& x) { return size_of(x.type()) < 8; }
 // e^100 is more than a float32 holds.
 Num limited(Num m) { return select(m > 100.0, 100.0, m); }
 
-// The type in which a function of bits and whole numbers is computed: halves in float32.
+// Returns the type for functions of bits and whole numbers: float32 for half types.
 DType whole_type(DType t) { return at_least_float32(t); }
 
 Num trunc(Num a) { return select(a < 0.0, a.made(Op::kCeil), a.made(Op::kFloor)); }
 
-// To the nearest whole number, ties to the even one: adding 2^mantissa leaves no fraction.
+// Rounds to the nearest whole number, ties to even: adding 2^mantissa leaves no fraction.
 Num round_half_even(Num a) {
   double magic = a.t == DType::kFloat64 ? 4503599627370496.0 : 8388608.0;
   Num m = abs(a);
@@ -84,7 +84,8 @@ Num round_half_even(Num a) {
 
 int32_t one_argument(Element& x, Op op) { return x.op(op, x.type(), x.arg(0, x.type())); }
 
-// x + y for the sum of a shift: lgamma and the polygammas are computed at 8 or more.
+// y shifted up to 8 or more, where lgamma and the polygammas are computed. Also the product of y, y + 1, ..., y + 7,
+// and the sums of their inverses and squared inverses; 1, 0 and 0 without a shift.
 struct Shifted {
   Num at, product, inverse_sum, inverse_squares;
 };
@@ -169,7 +170,8 @@ int32_t pointwise_lgamma(Element& x) {
   Num i = 1.0 / s.at;
   Num tail = i * series(i * i, {1.0 / 12, -1.0 / 360, 1.0 / 1260, -1.0 / 1680, 1.0 / 1188, -691.0 / 360360, 1.0 / 156});
   Num r = (s.at - 0.5) * log(s.at) - s.at + (0.91893853320467274 + tail);
-  // Less log(product); the mirror's is log(pi / |sin|) less that, near 0 that of 1 / |a|, whose quotient may not fit.
+  // Subtracts log(product). The reflected value is log(pi / |sin|) minus that. Near 0 it is log(1 / |a|), since pi /
+  // |sin| may overflow.
   Bool tiny = abs(a) < 1e-20;
   Num rest = log(select(tiny, abs(a), select(reflect, s.product * M_PI / abs(sin(pi_fraction(a))), s.product)));
   r = select(tiny, 0.0 - rest, select(reflect, rest - r, r - rest));
@@ -177,7 +179,7 @@ int32_t pointwise_lgamma(Element& x) {
   return rounded(select(abs(a) == INFINITY, INFINITY, r));
 }
 
-// The pole at 0 is an infinity with its sign; the others are NaN.
+// Returns an infinity with the sign of the zero at the pole 0, and NaN at the other poles.
 int32_t pointwise_digamma(Element& x) {
   Num a = wide(x);
   Bool reflect = a < 0.0;
@@ -251,8 +253,8 @@ int32_t pointwise_polygamma(Element& x) {
 }
 
 namespace {
-// x as m * 2^e with m in [1/2, 1): from the logarithm, then set right by at most one. 0, Inf and NaN are their own
-// mantissas.
+// x as m * 2^e with m in [1/2, 1). The exponent comes from the logarithm, and is corrected by at most one. 0, Inf and
+// NaN are their own mantissas.
 struct Frexp {
   Num mantissa, exponent;
 };
@@ -288,7 +290,7 @@ int32_t pointwise_signbit(Element& x) {
 int32_t pointwise_trunc(Element& x) {
   return is_float(x.type()) ? truncated(x, x.type(), x.arg(0, x.type())) : x.arg(0, x.type());
 }
-// decimals: as PyTorch does, by a power of ten there and back.
+// Rounds to `decimals` as PyTorch does: scales by a power of ten, rounds, and scales back.
 int32_t pointwise_round(Element& x) {
   if (!is_float(x.type())) return x.arg(0, x.type());
   Num a = argument(x, 0, whole_type(x.type()));
@@ -308,9 +310,9 @@ int32_t pointwise_fmin(Element& x) {
   Num a = argument(x, 0, x.type()), b = argument(x, 1, x.type());
   return select((a <= b) | (b != b), a, b).v;
 }
-// Of halves by Rump, Zimmermann, Boldo and Melquiond, "Computing predecessor and successor in rounding to nearest": a
-// share of the number that is more than half of its last place; near zero the least step, and what is between is scaled
-// up first.
+// For half types by Rump, Zimmermann, Boldo and Melquiond, "Computing predecessor and successor in rounding to
+// nearest": adds a share of the number that is more than half of its last place. Near zero it adds the least step. In
+// between it scales the number up first.
 int32_t pointwise_nextafter(Element& x) {
   const DType type = x.result()->dtype, t = whole_type(type);
   if (t == type) return x.op(Op::kNextAfter, t, x.arg(0, t), x.arg(1, t));
@@ -336,7 +338,7 @@ int32_t pointwise_lcm(Element& x) {
 namespace {
 int32_t bitwise(Element& x, Op op) { return x.op(op, x.type(), x.arg(0, x.type()), x.arg(1, x.type())); }
 
-// The amount of a shift in [0, bits), and whether it is that.
+// The operand of a shift, 2 to the power of its amount, and whether the amount is in [0, bits).
 struct Shift {
   Num value, power;
   Bool inside;
@@ -357,7 +359,7 @@ int32_t pointwise_bitwise_left_shift(Element& x) {
   Shift s = shift(x, bits_of(x.type()));
   return select(s.inside, s.value * s.power, 0.0).v;
 }
-// By a power of two rounding down; what is shifted out leaves copies of the sign.
+// Divides by a power of two, rounding down. A larger shift leaves copies of the sign.
 int32_t pointwise_bitwise_right_shift(Element& x) {
   bool is_signed = x.type() != DType::kUInt8;
   Shift s = shift(x, bits_of(x.type()) - int(is_signed));

@@ -1,5 +1,5 @@
-// gather, index_select, index and embedding: a checked load whose address holds a value; scatter_add of one element
-// each: a select.
+// gather, index_select, index and embedding are checked loads whose address contains a value. scatter_add of one
+// element each is a select.
 #include <algorithm>
 
 #include "jit/lower/lower.h"
@@ -19,7 +19,7 @@ struct Scatter {
   int64_t dim;
 };
 
-// Each element of the result takes at most one of src, since the index has size 1 where it scatters.
+// Each element of the result takes at most one element of src, since the index has size 1 along the dim.
 int32_t emit_single(const Scatter& s, RuleContext& e, const Index& index) {
   Index at = index;
   at[size_t(s.dim)] = Affine();
@@ -42,13 +42,14 @@ bool is_single(const Scatter& s, SymFacts& facts) {
   return true;
 }
 
-// An index of at least `at`'s dims cut or filled up with zeros to ndim dims: a 0-dim tensor goes with vectors.
+// Cuts `at` to ndim dims, or fills it up with zeros: a 0-dim tensor is accepted in place of a vector.
 Index fitted(Index at, int64_t ndim) {
   at.resize(size_t(ndim));
   return at;
 }
 
-// The positions that an index op reads at `at`, in the dims that it indexes; the other dims are those of `at`.
+// Returns the position that an index op reads for the result's element `at`. Dims that are not indexed keep their
+// index.
 Index indexed(RuleContext& e, const Node& node, const Index& at) {
   const Tensor input = node.args[0].tensor();
   const auto& indices = node.args[1].as<std::vector<Tensor>>();
@@ -129,7 +130,7 @@ Lowered lower_scatter_add(const Node& node, SymFacts& facts) {
 
 namespace {
 
-// No element is written twice, as far as strides in order of size tell.
+// Returns true if no element is written twice, as far as strides in order of size show it.
 bool writes_each_once(const Sizes& sizes, const Sizes& strides, SymFacts& facts) {
   std::vector<size_t> order;
   for (size_t d = 0; d < sizes.size(); d++) {
@@ -146,7 +147,7 @@ bool writes_each_once(const Sizes& sizes, const Sizes& strides, SymFacts& facts)
 
 }  // namespace
 
-// Strides and offset are those of a view of the contiguous input. What is written twice is so in order.
+// Strides and offset refer to the contiguous input. If elements are written twice, the writes are in order.
 Lowered lower_as_strided_scatter(const Node& node, SymFacts& facts) {
   Lowered l;
   l.kind = Lowered::kStrided;
@@ -157,7 +158,7 @@ Lowered lower_as_strided_scatter(const Node& node, SymFacts& facts) {
   l.reads = {node.args[0].tensor(), src};
   DType type = node.results[0]->dtype;
   l.writes.push_back(write_function(l, facts, [&](RuleContext& e) {
-    // A dimension of one element has any stride, 0 too: it is no loop.
+    // A dimension of one element has any stride, even 0; it gets no loop.
     std::vector<size_t> loops;
     for (size_t d = 0; d < sizes.size(); d++) {
       if (!e.facts.is_one(sizes[d])) loops.push_back(d);
@@ -174,7 +175,7 @@ Lowered lower_as_strided_scatter(const Node& node, SymFacts& facts) {
   return l;
 }
 
-// Each element is one of input or of src: sums of such, the gradients of a tensor's parts, are one loop.
+// Selects each element from input or src. So a sum of such results, the gradients of a tensor's parts, is one loop.
 Lowered lower_select_scatter(const Node& node, SymFacts& facts) {
   Lowered l;
   Tensor input = node.args[0].tensor(), src = node.args[1].tensor();

@@ -1,4 +1,4 @@
-// cat: inputs are copied into their parts of the result. flip: a load at the mirrored index.
+// cat copies the inputs into their parts of the result. flip loads at the mirrored index.
 #include <span>
 
 #include "jit/lower/lower.h"
@@ -6,10 +6,11 @@
 namespace lutra {
 namespace {
 
-// Shorter innermost loops make poor vectors where a longer one is around them.
+// A shorter innermost loop makes poor vectors if a longer one is around it.
 constexpr int64_t kShortLoop = 8;
 
-// Loops over t, dimensions of one left out, the last a vector; the index of the element.
+// Opens loops over t's dimensions, except those of size one; the last one is a vector loop. Returns the index of the
+// element.
 Index open_loops(RuleContext& e, const Tensor& t) {
   std::vector<size_t> order;
   for (size_t d = 0; d < t->sizes.size(); d++) {
@@ -28,8 +29,8 @@ Index open_loops(RuleContext& e, const Tensor& t) {
   return at;
 }
 
-// Inputs of one size in one nest of loops: what they share is computed once. Of two, as halves that are turned into
-// each other are (rotary positions); more would be many streams of memory at a time.
+// The number of inputs of one size that one nest of loops copies, so that what they share is computed once. Two are the
+// halves that rotary positions turn into each other. More would be too many streams of memory at a time.
 constexpr size_t kTogether = 2;
 
 struct Piece {
@@ -66,7 +67,7 @@ Lowered lower_join(const Node& node, SymFacts& facts) {
   std::vector<Piece> pieces;
   for (const Tensor& t : node.args[0].as<std::vector<Tensor>>()) {
     SymInt n = t->numel();
-    // An empty vector goes with everything.
+    // An empty vector may be joined with any tensor.
     if (t->dim() != out->dim() || (n.is_constant() && n.hint == 0)) continue;
     l.reads.push_back(t);
     pieces.push_back({t, start});

@@ -56,7 +56,7 @@ Lowered lower_decompose(const Node& node, SymFacts&) {
   fail_internal(name(node.op), ": a composite op reached the lowering; decompose comes first");
 }
 
-// The launch tells the size of its result.
+// The launch determines the size of its result.
 Lowered lower_dynamic(const Node& node, SymFacts& facts) { return lower_extern(node, facts); }
 
 int32_t RuleContext::operand(const Tensor& t, const Index& index) {

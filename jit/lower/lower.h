@@ -1,5 +1,5 @@
-// Lowering: a primitive node in; what one element of its result is, or how its result is made, out. One rule per entry
-// of the `lower` column of ops.def; the scheduler decides which elements go to memory.
+// Lowers a primitive node: computes what one element of its result is, or how its result is made. There is one rule for
+// each entry of the `lower` column of ops.def. The scheduler decides which elements are stored in memory.
 #pragma once
 #include <memory>
 #include <vector>
@@ -10,14 +10,14 @@
 
 namespace lutra {
 
-// What a rule writes one element function in, while it runs.
+// The context in which a rule writes one element function.
 class RuleContext {
  public:
   RuleContext(const std::vector<Tensor>& reads, SymFacts& facts, size_t rank)
       : body(rank), facts(facts), reads_(reads) {}
-  // The element of t, which the node reads, at index, in t's dtype.
+  // Returns the element of t at index, in t's dtype. The node reads t.
   int32_t operand(const Tensor& t, const Index& index);
-  // value (i64) must be in [0, bound); dim is for the message, -1 for a division by zero.
+  // Checks that value (i64) is in [0, bound). dim is for the message, -1 for a division by zero.
   void check(int32_t value, SymInt bound, int32_t dim) { body.check(value, bound, dim); }
 
   FunctionBuilder body;
@@ -31,11 +31,12 @@ class RuleContext {
 struct Reduction {
   Sizes sizes;                         // of the domain
   std::vector<bool> reduced;           // by dimension
-  std::vector<std::vector<int>> nest;  // loops over reduced dimensions, outermost first; several are taken as one
+  std::vector<std::vector<int>> nest;  // loops over reduced dimensions, outermost first; dimensions of one entry are
+                                       // one loop
   std::vector<int> kept;               // the other dimensions, outermost first
   bool rows = false;                   // the innermost dimension is reduced
   int32_t lanes = 1;
-  int32_t block = 0;  // feeds of a block of a sum (loop.h); 0: one block
+  int32_t block = 0;  // terms in a block of a sum (loop.h); 0: one block
   bool keepdim = false;
   loop::RedOp op = loop::RedOp::kSum;
   DType type = DType::kFloat32;  // of the accumulator
@@ -47,42 +48,42 @@ struct Lowered {
     kReduce,        // reduction
     kView,          // map gives the index of the operand
     kExtern,        // a library's kernel on reads
-    kExternResult,  // a result of a library's kernel but its first; reads[0] is that
+    kExternResult,  // a further result of a library's kernel; reads[0] is its first
     kStrided,       // a copy of reads[0], then a strided store of reads[1]
     kCopy,          // reads[0] is written with reads[1]
-    kJoin,          // parts that together are the result, each a kernel of its own
+    kJoin,          // the result consists of parts, each made by a kernel of its own
   };
   Kind kind = kPointwise;
   std::vector<Tensor> reads;  // tensor arguments
   bool checks = false;        // may fail while running
   bool heavy = false;         // costs more than a few instructions an element
-  bool window = false;        // reads many elements for one: never computed twice
+  bool window = false;        // reads many elements for one, so it is never computed twice
   ElementFunction element;    // kPointwise, kCopy: of the result; kReduce: of the domain
   Reduction reduction;
-  // kView: the index of the operand, over the dimensions of the result. Where it is not affine, the view is read from
+  // kView: the index of the operand, over the dimensions of the result. If it is not affine, the view is read from
   // memory.
   bool affine = false;
   Index map;
-  // kStrided: the second kernel of the two, into memory that holds the copy. kJoin: the kernels, each of
+  // kStrided: the second of the two kernels; it writes into memory that holds the copy. kJoin: the kernels, each of
   // which writes its part of the result.
   std::vector<ElementFunction> writes;
-  bool independent = false;  // iterations of all loops of writes[0]
+  bool independent = false;  // the iterations of all loops of writes[0] are independent
 };
 
-// The rule of node's op. Composite ops must be decomposed first.
+// Runs the rule of node's op. Composite ops must be decomposed first.
 Lowered lower(const Node& node, SymFacts& facts);
 
-// A node of the graph, a part of one that is cut, or a further result of a library's kernel.
+// A lowered node: a node of the graph, a part of a split one, or a further result of a library's kernel.
 struct LoweredNode {
   const Node* node;
-  std::unique_ptr<Node> own;  // of a part but the last: where `node` points
-  Tensor value;               // what it makes; kCopy: what it writes
+  std::unique_ptr<Node> own;  // owns the node of a part, except of the last one
+  Tensor value;               // its result; kCopy: the tensor that it writes
   Lowered low;
 };
-// The parts of a reduction in order, the last of which makes its result; empty where it is not cut.
+// Splits a reduction into parts, in order. The last part makes the result. Empty if the reduction is not split.
 std::vector<LoweredNode> split_reduction(const Node& node, const Lowered& low, SymFacts& facts);
 
-// A graph after its lowering: in an order in which nodes can run, those that write inputs last.
+// A lowered graph. Nodes are in an order in which they can run; those that write inputs come last.
 struct LoweredGraph {
   SymFacts facts;
   std::vector<LoweredNode> nodes;
@@ -92,15 +93,15 @@ LoweredGraph lower(const Graph& graph);
 // The text form (text_print.cc has its grammar); print, parse, print is the identity.
 std::string print(const Graph& graph, const LoweredGraph& lowered);
 struct ParsedLowering {
-  std::unique_ptr<Graph> graph;  // its inputs, and of each node the op and the result
+  std::unique_ptr<Graph> graph;  // its inputs, and the op and result of each node
   LoweredGraph lowered;
 };
 ParsedLowering parse_lowered(const std::string& text);  // throws Error(kUser) naming the line
-std::string verify(const LoweredGraph& lowered);        // empty, or what is wrong
+std::string verify(const LoweredGraph& lowered);        // "", or what is wrong
 std::string verify(const LoweredNode& node);
 const char* name(Lowered::Kind kind);
 
-// The rules, named by ops.def.
+// The rules, named in ops.def.
 Lowered lower_pointwise(const Node& node, SymFacts& facts);
 Lowered lower_reduce(const Node& node, SymFacts& facts);
 Lowered lower_view(const Node& node, SymFacts& facts);
@@ -119,20 +120,20 @@ Lowered lower_pool_image(const Node& node, SymFacts& facts);
 Lowered lower_dynamic(const Node& node, SymFacts& facts);
 Lowered lower_decompose(const Node& node, SymFacts& facts);
 
-// Whether a reduction by channel: its order is that of row-major memory with channels innermost too.
+// Returns true for a reduction by channel: its order is that of row-major memory even if channels are innermost.
 bool is_by_channel(const Node& node);
-// Whether it reduces along dimensions.
+// Returns true if the node reduces along dimensions.
 bool is_reduction(const Node& node);
-// Whether op always is a library's launch.
+// Returns true if op always is a library's launch.
 bool is_extern(OpId op);
-// The element function that write(emitter, index) writes, over `rank` dimensions.
+// Returns the element function that write(context, index) builds, over `rank` dimensions.
 template <class F>
 ElementFunction element_function(const Lowered& l, SymFacts& facts, size_t rank, F&& write) {
   RuleContext e(l.reads, facts, rank);
   e.body.function.result = write(e, parameters(rank));
   return std::move(e.body.function);
 }
-// One that writes memory.
+// Returns a function that writes memory.
 template <class F>
 ElementFunction write_function(const Lowered& l, SymFacts& facts, F&& write) {
   RuleContext e(l.reads, facts, 0);
@@ -140,11 +141,12 @@ ElementFunction write_function(const Lowered& l, SymFacts& facts, F&& write) {
   return std::move(e.body.function);
 }
 
-// Index of an operand of `sizes` that broadcasts to `result`.
+// Returns the index into an operand of `sizes` that broadcasts to `result`.
 Index broadcast_index(SymFacts& facts, const Index& index, const Sizes& result, const Sizes& sizes);
-// Dimensions from the outermost to the innermost in memory: by strides, the later dimension within on a tie.
+// Returns the dimensions from the outermost to the innermost in memory, by strides. On a tie the later dimension is the
+// inner one.
 std::vector<int> stride_order(SymFacts& facts, const Sizes& strides);
-// 0 <= dim < rank.
+// Returns dim with 0 <= dim < rank; a negative one counts from the end.
 int64_t wrap_dim(int64_t dim, int64_t rank);
 
 }  // namespace lutra

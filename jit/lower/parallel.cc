@@ -1,4 +1,4 @@
-// Which loops of a kernel threads share.
+// Decides which loops of a kernel run in parallel.
 #include <algorithm>
 
 #include "jit/lower/body.h"
@@ -6,7 +6,7 @@
 namespace lutra {
 namespace {
 
-// The loop that stands alone but for instructions without effect, and that does not reduce; else null.
+// Returns the loop that is the only statement with an effect, if it does not reduce. Otherwise returns null.
 BodyLoop* lone_loop(std::vector<BodyStmt>& body) {
   BodyLoop* only = nullptr;
   for (BodyStmt& s : body) {
@@ -22,11 +22,12 @@ bool has_op(const std::vector<BodyStmt>& body, loop::Op op) {
                      [op](const BodyStmt& s) { return s.loop ? has_op(s.loop->body, op) : s.inst.inst.op == op; });
 }
 
-// In additions: an iteration of the outermost loop that may take milliseconds; what pays for its place in joined loops.
+// In additions. kLongIteration: an iteration of the outermost loop that may take milliseconds. kWorthItsPlace: an
+// iteration of joined loops that pays for computing its place.
 constexpr double kLongIteration = 1 << 22, kWorthItsPlace = 1 << 12;
 
-// Whether vectors in body are loaded from columns, along a loop around them: code generators read such in tiles, and
-// find them by that loop.
+// Returns true if vectors are loaded from columns, along a loop around them. Code generators load such columns in
+// tiles, and recognise them by that loop.
 bool loads_columns(const std::vector<BodyStmt>& body, const BodyLoop* vectors) {
   const auto is = [](const SymInt& v, int64_t n) { return v.is_constant() && v.hint == n; };
   return std::any_of(body.begin(), body.end(), [&](const BodyStmt& s) {
@@ -42,7 +43,7 @@ bool loads_columns(const std::vector<BodyStmt>& body, const BodyLoop* vectors) {
   });
 }
 
-// of(term) in the place of each term of the positions in body.
+// Replaces each term of the positions in body by of(term).
 template <class F>
 void replace_terms(std::vector<BodyStmt>& body, const F& of) {
   for (BodyStmt& s : body) {
@@ -55,7 +56,7 @@ void replace_terms(std::vector<BodyStmt>& body, const F& of) {
 
 }  // namespace
 
-// The outer one of the loops that became `row` stands around it again.
+// Undoes the last merge of `row`: puts the outer one of the two merged loops around it again.
 void Body::undo_merge(BodyLoop& around, const BodyLoop* row) {
   const auto place =
       std::find_if(around.body.begin(), around.body.end(), [row](const BodyStmt& s) { return s.loop.get() == row; });
@@ -72,7 +73,7 @@ void Body::undo_merge(BodyLoop& around, const BodyLoop* row) {
   place->loop = std::move(outer);
 }
 
-// The outermost loops of a nest, until an iteration of all of them is short.
+// Returns the outermost loops of a nest: as many as it takes to make an iteration of all of them short.
 std::vector<BodyLoop*> Body::outer_loops() {
   std::vector<BodyLoop*> nest;
   double parts = 1;
@@ -92,11 +93,11 @@ std::vector<BodyLoop*> Body::outer_loops() {
   return nest;
 }
 
-// The program may end between two iterations of the outermost loop. Where one takes long, it becomes one with loops
-// within: their variables are values then, and the order of iterations stays.
+// The program may be stopped between two iterations of the outermost loop. If an iteration takes long, this joins the
+// outermost loop with loops within it. The variables of these become values; the order of iterations stays.
 void Body::join_outer_loops() {
   std::vector<BodyStmt>& all = scopes_[0].body;
-  if (has_op(all, loop::Op::kStoreAdd) || loads_columns(all, nullptr)) return;  // sums come in order
+  if (has_op(all, loop::Op::kStoreAdd) || loads_columns(all, nullptr)) return;  // kStoreAdd adds in order
   const std::vector<BodyLoop*> nest = outer_loops();
   if (nest.size() < 2) return;
   auto joined = std::make_unique<BodyLoop>();

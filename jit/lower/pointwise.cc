@@ -1,5 +1,5 @@
-// Pointwise ops: one function an op, that writes the instructions of one element. Operands are converted to the op's
-// compute type first, as PyTorch does (float32 for half types); an op rounds to its dtype once, at its end.
+// Pointwise ops: one function for each op writes the instructions of one element. It converts operands to the op's
+// compute type first, as PyTorch does (float32 for half types). The result is rounded to its dtype once, at the end.
 #include <cmath>
 #include <limits>
 
@@ -51,7 +51,7 @@ int32_t add_scaled(Element& x, Op op) {
   return x.op(op, t, a, b);
 }
 
-// Integers divide by zero with an error; the result of the instruction itself is 0.
+// An integer division by zero is an error, so it is checked. The instruction itself returns 0 then.
 int32_t divide(Element& x, Op op) {
   DType t = x.type();
   int32_t a = x.arg(0, t), b = op == Op::kRem ? x.arg(1, t) : x.unrounded_arg(1, t);
@@ -63,7 +63,7 @@ int32_t divide(Element& x, Op op) {
 }
 
 int32_t compare(Element& x, Op op) {
-  const DType common = result_type(x.node.args, {0, 1});  // what the operands promote to
+  const DType common = result_type(x.node.args, {0, 1});  // the type that the operands promote to
   DType t = info(common).compared_as;
   if (is_bool(t) && op != Op::kEq && op != Op::kNe) t = DType::kUInt8;
   const auto operand = [&](size_t k) {
@@ -96,7 +96,8 @@ int32_t pointwise_div(Element& x) {
   if (x.node.args[2].as<std::string>() == "floor") return divide(x, Op::kFloorDiv);
   int32_t q = divide(x, Op::kDiv);
   if (!is_float(t)) return q;
-  // As PyTorch's kernels: the quotient of two half tensors is rounded before it is cut, that by a number is not.
+  // As in PyTorch's kernels: the quotient of two half tensors is rounded before it is truncated, a quotient by a number
+  // is not.
   if (x.is_tensor(1) && x.node.args[1].tensor()->dim() > 0) q = x.body().cast(q, x.result()->dtype);
   return truncated(x, t, q);
 }
@@ -105,7 +106,7 @@ int32_t pointwise_fmod(Element& x) {
   DType t = x.type();
   return x.op(Op::kSub, t, x.arg(0, t), x.op(Op::kMul, t, divide(x, Op::kDiv), x.arg(1, t)));
 }
-// Squares and cubes are products, as in PyTorch's kernels: which of them an exponent is, is asked.
+// Computes squares and cubes as products, as PyTorch's kernels do. Guards on whether the exponent is 2 or 3.
 int32_t pointwise_pow(Element& x) {
   const DType t = x.type();
   if (!is_float(t) || !x.is_tensor(0) || !x.node.args[1].is<Scalar>()) return binary(x, Op::kPow);
@@ -189,7 +190,7 @@ int32_t pointwise_arange(Element& x) {
   bool starts = x.has(1);
   DType t = is_float(x.type()) ? DType::kFloat64 : DType::kInt64;
   int32_t at = x.body().cast(x.body().index(x.index[0]), t);
-  // Whole numbers from 0 on, one by one, are the index itself.
+  // For whole numbers from 0 in steps of 1, the result is the index itself.
   const auto is_whole = [](const Scalar& s, int64_t v) { return !s.expr && s.kind == Scalar::kInt && s.i == v; };
   int32_t v = at;
   if (x.has(2) && !is_whole(x.node.args[2].as<Scalar>(), 1)) {
@@ -212,7 +213,7 @@ int32_t random_float(Element& x, Op op) {
 }
 }  // namespace
 
-// Half types hold few bits: rounding to the nearest would give 1.
+// Half types hold few bits, so rounding to the nearest could give 1. Drops the other bits instead.
 int32_t pointwise_rand(Element& x) {
   int32_t u = random_float(x, Op::kUniform);
   if (!is_half(x.result()->dtype)) return u;
@@ -222,7 +223,7 @@ int32_t pointwise_rand(Element& x) {
 }
 int32_t pointwise_randn(Element& x) { return random_float(x, Op::kNormal); }
 namespace {
-// (size, dtype, device, scale, shift): rounds where mul and add would.
+// Args are (size, dtype, device, scale, shift). Rounds where mul and add would.
 int32_t scaled(Element& x, int32_t draw) {
   const DType t = x.type();
   const auto rounded = [&](int32_t v) { return x.body().cast(x.body().cast(v, x.result()->dtype), t); };

@@ -1,7 +1,7 @@
-// Pools: windows of an image to a map of values (pool_max, pool_tap, pool_sum, pool_take), and a map back to the image
-// (pool_put, pool_spread): there each element of the image looks for the windows that it lies in, so nothing is
-// scattered.
-// Invariant: taps are visited in row-major order, few of them unrolled and many in loops; either choice depends on the
+// Pools. pool_max, pool_tap, pool_sum and pool_take map windows of an image to values. pool_put and pool_spread map
+// back to the image: each element of the image finds the windows that contain it, so nothing is scattered.
+//
+// Invariant: taps are visited in row-major order; few taps are unrolled, many are loops. The choice depends on the
 // attributes alone, so bits do not depend on layout.
 #include <array>
 #include <limits>
@@ -19,13 +19,13 @@ using numerics::kUnrolledTaps;
 struct Axis {
   int64_t kernel, stride, padding, dilation;
   SymInt image, map;
-  // Windows that an element of the image may lie in.
+  // Returns how many windows an element of the image may be in.
   int64_t windows() const { return ((kernel - 1) * dilation + stride) / stride; }
 };
 
 struct Pool {
   const Node* node;
-  Tensor from;  // what is read
+  Tensor from;  // the tensor that is read
   Tensor tap;
   Axis axes[2];
   DType type;  // of the arithmetic
@@ -43,7 +43,7 @@ Pool pool_of(const Node& node, bool to_map) {
   return p;
 }
 
-// A position along one axis: where to read, and whether there is something (-1: always).
+// A position along one axis. inside: whether it is valid (-1: always).
 struct Spot {
   Affine at;
   int32_t inside = -1;
@@ -54,7 +54,8 @@ int32_t both(FunctionBuilder& b, int32_t x, int32_t y) {
   return b.op(Op::kAnd, DType::kBool, x, y);
 }
 
-// v in [0, n), or clamped into it with the question answered; what is known to hold is not asked.
+// Clamps v into [0, n), and notes whether it was inside. above, below: false if v >= 0 or v < n is known to hold; then
+// it is not tested.
 Spot bounded(FunctionBuilder& b, int32_t v, SymInt n, bool above = true, bool below = true) {
   Spot s;
   if (above) {
@@ -71,14 +72,14 @@ Spot bounded(FunctionBuilder& b, int32_t v, SymInt n, bool above = true, bool be
   return s;
 }
 
-// The element of the image under `tap` of the window at `map`.
+// Returns the position in the image of a window's tap. map: the window.
 Spot image_spot(RuleContext& e, const Axis& a, const Affine& map, const Affine& tap, bool all_inside) {
   const Affine at = map * a.stride + tap * a.dilation + Affine::constant(-a.padding);
   if (all_inside) return {at};
   return bounded(e.body, e.body.index(at), a.image);
 }
 
-// No window leaves the image: asked, as it changes the code.
+// Returns true if no window leaves the image. Guards on the answer, since it changes the code.
 bool all_inside(const Axis& a, SymFacts& facts) {
   if (a.padding != 0) return false;
   return facts.ask_less((a.map - 1) * a.stride + a.dilation * (a.kernel - 1), a.image);
@@ -86,7 +87,7 @@ bool all_inside(const Axis& a, SymFacts& facts) {
 
 struct Taps {
   std::array<bool, 2> inside;
-  // The value under a tap and whether there is one.
+  // Returns the value under a tap. valid: whether there is one.
   int32_t read(RuleContext& e, const Pool& p, const Index& at, const Affine& kh, const Affine& kw,
                int32_t& valid) const {
     const Spot h = image_spot(e, p.axes[0], at[2], kh, inside[0]), w = image_spot(e, p.axes[1], at[3], kw, inside[1]);
@@ -102,7 +103,7 @@ int32_t lowest(FunctionBuilder& b, DType t) {
   return b.constant_int(t, least_integer(t));
 }
 
-// PyTorch's walk: a larger value or a NaN takes over, and the first element inside stands at the beginning.
+// As in PyTorch: a larger value or a NaN replaces the best one so far. The first element inside is the initial one.
 struct Best {
   int32_t value = -1, tap = -1, found = -1;
 };
@@ -146,7 +147,7 @@ int32_t emit_sum(const Pool& p, const Taps& taps, RuleContext& e, const Index& a
   return e.body.cast(total, p.node->results[0]->dtype);
 }
 
-// Loops over two further dimensions, innermost and in order.
+// Makes l a reduction over two further dimensions, innermost and in order.
 void as_reduction(Lowered& l, const Tensor& result, SymFacts& facts, int64_t h, int64_t w, loop::RedOp op, DType type) {
   l.kind = Lowered::kReduce;
   Reduction& r = l.reduction;
@@ -188,7 +189,7 @@ Lowered lower_pool_map(const Node& node, SymFacts& facts) {
   return l;
 }
 
-// One read an element, where its tap says.
+// Reads one element for each result, at the place that its tap gives.
 Lowered lower_pool_take(const Node& node, SymFacts& facts) {
   Lowered l;
   const Pool p = pool_of(node, true);
@@ -214,8 +215,8 @@ namespace {
 
 // -- a map back to the image
 
-// The j-th window, counted backwards, that may hold the element: where it is in the map, and which tap the element is.
-// j is `number` if that is not negative; reaches: the map's last window ends where the image does.
+// The j-th window, counted backwards, that may contain the element: its position in the map, and the tap at which the
+// element is. j is `number` if that is not negative. reaches: the map's last window ends where the image does.
 struct Window {
   Spot map;
   int32_t tap;
@@ -242,7 +243,7 @@ Window window_of(RuleContext& e, const Axis& a, const Affine& image, const Back&
   return found;
 }
 
-// What the windows (jh, jw) before the last give to the element at an index of the image.
+// Returns the contribution of the j-th windows before the last (jh, jw) to the element at an index of the image.
 int32_t share(const Pool& p, const std::array<bool, 2>& reach, RuleContext& e, const Index& at, const Back& jh,
               const Back& jw) {
   FunctionBuilder& b = e.body;
@@ -267,7 +268,8 @@ Lowered lower_pool_image(const Node& node, SymFacts& facts) {
   if (p.tap) l.reads.push_back(p.tap);
   l.heavy = l.window = true;
   const int64_t mh = p.axes[0].windows(), mw = p.axes[1].windows();
-  // Every element lies before the end of the last window's step: asked, as it changes the code.
+  // True if every element lies before the end of the last window's step. Guards on the answer, since it changes the
+  // code.
   std::array<bool, 2> reach;
   for (size_t i = 0; i < 2; i++) {
     const Axis& a = p.axes[i];

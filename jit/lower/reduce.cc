@@ -1,6 +1,5 @@
-// Reductions: which loops, in which order, with how many partial results. All of it is a function of the op, the sizes,
-// the strides that the operand has when ops run one by one, and the device's numerics policy, so that fusion never
-// changes a bit.
+// Reductions: chooses the loops, their order and the number of partial results. These depend only on the op, the sizes,
+// the operand's eager strides and the device's numerics policy. So fusion never changes a bit.
 #include <algorithm>
 
 #include "jit/device/backend.h"
@@ -37,11 +36,12 @@ std::vector<bool> reduced_dims(const Value& dims, int64_t rank, bool empty_is_al
   return reduced;
 }
 
-// The strides that the order goes by.
+// Returns the strides that determine the order.
 Sizes ordering_strides(const Node& node, SymFacts& facts) {
   const Tensor in = node.args[0].tensor();
   if (!is_by_channel(node)) return in->strides;
-  // One answer that settles it, rather than equations that help nobody later.
+  // Asks about a stride with another hint first: its answer settles the question, without equations that help nobody
+  // later.
   const Sizes last = channels_last_strides(in->sizes);
   for (size_t d = 0; d < 4; d++) {
     if (in->strides[d].hint != last[d].hint && !facts.ask_equal(in->strides[d], last[d])) return in->strides;
@@ -52,7 +52,7 @@ Sizes ordering_strides(const Node& node, SymFacts& facts) {
   return contiguous_strides(in->sizes);
 }
 
-// The reduced dimensions in `order`; neighbours by the ordering strides, and so in memory, are taken as one.
+// Nests the reduced dimensions in `order`. Neighbours that are adjacent by both kinds of strides become one loop.
 void build_nest(Reduction& r, const Sizes& ordering, const Sizes& strides, const std::vector<int>& order,
                 SymFacts& facts) {
   int last = -1;
@@ -116,7 +116,7 @@ Lowered lower_reduce(const Node& node, SymFacts& facts) {
   r.rows = !order.empty() && r.reduced[size_t(order.back())];
   if (!order.empty()) r.lanes = r.rows ? policy.row_lanes : policy.column_lanes;
   if (is_position(r.op)) {
-    // Positions count in row-major order.
+    // positions are counted in row-major order
     for (size_t d = 0; d < order.size(); d++) order[d] = int(d);
   } else {
     order = stride_order(facts, strides);
@@ -125,7 +125,7 @@ Lowered lower_reduce(const Node& node, SymFacts& facts) {
   const bool around = r.nest.size() > 1 && !r.kept.empty() && !is_position(r.op);
   if (around && policy.around_lanes) r.lanes = policy.around_lanes;
   if (r.nest.empty() && is_position(r.op)) {
-    // Among one element the first is it.
+    // The position of a single element is 0.
     l.kind = Lowered::kPointwise;
     l.reads = {};
     l.element = element_function(l, facts, size_t(node.results[0]->dim()),

@@ -1,5 +1,5 @@
-// A reduction in; the parts that it is cut into, so that it runs on all threads, out. Which parts there are is a part
-// of the reduction's order: a function of op, sizes, strides and the device's numerics policy.
+// Splits a reduction into parts that run on all threads. The parts belong to the reduction's order: they depend only on
+// op, sizes, strides and the device's numerics policy.
 #include <optional>
 
 #include "jit/device/backend.h"
@@ -23,8 +23,8 @@ loop::Op combining(loop::RedOp op) {
   }
 }
 
-// Part of the reduction: dimension d of its domain is `sizes` instead (one, or chunks and what is in one), and starts
-// at `first`. The chunks come outermost.
+// Returns a part of a reduction that starts at `first`. `sizes` replace the size of dimension d: one size, or the
+// number of chunks and the size of a chunk. The chunks are the outermost loop.
 Lowered part_of(const Lowered& low, size_t d, const Sizes& sizes, SymInt first) {
   const Reduction& r = low.reduction;
   Lowered l = low;
@@ -65,7 +65,7 @@ class Splitter {
   }
 
  private:
-  // A dimension as chunks of equal length.
+  // A dimension that is cut into chunks of equal length.
   struct Cut {
     size_t dim;
     SymInt chunks, length;
@@ -85,8 +85,8 @@ class Splitter {
   std::vector<LoweredNode> parts_;
 };
 
-// A large tensor is reduced to one value in two steps, of which the first reduces all but the outermost dimension:
-// the second is returned, where there are two.
+// Reduces a large tensor to one value in two steps; the first step reduces all but the outermost dimension. Returns the
+// second step, or nothing if there is only one.
 std::optional<Lowered> Splitter::rows(const Reduction& r) {
   const Tensor in = n_.args[0].tensor();
   if (!r.kept.empty() || in->dim() < 2 || is_half(n_.results[0]->dtype)) return std::nullopt;
@@ -115,7 +115,7 @@ std::optional<Lowered> Splitter::rows(const Reduction& r) {
   return lower(rest, facts_);
 }
 
-// A part with a node of its own; its value is laid out as its loops go.
+// Adds a part with a node of its own. Its value has the layout of its loops.
 Tensor Splitter::add(Lowered low) {
   const Reduction& r = low.reduction;
   Sizes sizes, strides;
@@ -139,7 +139,7 @@ Tensor Splitter::add(Lowered low) {
   return value;
 }
 
-// The reduction of the chunks' results: along the places that chunks have among the dimensions of a part.
+// Returns the reduction of the chunks' results. It reduces along the chunks' `places` among the dimensions of a part.
 Lowered Splitter::joined(const Reduction& r, const Tensor& parts, const std::vector<bool>& reduced,
                          const std::vector<size_t>& places) {
   Lowered whole;
@@ -149,7 +149,7 @@ Lowered Splitter::joined(const Reduction& r, const Tensor& parts, const std::vec
   w.sizes = parts->sizes, w.op = r.op, w.type = r.type;
   w.reduced.assign(parts->sizes.size(), false);
   w.nest.emplace_back();
-  for (size_t n = places.size(); n-- > 0;) {  // the later ones lie outside
+  for (size_t n = places.size(); n-- > 0;) {  // the later ones are outside
     int at = 0;
     for (size_t k = 0; k < places[n]; k++) at += !reduced[k];
     w.reduced[size_t(at)] = true;
@@ -166,7 +166,7 @@ Lowered Splitter::joined(const Reduction& r, const Tensor& parts, const std::vec
   return whole;
 }
 
-// The result: that of the chunks, and of the rest where there is one.
+// Returns the lowering of the result: the chunks' sum, plus the rest if there is one.
 Lowered Splitter::last(const Reduction& r, const Tensor& sum, const Tensor& tail) {
   Lowered low;
   low.reads = {sum};
@@ -183,8 +183,8 @@ Lowered Splitter::last(const Reduction& r, const Tensor& sum, const Tensor& tail
   return low;
 }
 
-// The largest number of equal pieces, a product of small primes, of a dimension that holds `terms` terms, none shorter
-// than kAroundLong / 2 where it is a power of two.
+// Returns the largest number of equal pieces, a product of small primes, into which a dimension with `terms` terms is
+// cut. If the number is a power of two, no piece is shorter than kAroundLong / 2.
 int64_t even_pieces(SymInt size, SymInt terms, int64_t most) {
   int64_t pieces = 1;
   for (bool found = true; found && pieces < most && terms >= SymInt(kAroundLong * pieces);) {
@@ -199,7 +199,7 @@ int64_t even_pieces(SymInt size, SymInt terms, int64_t most) {
   return pieces;
 }
 
-// What is reduced around what is kept, by its outermost dimension and then by the next one inside.
+// Cuts a reduction around kept dimensions, along its outermost dimension and then along the next inner one.
 std::vector<Splitter::Cut> Splitter::cuts_around(const Reduction& r) const {
   const size_t outer = size_t(r.nest[0][0]), inner = size_t(r.nest.back()[0]);
   SymInt terms = 1;  // of one outer step
@@ -218,8 +218,8 @@ std::vector<Splitter::Cut> Splitter::cuts_around(const Reduction& r) const {
   return cuts;
 }
 
-// Large reductions with few results along rows or down columns: by the outermost dimension, or where that is short by
-// each of its steps and by the next dimension.
+// Cuts a large reduction with few results, along rows or down columns: along the outermost dimension. If this one is
+// short, cuts it into its steps, and cuts the next dimension, too.
 std::vector<Splitter::Cut> Splitter::cuts_outside(const Reduction& r) const {
   SymInt all = 1, kept = 1;
   for (size_t d = 0; d < r.sizes.size(); d++) {
@@ -242,7 +242,7 @@ std::vector<Splitter::Cut> Splitter::cuts_outside(const Reduction& r) const {
   if (size >= SymInt(2))
     cuts.push_back({first, size, 1});
   else
-    facts_.ask_equal(size, SymInt(1));  // or its loop would stand around a part of the next dimension
+    facts_.ask_equal(size, SymInt(1));  // otherwise its loop would be around a part of the next dimension
   for (SymInt n = 2; size >= n && chunks > 1; n = n * SymInt(2)) chunks /= 2;
   if (r.nest[0].size() > 1) {
     const size_t second = size_t(r.nest[0][1]);
@@ -252,8 +252,8 @@ std::vector<Splitter::Cut> Splitter::cuts_outside(const Reduction& r) const {
   return cuts;
 }
 
-// A large reduction is cut into chunks, which run on all threads, and a rest; then the chunks' results are reduced and
-// the rest's is added.
+// Cuts a large reduction into chunks, which run on all threads, and a rest. The chunks' results are reduced, then the
+// rest's is added.
 bool Splitter::chunks(const Lowered& low) {
   const Reduction& r = low.reduction;
   if (r.nest.empty()) return false;
@@ -261,7 +261,7 @@ bool Splitter::chunks(const Lowered& low) {
   const std::vector<Cut> cuts = around ? cuts_around(r) : cuts_outside(r);
   if (cuts.empty()) return false;
   Lowered part = low;
-  std::vector<size_t> places;  // of the chunks, among the part's dimensions
+  std::vector<size_t> places;  // the chunks' dimensions in the part
   for (const Cut& cut : cuts) {
     size_t d = cut.dim;
     for (size_t& place : places) d += place <= d, place += place > d;

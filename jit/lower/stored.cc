@@ -1,5 +1,5 @@
-// Stored dtypes in, computed ones out, and back: the conversions of to(), in instructions that every backend has.
-// Unsigned integers are the bits of signed ones; a float8 is taken apart into its fields.
+// Converts stored dtypes to computed ones and back, as to() does, by instructions that every backend has. Unsigned
+// integers are handled as the bits of signed ones; a float8 is split into its fields.
 #include <cmath>
 
 #include "jit/lower/element.h"
@@ -11,7 +11,8 @@ using loop::Op;
 
 constexpr DType kI64 = DType::kInt64, kF32 = DType::kFloat32, kMask = DType::kBool;
 
-// The mantissa's bits of a float8, the exponent of its smallest normal number, the field of what is beyond the finite.
+// A float8 format. mantissa, exponents: the bits of these fields. least: the exponent of the smallest normal number.
+// beyond: the smallest encoding that is not finite.
 struct Float8 {
   int mantissa, least, exponents, beyond;
 };
@@ -26,13 +27,14 @@ struct Writer {
   int32_t test(Op o, int32_t p, int32_t q) { return b.op(o, kMask, p, q); }
   int32_t select(DType t, int32_t c, int32_t p, int32_t q) { return b.op(Op::kSelect, t, c, p, q); }
 
-  // An unsigned integer's value in an int64; a uint64's bits.
+  // Returns an unsigned integer's value as an int64; of a uint64 its bits.
   int32_t whole(int32_t v, DType from) {
     v = b.cast(v, kI64);
     return size_of(from) == 8 ? v : op(Op::kAnd, kI64, v, i64(int64_t((uint64_t(1) << 8 * size_of(from)) - 1)));
   }
 
-  // The bits of a uint64 as a float: half of it, which keeps what rounding asks of the last bit, twice.
+  // Converts the bits of a uint64 to a float: converts half of it, which keeps the bit that rounding depends on, and
+  // doubles the result.
   int32_t float_of_uint64(int32_t v, DType to) {
     const DType t = at_least_float32(to);
     const int32_t shifted = op(Op::kAnd, kI64, op(Op::kFloorDiv, kI64, v, i64(2)), i64(INT64_MAX));
@@ -46,7 +48,8 @@ struct Writer {
     return select(kI64, test(Op::kGe, v, limit), above, b.cast(v, kI64));
   }
 
-  // (mantissa, with its leading bit where normal) times a power of two, which is put together from the exponent's bits.
+  // Computes (mantissa, with its leading bit for a normal number) times a power of two, which is the product of the
+  // exponent bits' factors.
   int32_t float_of_float8(int32_t bits, const Float8& f) {
     const int32_t v = op(Op::kAnd, kI64, b.cast(bits, kI64), i64(0xff)), zero = i64(0);
     const auto has = [&](int64_t mask) { return test(Op::kNe, op(Op::kAnd, kI64, v, i64(mask)), zero); };
@@ -67,7 +70,7 @@ struct Writer {
     return op(Op::kCopysign, kF32, r, select(kF32, has(0x80), f32(-1), f32(1)));
   }
 
-  // The exponent is found by halving; the mantissa is rounded to the nearest, ties to even, by adding 2^23.
+  // Finds the exponent by binary search. Rounds the mantissa to the nearest, ties to even, by adding 2^23.
   int32_t float8_of_float(int32_t v, const Float8& f) {
     int32_t s = op(Op::kMul, kF32, op(Op::kAbs, kF32, v), f32(std::ldexp(1.0, -f.least))), exponent = f32(0);
     for (int k = f.exponents - 1; k >= 0; k--) {

@@ -1,5 +1,5 @@
-// Text to a lowered graph: a recursive descent over the grammar in text_print.cc. Malformed text, and a node that the
-// verifier refuses, is an Error naming the line.
+// Parses the text of a lowered graph, by recursive descent over the grammar in text_print.cc. Malformed text, or a node
+// that the verifier rejects, is an Error that names the line.
 #include <algorithm>
 
 #include "jit/graph/text_reader.h"
@@ -9,7 +9,7 @@ namespace lutra {
 namespace {
 
 constexpr int64_t kMostNumbered = 1 << 24;  // dimensions, loops, tensors and statements
-constexpr size_t kMostLoops = 64;           // one in the other
+constexpr size_t kMostLoops = 64;           // nesting
 
 class Parser : public TextReader {
  public:
@@ -64,7 +64,7 @@ class Parser : public TextReader {
     if (v < 0 || v >= kMostNumbered) error("number out of range");
     return v;
   }
-  // The number behind a letter: i0, a3.
+  // Reads the number after a letter, as in i0 or a3.
   bool at_numbered(char letter) {
     skip();
     return at + 1 < text.size() && text[at] == letter && isdigit(static_cast<unsigned char>(text[at + 1]));
@@ -217,7 +217,7 @@ class Parser : public TextReader {
     return index;
   }
 
-  // After its "{".
+  // Reads a function after its "{".
   void function(const LoweredNode& n, ElementFunction& f, size_t rank, bool writes) {
     f.rank = int32_t(rank);
     FunctionVerifier verifier(n, f, writes);

@@ -86,7 +86,7 @@ class Printer {
     ids_.emplace(t.get(), id);
     return "%" + std::to_string(id);
   }
-  // What a write gives is what it wrote to.
+  // The result of a write is the tensor that it wrote to.
   std::string ref(Tensor t) {
     while (!ids_.count(t.get()) && t->node && t->node->is_copy()) t = t->node->args[0].tensor();
     const auto found = ids_.find(t.get());

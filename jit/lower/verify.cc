@@ -1,4 +1,4 @@
-// What must hold of a lowered node: visibility, types, ranks, and that the order of a reduction names each dimension.
+// Verifies a lowered node: visibility, types, ranks, and that a reduction's order has each dimension once.
 #include "jit/lower/verify.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// One element function after another, statement by statement: the parser names the line of the first that is wrong.
+// Verifies element functions statement by statement, so that the parser can name the line of the first wrong one.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,9 +9,9 @@ namespace lutra {
 
 class FunctionVerifier {
  public:
-  // writes: a function of node.low.writes, whose index has no dimensions.
+  // writes: the function is one of node.low.writes, whose index has no dimensions.
   FunctionVerifier(const LoweredNode& node, const ElementFunction& function, bool writes);
-  // Of the statement after those that were looked at: empty, or what is wrong.
+  // Checks the next statement. Returns "" or what is wrong.
   std::string next();
   std::string end();
 
@@ -27,7 +27,7 @@ class FunctionVerifier {
   const LoweredNode& node_;
   const ElementFunction& f_;
   bool writes_;
-  std::vector<DType> types_;  // of statements that are visible, else kNone
+  std::vector<DType> types_;  // of statements; kNone if not visible
   struct Loop {
     int32_t id;
     size_t begin;  // statement
@@ -36,7 +36,7 @@ class FunctionVerifier {
   int32_t loops_ = 0;
 };
 
-// Of what is not in functions.
+// Checks the parts of a node that are not functions.
 std::string verify_form(const LoweredNode& node);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Views: the index of the operand that an index of the result stands for.
+// Computes the operand's index of a view from an index of the result.
 #include <algorithm>
 #include <optional>
 
@@ -7,7 +7,7 @@
 namespace lutra {
 namespace {
 
-// Index of the operand; none where it is not affine.
+// The index into the operand; none if it is not affine.
 using Map = std::optional<Index>;
 
 Map map_permute(const Index& in, const std::vector<int64_t>& dims) {
@@ -31,7 +31,7 @@ Map map_permute(const Node& n, const Index& in) {
   return map_permute(in, dims);
 }
 
-// One dimension is start + index * step of the operand's; `dropped` ones are absent from the result.
+// Dimension dim of the operand is start + index * step. dropped: the result does not have it.
 Map map_line(Index in, int64_t dim, SymInt start, SymInt step, bool dropped) {
   const Affine at = Affine::constant(start);
   if (dropped) {
@@ -42,7 +42,8 @@ Map map_line(Index in, int64_t dim, SymInt start, SymInt step, bool dropped) {
   return in;
 }
 
-// Starts that the meta rule may have clamped by a symbol are not repeated here: such a view is read from memory.
+// The meta rule may have clamped a symbolic start by another symbol. That is not repeated here; such a view is read
+// from memory.
 Map map_select(const Node& n, const Index& index) {
   Tensor in = n.args[0].tensor();
   int64_t dim = wrap_dim(n.args[1].sym_int().hint, in->dim());
@@ -85,10 +86,10 @@ Map map_reshape(const Node& n, const Index& in, SymFacts& facts) {
   }
 }
 
-// The last dimension of the result walks along two of the operand's.
+// The last dimension of the result goes along two dimensions of the operand.
 Map map_diagonal(const Node& n, const Index& in) {
   const int64_t rank = n.args[0].tensor()->dim();
-  const SymInt offset = n.args[1].sym_int();  // its sign is known: the meta rule has asked
+  const SymInt offset = n.args[1].sym_int();  // its sign is known, since the meta rule has guarded on it
   const int64_t a = wrap_dim(n.args[2].sym_int().hint, rank), b = wrap_dim(n.args[3].sym_int().hint, rank);
   Index out;
   size_t next = 0;
