@@ -1,4 +1,4 @@
-// Each kernel goes back to the nearest run of kernels that it may join, past launches that it does not depend on.
+// Moves each kernel back to the nearest group of kernels that it may join, past launches that it does not depend on.
 #include "jit/schedule/combine.h"
 
 #include "jit/schedule/decisions.h"
@@ -10,9 +10,9 @@ namespace lutra {
 namespace {
 
 struct Touch {
-  std::vector<int32_t> reads, writes;  // memory: buffers, those of inputs by storage
+  std::vector<int32_t> reads, writes;  // memory that it accesses: buffers, inputs by their storage
   bool alone = false, fails = false, writes_input = false;
-  bool tells_size = false;  // that later launches may rest on
+  bool tells_size = false;  // determines a size that later launches may depend on
 };
 
 bool meet(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
@@ -23,7 +23,7 @@ bool depends(const Touch& a, const Touch& b) {
   return meet(a.writes, b.reads) || meet(a.writes, b.writes) || meet(a.reads, b.writes);
 }
 
-// What changes an input comes after what may fail.
+// A write to an input must come after launches that may fail.
 bool keeps_order(const Touch& a, const Touch& b) {
   return depends(a, b) || b.tells_size || (a.fails && b.writes_input) || (b.fails && a.writes_input);
 }
@@ -46,7 +46,7 @@ Touch touch_of(const Plan& plan, const Launch& l) {
 struct Run {
   std::vector<size_t> launches;
   Touch touch;
-  bool open;  // kernels that cannot fail, no library's
+  bool open;  // takes more kernels: its own cannot fail, and it has no library's launch
 };
 
 void add(Run& run, size_t launch, const Touch& t) {

@@ -1,13 +1,12 @@
-// Launches of a plan in; the same with independent kernels side by side, each such run of them one fork and join, out.
+// Reorders a plan's launches so that independent kernels run in parallel, each such group in one fork and join.
 #pragma once
 #include "jit/schedule/plan.h"
 
 namespace lutra {
 
-// Invariants:
-// 1. Kernels side by side neither write what another of them touches nor can fail.
-// 2. A launch moves only before launches that it does not depend on, and a write to an input never before what may
-// fail.
+// 1. No kernel of a group writes what another one of it accesses, and none can fail.
+// 2. A launch moves only before launches that it does not depend on. A write to an input never moves before a launch
+//    that may fail.
 void combine_launches(Plan& plan);
 
 inline bool is_beside(const Launch& l) {
@@ -15,7 +14,7 @@ inline bool is_beside(const Launch& l) {
   return k && k->beside;
 }
 
-// f(buffer, written) for each buffer that the launch touches.
+// Calls f(buffer, written) for each buffer that the launch accesses.
 template <class F>
 void for_buffers(const Launch& l, const F& f) {
   if (const auto* k = std::get_if<KernelLaunch>(&l)) {

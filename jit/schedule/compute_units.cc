@@ -1,4 +1,4 @@
-// Graph in; units, what each reads, and the order that writes to inputs impose, out.
+// Makes the units of a graph. Finds what each reads, and the order that writes to inputs require.
 #include "jit/schedule/compute_units.h"
 
 #include <algorithm>
@@ -59,7 +59,7 @@ void ComputeUnits::add_unit(const Node& n, const Tensor& value, Lowered&& low) {
 }
 
 const ViewSource& ComputeUnits::resolve(const Tensor& t) const {
-  std::vector<std::pair<const TensorImpl*, const Node*>> views;  // from t on, down to one that is known
+  std::vector<std::pair<const TensorImpl*, const Node*>> views;  // from t down to one that is known
   Tensor at = t;
   auto it = resolved_.find(at.get());
   while (it == resolved_.end()) {
@@ -108,7 +108,7 @@ const Tensor& ComputeUnits::value_of(int32_t source) const {
 
 namespace {
 
-// An offset in elements of `from`, in elements of `to`.
+// Converts an offset in elements of `from` to elements of `to`.
 SymInt in_units_of(DType to, SymInt offset, DType from) {
   const int64_t a = bytes_of(from, 2), b = bytes_of(to, 2);
   return a >= b ? offset * (a / b) : floor_div(offset, b / a);
@@ -149,7 +149,8 @@ void ComputeUnits::find_memory() {
   }
 }
 
-// Elementwise units that only a part of a join reads, once an element: they are computed where that part is written.
+// Returns the elementwise units that are read once for each element, by one part of a join only. They are computed
+// where that part is written.
 std::vector<bool> ComputeUnits::join_operands() const {
   std::vector<bool> found(units_.size(), false);
   std::vector<int> reads(units_.size(), 0), reader(units_.size(), -1), depth(units_.size(), 0);
@@ -159,7 +160,7 @@ std::vector<bool> ComputeUnits::join_operands() const {
       if (is_input(s.id)) continue;
       const auto u = size_t(unit_of(s.id));
       reads[u]++, reader[u] = int(i);
-      if (t->numel().hint > units_[u].value->numel().hint) reads[u]++;  // through an expanded view: more than once
+      if (t->numel().hint > units_[u].value->numel().hint) reads[u]++;  // read more than once, through an expanded view
     }
   }
   for (size_t i = units_.size(); i-- > 0;) {
@@ -173,8 +174,8 @@ std::vector<bool> ComputeUnits::join_operands() const {
   return found;
 }
 
-// Elementwise units that a reduction reads whose domain is cut, also through others: another loop nest than theirs, so
-// that no kernel could have both.
+// Returns the elementwise units that a split reduction reads, directly or through others. Its loop nest differs from
+// theirs, so no kernel could have both.
 std::vector<bool> ComputeUnits::cut_operands() const {
   std::vector<bool> found(units_.size(), false);
   for (size_t i = units_.size(); i-- > 0;) {
@@ -196,7 +197,8 @@ bool ComputeUnits::is_cheap(const ComputeUnit& u) const {
          !is_random(*u.node);
 }
 
-// What the unit reads from memory, through inlined ones, that is not much smaller than its own value.
+// Returns the sources that the unit reads from memory, directly or through inlined units, except those much smaller
+// than its own value.
 std::vector<int32_t> ComputeUnits::large_sources(const ComputeUnit& u,
                                                  const std::vector<std::vector<int32_t>>& of_inlined) const {
   std::vector<int32_t> out;
@@ -213,7 +215,7 @@ std::vector<int32_t> ComputeUnits::large_sources(const ComputeUnit& u,
   return out;
 }
 
-// How many kernels compute each unit's value for themselves where it is inlined.
+// Returns how many kernels would compute each unit's value if it were inlined.
 std::vector<int> ComputeUnits::readers() const {
   std::vector<int> count(units_.size(), 0);
   for (size_t i = units_.size(); i-- > 0;) {
@@ -227,7 +229,7 @@ std::vector<int> ComputeUnits::readers() const {
   return count;
 }
 
-// Whether kernels that read the sources, each for itself, move no more bytes than one that stores the value for them.
+// Returns true if kernels that each read the sources move no more bytes than kernels that read a stored value.
 bool ComputeUnits::saves_bytes(const ComputeUnit& u, const std::vector<int32_t>& sources, int readers) const {
   double read = 0;
   for (int32_t from : sources) read += likely_bytes(value_of(from));
@@ -264,7 +266,7 @@ void ComputeUnits::trace(const Tensor& t, ComputeUnit& into) const {
   for (const Tensor& r : from.low.reads) trace(r, into);
 }
 
-// Writes come after what reads the old value and after all that may fail.
+// Orders writes after reads of the old value and after everything that may fail.
 void ComputeUnits::order_writes() {
   for (int32_t c = 0; c < size(); c++) {
     check_stop();
@@ -284,7 +286,8 @@ void ComputeUnits::order_writes() {
   }
 }
 
-// What the program does behind an op that tells a size may rest on that size without reading the op's result.
+// Orders all later units after an op with an unbacked size. What the program does next may depend on that size without
+// reading the op's result.
 void ComputeUnits::order_unbacked() {
   for (int32_t teller = 0; teller < size(); teller++) {
     const ComputeUnit& t = units_[size_t(teller)];
@@ -301,7 +304,7 @@ void ComputeUnits::link() {
     u.reads.clear(), u.inputs.clear(), u.after.clear();
     u.checks = u.low.checks;
     for (size_t k = u.is_copy() ? 1 : 0; k < u.low.reads.size(); k++) trace(u.low.reads[k], u);
-    // What a copy writes counts as read by the others that write the same memory.
+    // A copy counts as a reader of the memory that it writes, for other copies into it.
     if (u.is_copy()) add_once(u.inputs, resolve(u.value).id);
   }
   drop_dead();
@@ -309,7 +312,7 @@ void ComputeUnits::link() {
   order_unbacked();
 }
 
-// What nothing needs and cannot fail is as good as inlined.
+// Marks units that nothing needs and that cannot fail as inlined.
 void ComputeUnits::drop_dead() {
   std::vector<bool> live(units_.size(), false);
   for (size_t i = units_.size(); i-- > 0;) {
@@ -342,7 +345,7 @@ void ComputeUnits::buffer_copy(int32_t copy) {
   u.value = value;
   u.low = lower(*node, facts);
   u.low.heavy = true;  // never inlined
-  // Before the copies; sources of units from there on move.
+  // It is inserted before the copies, so the source numbers of later units change.
   int32_t at = 0;
   while (!units_[size_t(at)].is_copy()) at++;
   sources_[value.get()] = source_of(at);
@@ -357,7 +360,7 @@ void ComputeUnits::buffer_copy(int32_t copy) {
   own_nodes_.push_back(std::move(args));
 }
 
-// A copy whose source is what another copy overwrites takes a buffer of its own.
+// Gives a copy a buffer of its own if its source is overwritten by another copy.
 void ComputeUnits::break_swaps() {
   find_memory();
   choose_inlined();

@@ -1,4 +1,5 @@
-// What the scheduler groups: one unit a primitive node that computes (views are index maps), with what it reads.
+// The units that the scheduler groups: one for each primitive node that computes, with what it reads. (Views are index
+// maps, not units.)
 #pragma once
 #include <memory>
 #include <unordered_map>
@@ -10,33 +11,34 @@
 
 namespace lutra {
 
-// Sources are numbered: graph inputs first, then units. Kernels under construction name memory by source. A chain of
-// views is a list, whose ends tensors share.
+// Sources are numbered: graph inputs first, then units. Kernels under construction refer to memory by source. A chain
+// of views is a linked list; tensors share the ends of such lists.
 struct ViewSource {
   int32_t id = -1;
-  int32_t depth = 0;                 // views down to the source
-  const Node* view = nullptr;        // the first of them
-  const ViewSource* next = nullptr;  // of what it is a view of
+  int32_t depth = 0;                 // number of views down to the source
+  const Node* view = nullptr;        // the first of them; null: none
+  const ViewSource* next = nullptr;  // the rest of the chain
 };
 
 // Invariants:
 // 1. Units are in an order in which they can run; those that write inputs come last.
-// 2. An inlined unit is cheap, reads at most one other value and never goes to memory; or feeds a reduction that is cut
-//    and is cheap over few large values; or only one part of a join reads it; or nothing needs it.
+// 2. An inlined unit is never stored. It is cheap and reads at most one other value; or it feeds a split reduction and
+//    is cheap, over few large values; or only one part of a join reads it; or nothing needs it.
 struct ComputeUnit {
   const Node* node = nullptr;
   Tensor value;  // the FakeTensor it makes; for a copy, the input that is written
   Lowered low;
-  bool needs_memory = false;  // an output, an operand of a library, or read through a view that is not affine
+  bool needs_memory = false;  // it is an output, an operand of a library, or read through a view that is not affine
   bool inlined = false;
-  std::vector<int32_t> reads;   // units that are not inlined whose values it takes
+  std::vector<int32_t> reads;   // units whose values it reads, looking through inlined ones
   std::vector<int32_t> inputs;  // graph inputs it reads
-  std::vector<int32_t> after;   // units that must run before it although it reads nothing of them
-  bool checks = false;          // its own or an inlined unit's
-  int32_t in_place = -1;        // the input whose memory its value takes (in_place.cc)
-  bool repeats = false;         // written in place, and the same again where the run is made again
+  std::vector<int32_t> after;   // units that must run before it although it does not read them
+  bool checks = false;          // it or an inlined unit that it reads may fail
+  int32_t in_place = -1;        // the input whose memory its value is written into (in_place.cc)
+  bool repeats = false;         // written in place, and a repeated run writes the same values
   bool stays = false;           // never inlined: it reads an input that is written in place later
-  // Of its kernel alone, loads, stores and what stands before the loops aside; keys of what stands before the loops.
+  // Of a kernel of this unit alone: the number of instructions, except loads, stores and those before the loops; keys
+  // of those before the loops.
   int instructions = 0;
   std::vector<uint64_t> hoisted;
   Work work;
@@ -52,7 +54,7 @@ struct ComputeUnit {
   bool is_copy() const { return low.kind == Lowered::kCopy; }
 };
 
-// By hints.
+// Returns the size of t's elements in bytes, by hints.
 double likely_bytes(const Tensor& t);
 
 class ComputeUnits {
@@ -60,12 +62,12 @@ class ComputeUnits {
   ComputeUnits(const Graph& graph, LoweredGraph& lowered, bool fuse, const Machine* machine);
 
   const ViewSource& resolve(const Tensor& t) const;
-  // The index of the source's value; false where it is not affine.
+  // Sets `out` to the index into the source's value. Returns false if it is not affine.
   bool map_index(const ViewSource& s, const Index& index, Index& out) const;
   bool is_input(int32_t source) const { return source < int32_t(graph.inputs.size()); }
   int32_t unit_of(int32_t source) const { return source - int32_t(graph.inputs.size()); }
   int32_t source_of(int32_t unit) const { return unit + int32_t(graph.inputs.size()); }
-  // The offset of t from the first element of its source.
+  // Returns the offset of t from the first element of its source.
   SymInt offset_of(const ViewSource& s, const Tensor& t) const;
   const Tensor& value_of(int32_t source) const;
   bool same_memory(int32_t input_a, int32_t input_b) const;
@@ -73,17 +75,17 @@ class ComputeUnits {
   const ComputeUnit& operator[](int32_t u) const { return units_[size_t(u)]; }
   int32_t size() const { return int32_t(units_.size()); }
 
-  // The unit's value goes to memory; who reads what is found again.
+  // Stores the unit's value in memory, and links the units again.
   void materialise(int32_t unit);
-  // Puts a unit before the copies that holds the source of `copy`.
+  // Adds a unit before the copies that stores the source of `copy`.
   void buffer_copy(int32_t copy);
   void link();
 
   const Graph& graph;
   SymFacts& facts;
-  const Device device;  // of what the graph makes
+  const Device device;  // the device of the graph's values
   const Backend& backend;
-  const Machine machine;  // that choices are made for
+  const Machine machine;  // the machine that choices are made for
 
  private:
   void add_units(LoweredGraph& lowered);

@@ -1,4 +1,4 @@
-// Numbers as people read them.
+// Formats numbers for people.
 #include "jit/schedule/decisions.h"
 
 #include <cmath>
@@ -9,7 +9,7 @@
 namespace lutra {
 namespace {
 
-// Three digits, with the largest unit that leaves a number of at least one.
+// Formats n with three digits, in the largest unit in which it is at least one.
 std::string scaled(double n, double step, std::initializer_list<const char*> units) {
   auto unit = units.begin();
   while (std::abs(n) >= 999.5 && unit + 1 != units.end()) n /= step, ++unit;

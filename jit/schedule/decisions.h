@@ -1,4 +1,5 @@
-// What the scheduler weighed, as lines of text: the candidate, what it saves, what it costs, taken or refused because.
+// The scheduler's decisions as lines of text: the candidate, what it saves, what it costs, and whether it was taken or
+// why it was refused.
 #pragma once
 #include <string>
 
@@ -6,25 +7,28 @@
 
 namespace lutra {
 
-// What compiling may take; no bit and no kernel's speed is judged by these.
+// Limits on the cost of compiling. They affect neither bits nor the choice of the faster kernel.
 namespace budget {
-inline constexpr int kInstructions = 300;  // of a kernel that is fused: beyond, registers run out, and code takes 50 ms
-inline constexpr size_t kPointers = 28;    // of the same
-inline constexpr int kHopeless = 4;        // times kInstructions, by the sum of the units': not even tried
-inline constexpr int32_t kUnits = 8192;    // that fusion sees at once: the order between groups is a bit a pair
-inline constexpr int kPairs = 400;         // of unconnected groups that are tried
-inline constexpr int kAttempts = 2;        // then every merge is tried
-inline constexpr int kInlinedChain = 6, kJoinedChain = 24;  // units that are written into their reader
-inline constexpr size_t kCutOperands = 3;              // large values that what is written into a cut reduction reads
+inline constexpr int kInstructions = 300;  // of a fused kernel: with more, registers run out, and compiling takes 50 ms
+inline constexpr size_t kPointers = 28;    // of a fused kernel
+inline constexpr int kHopeless = 4;        // a merge is not tried if its units have this many times kInstructions
+inline constexpr int32_t kUnits = 8192;    // units that fusion looks at at once: the order of groups takes a bit for
+                                           // each pair of units
+inline constexpr int kPairs = 400;         // pairs of unconnected groups that are tried
+inline constexpr int kAttempts = 2;        // attempts with untried merges; after these, every merge is tried
+inline constexpr int kInlinedChain = 6, kJoinedChain = 24;  // length of a chain of units that are inlined
+inline constexpr size_t kCutOperands = 3;              // large values that an inlined operand of a split reduction may
+                                                       // read
 inline constexpr int kViews = 64;                      // in a chain; longer ones are read from memory
-inline constexpr size_t kBeside = 64, kFarthest = 64;  // kernels of one fork and join, and how far back one is sought
+inline constexpr size_t kBeside = 64, kFarthest = 64;  // kernels in one fork and join; how many groups back one is
+                                                       // sought
 }  // namespace budget
 
 std::string time_text(double seconds);
 std::string bytes_text(double bytes);
 std::string count_text(double n);
 
-// Two kernels, or one that does the work of both.
+// The work of two kernels, and of one kernel that replaces both.
 struct Score {
   Work a, b, both;
   double before, after;  // seconds
@@ -37,7 +41,7 @@ struct Score {
   std::string text() const;
 };
 
-// Lines are made only where somebody wants them.
+// Collects lines of text if the caller wants them.
 class Decisions {
  public:
   explicit Decisions(std::string* text) : text_(text) {}

@@ -1,5 +1,5 @@
-// Greedy fusion: along every edge in program order two groups become one where no third lies between them and the
-// kernel of both is a good one; then groups over the same loops that read the same memory.
+// Greedy fusion. First it goes along every edge in program order: two groups become one if no third one is between them
+// and their common kernel is a good one. Then it tries groups over the same loops that read the same memory.
 #include "jit/schedule/fuse.h"
 
 #include "ops/core/interrupt.h"
@@ -19,7 +19,7 @@ void clear(Bits& b, int32_t i) { b[size_t(i) / 64] &= ~(uint64_t(1) << (i % 64))
 void join(Bits& b, const Bits& o) {
   for (size_t i = 0; i < b.size(); i++) b[i] |= o[i];
 }
-// The first one that is set from `from` on, or -1.
+// Returns the first set bit from `from` on, or -1.
 int32_t next(const Bits& b, int32_t from) {
   for (size_t i = size_t(from) / 64; i < b.size(); i++) {
     uint64_t word = b[i];
@@ -31,8 +31,8 @@ int32_t next(const Bits& b, int32_t from) {
 
 class Fuser {
  public:
-  // trusted: units whose elementwise merges along edges need not be tried. Of the units from first to last, which do
-  // not fuse with others.
+  // Fuses the units from first to last with each other only. trusted: units whose elementwise merges along edges need
+  // not be tried.
   Fuser(ComputeUnits& units, const std::vector<bool>& trusted, int32_t first, int32_t last, Decisions& decisions)
       : units_(units), trusted_(trusted), first_(first), last_(last), decisions_(decisions) {
     const auto n = size_t(units.size());
@@ -68,7 +68,7 @@ class Fuser {
     }
   }
 
-  // What would compute much again.
+  // Tries the merges that were deferred because they would compute much twice.
   void put_off() {
     for (const auto& [r, u] : std::exchange(put_off_, {})) {
       refused_.erase(key_of(group_of_[size_t(r)], group_of_[size_t(u)]));
@@ -76,7 +76,8 @@ class Fuser {
     }
   }
 
-  // Compute units of groups that were merged untried and are no kernel lose their trust: whether there were any.
+  // Builds the kernels of groups that were merged untried. If one is not valid or takes longer, its units lose their
+  // trust. Returns true if there were any.
   bool distrust(std::vector<bool>& trusted) {
     bool any = false;
     for (int32_t g = first_; g < last_; g++) {
@@ -107,7 +108,7 @@ class Fuser {
     }
   }
 
-  // The groups of another part of the units.
+  // Takes over the groups of another range of units.
   void adopt(const Fuser& part) {
     for (auto u = size_t(part.first_); u < size_t(part.last_); u++) {
       group_of_[u] = part.group_of_[u], groups_[u] = part.groups_[u];
@@ -117,7 +118,7 @@ class Fuser {
   std::vector<int32_t> roots(const std::vector<int32_t>& members) const {
     std::vector<int32_t> out;
     for (int32_t u : members) {
-      // What nothing reads is made all the same: it may fail.
+      // A unit that nothing reads is computed all the same, since it may fail.
       bool root = units_[u].needs_memory || units_[u].is_copy() || readers_[size_t(u)].empty();
       for (int32_t r : readers_[size_t(u)]) root |= !std::binary_search(members.begin(), members.end(), r);
       if (root || units_[u].alone()) out.push_back(u);
@@ -127,7 +128,7 @@ class Fuser {
 
   std::vector<Group> ordered() const {
     std::vector<Group> out;
-    using Item = std::pair<int32_t, int32_t>;  // when it is due, group
+    using Item = std::pair<int32_t, int32_t>;  // due time, group
     std::priority_queue<Item, std::vector<Item>, std::greater<Item>> ready;
     std::vector<int> waits(groups_.size(), 0);
     std::vector<std::set<int32_t>> next(groups_.size());
@@ -167,20 +168,20 @@ class Fuser {
   Bits& of(std::vector<Bits>& closure, int32_t unit) const { return closure[size_t(unit - first_)]; }
   const Bits& of(const std::vector<Bits>& closure, int32_t unit) const { return closure[size_t(unit - first_)]; }
 
-  // `to` and all that stands at it belong to u.
+  // Adds `to`, and all units in its own set, to the set of u.
   void add(std::vector<Bits>& closure, int32_t u, int32_t to) {
     if (!is_here(u) || !is_here(to)) return;
     set(of(closure, u), to - first_);
     join(of(closure, u), of(closure, to));
   }
 
-  // Whether a group is one that takes no other in.
+  // Returns true if the group merges with no other.
   bool is_single(int32_t group) const {
     const ComputeUnit& u = units_[groups_[size_t(group)][0]];
     return u.alone() || u.inlined;
   }
 
-  // Groups that read what one of the units reads.
+  // Adds the groups that read a value that one of the units reads.
   void add_sharing(const std::vector<int32_t>& units, Bits& groups) const {
     const auto mark = [&](const std::vector<int32_t>& readers) {
       for (int32_t v : readers) {
@@ -193,7 +194,7 @@ class Fuser {
     }
   }
 
-  // Whether a group other than a and b runs after a and before b.
+  // Returns true if another group runs after a and before b.
   bool between(int32_t a, int32_t b) const {
     const Bits &after = of(after_, a), &before = of(before_, b);
     for (size_t i = 0; i < after.size(); i++) {
@@ -202,15 +203,16 @@ class Fuser {
     return false;
   }
 
-  // When a group runs among those that can: when its last unit is due, but one that ends in writes to inputs, which are
-  // the last units of all, with its first: what it reads is then not held until the end.
+  // Returns when a group that can run is due: with its last unit. A group that writes inputs is due with its first
+  // unit, since writes are the last units of all. So memory that it reads is not held until the end.
   int32_t due(int32_t g) const {
     const auto& units = groups_[size_t(g)];
     bool writes = std::any_of(units.begin(), units.end(), [&](int32_t u) { return units_[u].is_copy(); });
     return writes ? units.front() : units.back();
   }
 
-  // Empty where they make a kernel, which then does that work; else why not.
+  // Builds a kernel of the members. Returns "" and sets `work` to the kernel's work; otherwise returns why there is
+  // none.
   std::string build(const std::vector<int32_t>& members, Work& work) {
     const std::vector<int32_t> stored = roots(members);
     GroupKernel kernel(units_, members, stored);
@@ -225,8 +227,8 @@ class Fuser {
     return seconds(units_.machine, together) <= apart;
   }
 
-  // The work of a and b as one, where b goes along: it no longer reads what a makes, and nobody stores what only they
-  // read.
+  // Estimates the work of a merged with b, which goes_along with a: b no longer reads a's values from memory, and
+  // values that only the two read are not stored.
   Work estimate(int32_t a, int32_t b) const {
     Work w = work_[size_t(a)];
     w.add(work_[size_t(b)]);
@@ -245,7 +247,7 @@ class Fuser {
     return w;
   }
 
-  // Whether b is elementwise over what a makes: over all of it, or, where a reduces, over its rows' results.
+  // Returns true if b is elementwise over all of a's values, or, if a reduces, over the results of its rows.
   bool goes_along(int32_t a, int32_t b) const {
     const SymInt n = units_[groups_[size_t(b)][0]].value->numel();
     auto is_pointwise = [&](int32_t u) { return units_[u].low.kind != Lowered::kReduce; };
@@ -291,7 +293,7 @@ class Fuser {
     return true;
   }
 
-  // Whether one kernel for a and b can be had and takes less time than two.
+  // Returns true if one kernel for a and b is valid and takes less time than two.
   bool is_better(int32_t a, int32_t b, const std::vector<int32_t>& both, int instructions, bool trust, bool untried,
                  Work& work) {
     const auto told = [&](const std::string& why) {
@@ -308,7 +310,7 @@ class Fuser {
       return false;
     }
     const Score score(units_.machine, work_[size_t(a)], work_[size_t(b)], work);
-    // A kernel that stands beside may save the launch as well.
+    // A kernel that runs in parallel may save the launch as well.
     const bool later = trust && score.gains() && score.again() > score.a.additions + score.b.additions;
     if (later) put_off_.push_back({groups_[size_t(a)][0], groups_[size_t(b)][0]});
     if (decisions_.wanted()) {
@@ -326,8 +328,9 @@ class Fuser {
     return units.size() > 2 ? str(text, " (", units.size(), ")") : text;
   }
 
-  // a stands for both. What stood at one of them only (opposite: at a, at b) now stands where the other does, too. Bits
-  // are units: a group stands where one of its units does.
+  // Makes a the merge of both groups. A set in `order` that contained only one of them now contains the other, too.
+  // opposite: the sets of a and of b in the other direction. Bits are units: a group is in a set if one of its units
+  // is.
   void merge_order(std::vector<Bits>& order, const Bits (&opposite)[2], int32_t a, int32_t b) {
     merges_++;
     Bits& merged = of(order, a);
@@ -348,22 +351,22 @@ class Fuser {
   const int32_t first_, last_;
   Decisions& decisions_;
   std::vector<bool> untried_;                                  // by group
-  std::vector<int> instructions_;                              // by group, what stands before the loops aside
-  std::vector<std::vector<uint64_t>> hoisted_;                 // by group: what stands before them
-  std::vector<std::vector<int32_t>> readers_, input_readers_;  // units, by the unit or input that they read
+  std::vector<int> instructions_;                              // by group, except those before the loops
+  std::vector<std::vector<uint64_t>> hoisted_;                 // by group: the instructions before the loops
+  std::vector<std::vector<int32_t>> readers_, input_readers_;  // by unit or input: the units that read it
   std::vector<Work> work_;                                     // by group
   std::vector<int32_t> group_of_;
   std::vector<std::vector<int32_t>> groups_;
   std::vector<int32_t> versions_;
-  std::vector<Bits> before_, after_;  // by group: all units that run before and after it
+  std::vector<Bits> before_, after_;  // by group: all units that run before it, and after it
   std::set<std::pair<int64_t, int64_t>> refused_;
-  std::vector<std::pair<int32_t, int32_t>> put_off_;  // units of pairs of groups
-  std::vector<int32_t> seen_;                         // by group: the number of the merge that met it last
+  std::vector<std::pair<int32_t, int32_t>> put_off_;  // units that identify pairs of groups
+  std::vector<int32_t> seen_;                         // by group: the last merge that visited it
   int32_t merges_ = 0;
 };
 
-// A unit that cannot be a kernel by itself: a reduction whose order needs its operand in memory, a copy over what it
-// reads elsewhere.
+// Handles units that cannot be kernels by themselves: a reduction whose order needs its operand in memory, or a copy
+// over memory that it also reads elsewhere.
 void settle(ComputeUnits& units) {
   for (int32_t u = 0; u < units.size(); u++) {
     if (units[u].inlined || units[u].alone()) continue;
@@ -389,8 +392,8 @@ void settle(ComputeUnits& units) {
 
 }  // namespace
 
-// Elementwise units nearly always fuse with what makes their operands: such groups are built once, as a whole, and step
-// by step only where that is refused.
+// Elementwise units nearly always fuse with the units that make their operands. So such groups are merged untried and
+// built once, as a whole. They are merged step by step only if the whole is refused.
 std::vector<Group> fuse(ComputeUnits& units, bool fuse, Decisions& decisions) {
   settle(units);
   std::vector<bool> trusted;

@@ -1,4 +1,4 @@
-// Compute units in; groups of units, each of which is one launch, in an order in which they can run, out.
+// Groups compute units. Each group is one launch; groups are in an order in which they can run.
 #pragma once
 #include <vector>
 
@@ -9,10 +9,11 @@ namespace lutra {
 
 struct Group {
   std::vector<int32_t> units;  // ascending
-  std::vector<int32_t> roots;  // those whose values go to memory, or that write an input
+  std::vector<int32_t> roots;  // those whose values are stored, or that write an input
 };
 
-// Invariants: groups form no cycle, with the order of writes counted; every group builds a kernel or is one unit alone.
+// Invariants: groups form no cycle, even with the order of writes; every group makes a valid kernel, or has a single
+// unit.
 std::vector<Group> fuse(ComputeUnits& units, bool fuse, Decisions& decisions);
 
 }  // namespace lutra

@@ -9,8 +9,8 @@
 namespace lutra {
 namespace {
 
-// Where one thread has a processor to itself: how many times as long as in a vector a step to a place in memory takes
-// outside of vectors. It fills an instruction all the same, and the row that lies there waits for it.
+// The cost of computing an address outside vectors, relative to one in a vector, if a processor runs one thread. It
+// takes a whole instruction, and the row at that address waits for it.
 constexpr double kIndexCost = 8;
 
 using loop::LoopMode;
@@ -31,8 +31,8 @@ const Sizes& GroupKernel::domain_of(int32_t unit) const {
   return u.low.kind == Lowered::kReduce ? u.low.reduction.sizes : u.value->sizes;
 }
 
-// By what the loops of a group without reductions are ordered: the lead's layout, unless a window reads many elements
-// of another one for each that is stored.
+// Returns the strides that order the loops of a group without reductions: the lead's. If a window reads several
+// elements for each result, returns those of the tensor that it reads.
 const Sizes& GroupKernel::flat_strides(int32_t lead) const {
   for (int32_t u : members_) {
     const Lowered& low = units_[u].low;
@@ -44,7 +44,7 @@ const Sizes& GroupKernel::flat_strides(int32_t lead) const {
   return units_[lead].value->strides;
 }
 
-// The axes come from the first reduction; without one from the first root.
+// Takes the axes from the first reduction, or from the first root if nothing reduces.
 bool GroupKernel::find_shape() {
   int32_t lead = -1;
   for (int32_t u : members_) {
@@ -97,7 +97,7 @@ bool GroupKernel::matches(const Sizes& sizes, bool full) const {
   return a == shape_.axes.size();
 }
 
-// The index over the loops that are open; dimensions of one are at 0.
+// Returns the index over the open loops. Dimensions of size one have index 0.
 Index GroupKernel::canonical(const Sizes& sizes, bool full) const {
   Index index(sizes.size());
   size_t a = 0;
@@ -152,7 +152,7 @@ bool GroupKernel::place_roots() {
     }
   }
   stores_all_ = !full_roots_.empty();
-  // Threads of a column would all store all of it.
+  // Threads of a column would each store all of it.
   return !stores_all_ || shape_.kind != GroupShape::kColumns || !units_.backend.preferences.column_threads;
 }
 
@@ -168,7 +168,7 @@ int GroupKernel::level_of_operands(const ComputeUnit& u) {
   return level;
 }
 
-// How many reductions of the group stand one after the other up to this value.
+// Returns the number of reductions of the group on the longest path to this value.
 int GroupKernel::level_of(int32_t unit) {
   auto it = levels_.find(unit);
   if (it != levels_.end()) return it->second;
@@ -217,7 +217,7 @@ void GroupKernel::emit_batch(const Batch& batch) {
     const Reduction& r = units_[u].low.reduction;
     int32_t v = inlined(units_[u].low.element, u, canonical(r.sizes, true));
     if (body.depth() == outer) {
-      results.push_back(v);  // no dimension at all
+      results.push_back(v);  // it has no dimensions
       continue;
     }
     int32_t acc = body.accumulator(outer + 1, r.op, r.type, r.lanes, r.block);
@@ -235,7 +235,7 @@ void GroupKernel::emit_batch(const Batch& batch) {
   }
 }
 
-// What the full roots need of the group without a reduction between.
+// Finds the values that the full roots need from the group without a reduction in between.
 void GroupKernel::find_wanted(const Tensor& t) {
   const ViewSource& s = units_.resolve(t);
   if (units_.is_input(s.id)) return;
@@ -247,7 +247,7 @@ void GroupKernel::find_wanted(const Tensor& t) {
   for (const Tensor& r : units_[u].low.reads) find_wanted(r);
 }
 
-// Whether loops that a reduction takes as one walk the root's memory as one.
+// Returns true if loops that a reduction treats as one are contiguous in the root's memory, too.
 bool GroupKernel::walks_as_one(int32_t root) const {
   const Tensor& t = units_[root].value;
   Sizes strides;
@@ -261,7 +261,7 @@ bool GroupKernel::walks_as_one(int32_t root) const {
   return shape_.axes.back().reduced && facts_.is_one(strides.back());
 }
 
-// A root whose memory can hold the unit's elements until its own are stored: -1 where there is none.
+// Returns a root whose memory can hold the unit's elements until the root's own are stored; -1 if there is none.
 int32_t GroupKernel::keeper(int32_t unit) const {
   const auto fits = [&](int32_t r) { return units_[r].value->dtype == units_[unit].value->dtype; };
   const auto self = std::find(keepers_.begin(), keepers_.end(), unit);
@@ -270,7 +270,7 @@ int32_t GroupKernel::keeper(int32_t unit) const {
   return other == keepers_.end() ? -1 : *other;
 }
 
-// In a reduction's loop: the heavy values just computed that are wanted again are stored.
+// Stores the heavy values that a reduction's loop has just computed and that are needed again.
 void GroupKernel::keep_elements() {
   if (shape_.kind != GroupShape::kRows || full_roots_.empty()) return;
   for (int32_t u : wanted_) {
@@ -309,7 +309,7 @@ int32_t GroupKernel::value(int32_t unit, const Index& index) {
   return v;
 }
 
-// All elements of a unit that may fail are computed, whatever part of them is used.
+// Notes that all elements of a unit that may fail are computed, even if only a part of them is used.
 void GroupKernel::note_check(int32_t unit, const Index& index) {
   const Sizes& sizes = units_[unit].value->sizes;
   for (bool full : {false, true}) {
@@ -380,7 +380,7 @@ int32_t GroupKernel::inline_stmt(const FunctionStmt& s, const ElementFunction& f
   fail_internal("a statement of an unknown kind");
 }
 
-// The function's statements, in the body, at an index: operands are loads, or the functions that make them.
+// Inlines the function's statements into the body, at an index. Operands become loads, or inlined functions.
 int32_t GroupKernel::inlined(const ElementFunction& f, int32_t unit, const Index& index) {
   const size_t base = inlined_.size();
   inlined_.resize(base + f.stmts.size());
@@ -468,7 +468,7 @@ const std::string& GroupKernel::build() {
 Work GroupKernel::work() const {
   struct Met {
     int32_t source;
-    double most = 0, all = 0;  // bytes: of the loop that meets the most, and of all loops
+    double most = 0, all = 0;  // bytes: in the loop that accesses the most of it, and in all loops
     bool across = false;
   };
   Work w;

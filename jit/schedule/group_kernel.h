@@ -1,4 +1,4 @@
-// A set of units in; one kernel that makes those of their values that go to memory, or why it cannot be, out.
+// Builds one kernel for a set of units, which stores the values that are needed in memory. If it cannot, it says why.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,9 +13,9 @@ struct KernelFault {
   const Node* node;
 };
 
-// Which loops the kernel of a group has. Axes are the dimensions of its widest domain that may be larger than one.
+// The loops of a group's kernel. Axes are the dimensions of its widest domain that may be larger than one.
 struct GroupShape {
-  enum Kind : uint8_t { kFlat, kRows, kColumns } kind = kFlat;  // no reduction; over the innermost dim; over others
+  enum Kind : uint8_t { kFlat, kRows, kColumns } kind = kFlat;  // reduces nothing; the innermost dim; other dims
   struct Axis {
     SymInt size;
     bool reduced;
@@ -23,29 +23,30 @@ struct GroupShape {
   std::vector<Axis> axes;
 };
 
-// Writes one kernel.
+// Builds one kernel.
 // Invariants:
-// 1. A unit of the group is computed again wherever its value is needed (numbered by value within a loop); nothing is
-//    read from memory that the kernel writes, but an input at the very position where it is overwritten, and kept
-//    elements: a heavy value that a reduction along rows computes first stays in a result of the row for the loops
-//    after it, at its own position.
-// 2. The kernel has loops over the axes that are kept, in them one nest for each level of reductions, then one for the
-//    results over all axes. Within a nest all values are computed before the first store.
-// 3. A reduction's value is used only in the row it belongs to.
+// 1. The values of a group's units are computed again wherever they are needed (numbered by value within a loop). The
+//    kernel does not read memory that it writes, with two exceptions. It may read an input at the very position that it
+//    then overwrites. And it may keep elements: a heavy value that a reduction along rows computes first is stored in a
+//    result of that row, at its own position, for the loops after it.
+// 2. The outer loops are over the kept axes. Within them there is one nest for each level of reductions, then one over
+//    all axes for the results. Within a nest all values are computed before the first store.
+// 3. A reduction's value is used only in its own row.
 class GroupKernel {
  public:
-  // roots: the members whose values go to memory.
+  // roots: the members whose values are stored.
   GroupKernel(ComputeUnits& units, const std::vector<int32_t>& members, const std::vector<int32_t>& roots);
-  // Empty when the group makes one good kernel.
+  // Builds the kernel. Returns "" if the group makes one good kernel, otherwise why not.
   const std::string& build();
-  // Once built: what it does.
+  // Returns the work of the built kernel.
   Work work() const;
-  // And as the kernel of one unit: tells the unit what it is made of.
+  // Writes the work and size of the kernel, which has one unit, into that unit.
   void measure(ComputeUnit& unit) const;
-  // Instead: a kernel that copies `from` into the memory of a source laid out as `to`.
+  // Builds another kernel instead: it copies `from` into the memory of a source with the layout of `to`.
   void build_copy(const Tensor& from, int32_t source, const Tensor& to);
 
-  // Instead: a kernel of one of a unit's functions that write its memory; parallel: its outermost loop may be.
+  // Builds another kernel instead: one of a unit's functions that write its memory. parallel: its outermost loop may be
+  // parallel.
   void build_write(const ElementFunction& write, int32_t unit, bool parallel);
 
   Body body;
@@ -53,7 +54,7 @@ class GroupKernel {
 
  private:
   struct Batch {
-    std::vector<std::vector<int>> nest;  // axes, -1: a loop over one
+    std::vector<std::vector<int>> nest;  // axes; -1: a loop of one iteration
     int32_t lanes = 1;
     std::vector<int32_t> units;
   };
@@ -98,15 +99,15 @@ class GroupKernel {
   GroupShape shape_;
   std::vector<int32_t> axis_loops_;
   std::vector<int> row_order_;    // kept axes, outermost first
-  std::vector<int32_t> checked_;  // units whose checks cover all their elements
+  std::vector<int32_t> checked_;  // units that may fail and whose elements are all computed
   std::unordered_map<int32_t, int> levels_;
-  std::vector<int32_t> wanted_;                // units that full roots compute in their own loop
-  std::unordered_map<int32_t, int32_t> kept_;  // unit -> root in whose memory its elements are
-  std::vector<int32_t> keepers_;               // full roots that can be such a root and are not yet
-  int deepest_ = 0;                            // reductions one after the other
+  std::vector<int32_t> wanted_;                // units that the full roots compute in their own loop
+  std::unordered_map<int32_t, int32_t> kept_;  // unit -> the root in whose memory its elements are kept
+  std::vector<int32_t> keepers_;               // full roots whose memory can still keep elements
+  int deepest_ = 0;                            // length of the longest chain of reductions
   bool stores_all_ = false;                    // has full roots
   std::vector<int32_t> inlined_;               // values of the statements of the functions that are being inlined
-  std::vector<int32_t> opened_;                // loops of the function that writes
+  std::vector<int32_t> opened_;                // open loops of the function that writes
   std::string why_;
 };
 

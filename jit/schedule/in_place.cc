@@ -1,16 +1,16 @@
-// Units that scatter into a tensor, and copies of what they make into inputs, in; scatters that write those inputs
-// themselves, without the copies, out.
+// Finds scatters whose results are copied into inputs. They write these inputs themselves then, without the copies.
 //
-// Invariants, of a chain of scatters that begins at an input, of which each is read by the next alone, and whose last
-// is what the input becomes:
-// 1. Memory: the chain's values lie where the input does and as it does, and are no outputs. What else reads the input
-//    is made before the chain writes, and stays so: it is not inlined. No link writes what lies in that memory.
-// 2. A run that fails is made again from its start by the original bytecode. So what may fail before the chain in the
-//    program comes before it in the plan. Behind it something may fail or ask for memory only where the chain gives the
-//    same when it is made twice: it only sets elements, each link is the program's own write at that place
-//    (Node::written), and the program has not read that memory before, also for what the graph has dropped since. The
-//    number that an input of one element is may have been read by the guards. The runner does not take such writes for
-//    begun results.
+// Invariants of a chain of scatters. The chain begins at an input; only the next scatter reads each link; the value of
+// the last one is copied into the input.
+// 1. Memory: the chain's values have the input's memory and layout, and are not outputs. Other readers of the input
+//    come before the chain writes, and are not inlined, so that they stay there. No link reads that memory for the
+//    elements that it writes.
+// 2. A run that fails is repeated from its start by the original bytecode. So a launch that may fail and comes before
+//    the chain in the program comes before it in the plan. After it, a launch may fail or allocate memory only if the
+//    chain writes the same values when it runs twice. That is: it only sets elements; each link is the program's own
+//    write at that place (Node::written); the program has not read that memory before, in nodes that were dropped since
+//    included. Guards may have read the number in an input of one element, so such an input does not count. The runner
+//    does not treat such writes as visible results.
 #include <algorithm>
 
 #include "jit/schedule/compute_units.h"
@@ -34,7 +34,7 @@ bool ComputeUnits::lies_as(const Tensor& a, const Tensor& b) const {
   return alike && !a->sizes.empty();
 }
 
-// The scatters down to the input, last first; empty where there is no such chain.
+// Returns the scatters from the copy to the input, the last one first. Empty if there is no such chain.
 std::vector<int32_t> ComputeUnits::chain_into(int32_t copy, int32_t input) const {
   std::vector<int32_t> chain;
   const auto returned = [&](int32_t source) {
@@ -51,7 +51,7 @@ std::vector<int32_t> ComputeUnits::chain_into(int32_t copy, int32_t input) const
     const int32_t u = unit_of(s.id);
     const ComputeUnit& unit = units_[size_t(u)];
     if (!scatters(unit) || unit.inlined || !lies_as(unit.value, target) || returned(s.id)) return {};
-    // Only what the last link gives may have other readers.
+    // Only the last link's value may have other readers.
     for (int32_t v = 0; reader != copy && v < size(); v++) {
       if (v != reader && std::count(units_[size_t(v)].reads.begin(), units_[size_t(v)].reads.end(), u)) return {};
     }
@@ -61,8 +61,8 @@ std::vector<int32_t> ComputeUnits::chain_into(int32_t copy, int32_t input) const
   }
 }
 
-// Whether it gives the same when the program is run again. What fails within it leaves the input as it was: a library
-// looks at all of its operands first, a kernel does not.
+// Returns true if the chain writes the same values when the run is repeated. A link that fails must leave the input as
+// it was: a library checks all operands before it writes, a kernel does not.
 bool ComputeUnits::repeats(const std::vector<int32_t>& chain, int32_t input) const {
   const Tensor& target = value_of(input);
   const auto is_one = [](const SymInt& size) { return size.hint == 1; };
@@ -74,7 +74,7 @@ bool ComputeUnits::repeats(const std::vector<int32_t>& chain, int32_t input) con
   });
 }
 
-// Whether the chain may write the input where it stands. early: who reads the input before that.
+// Returns true if the chain may write the input in place. early: the units that read the input before it.
 bool ComputeUnits::may_write(const std::vector<int32_t>& chain, int32_t copy, int32_t input,
                              std::vector<int32_t>& early) const {
   const int32_t first = chain.back();
@@ -120,7 +120,7 @@ void ComputeUnits::write_in_place() {
       link.in_place = input, link.needs_memory = true, link.repeats = again;
     }
     for (int32_t u : early) units_[size_t(u)].stays = true;
-    units_.erase(units_.begin() + c);  // nothing stands at copies' places but copies
+    units_.erase(units_.begin() + c);  // only copies come after this place, so no unit's number changes
     any = true;
   }
   if (any) link();

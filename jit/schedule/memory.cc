@@ -1,5 +1,5 @@
-// Scan over the launches: a temporary takes the slot of an operand that its kernel reads for the last time, or has one
-// of its own.
+// Goes through the launches. A temporary takes over the slot of an operand that its kernel reads for the last time, or
+// gets a slot of its own.
 #include "jit/schedule/memory.h"
 
 #include <algorithm>
@@ -24,8 +24,8 @@ bool same_place(const loop::Access& a, const loop::Access& b) {
   return true;
 }
 
-// The accesses of two pointer arguments, as long as all are in one body: loads of `from`, then a store to `to` at the
-// place that the loads read.
+// Checks the accesses of two pointer arguments. They must all be in one body: loads of `from`, then a store to `to` at
+// the place that the loads read.
 class Overwrite {
  public:
   Overwrite(int32_t from, int32_t to) : from_(from), to_(to) {}
@@ -58,7 +58,7 @@ class Overwrite {
     }
   }
 
-  // Another iteration is at another place.
+  // Returns true if each iteration accesses another place.
   bool moves_with_all(const loop::Access& a) const {
     return std::all_of(loops_.begin(), loops_.end(), [&](int32_t id) {
       return std::any_of(a.terms.begin(), a.terms.end(),
@@ -118,7 +118,8 @@ class MemoryPlanner {
         if (l.first < 0) l.first = int(i);
         l.last = int(end);
       });
-      // On a CPU a kernel whose result a scatter takes may run with it by blocks: it reads while the scatter writes.
+      // On a CPU a kernel may run in blocks with the scatter that takes its result. Then it reads while the scatter
+      // writes.
       const auto* scatter = std::get_if<ExternLaunch>(&plan_.launches[i]);
       if (i == 0 || !(plan_.device == Device{}) || !scatter || !info(scatter->op).has(kScatters)) continue;
       if (!std::holds_alternative<KernelLaunch>(plan_.launches[i - 1])) continue;
@@ -138,8 +139,8 @@ class MemoryPlanner {
     buffer(b).index = slot;
   }
 
-  // The slot of an operand that dies in this launch and whose elements are each read just before b's are written: -1
-  // where there is none.
+  // Returns the slot of an operand that is not needed after this launch and whose elements are each read just before
+  // b's are written; -1 if there is none.
   int32_t taken_over(size_t launch, int32_t b, ExprId bytes) {
     const auto* k = std::get_if<KernelLaunch>(&plan_.launches[launch]);
     if (!k || k->beside || ends_[launch] != launch || !k->faults.empty()) return -1;
@@ -164,7 +165,7 @@ class MemoryPlanner {
   Plan& plan_;
   SymEnv& env_;
   std::vector<Life> lives_;
-  std::vector<size_t> ends_;  // by launch: the last one beside it
+  std::vector<size_t> ends_;  // by launch: the last one of its parallel group
 };
 
 }  // namespace

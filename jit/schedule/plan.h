@@ -1,6 +1,6 @@
-// A plan: what the scheduler makes of a graph and the runtime executes - buffers, and a list of launches in order.
-// Every size, stride and offset is an expression, evaluated once a run. A plan is a value: it holds no pointer to
-// anything that lives, so it can be written down, and another process can run it.
+// A plan, which the scheduler makes from a graph and the runtime executes: buffers, and launches in order. Every size,
+// stride and offset is an expression that is evaluated once a run. A plan is a value: it holds no pointer to anything
+// outside, so it can be serialised, and another process can run it.
 #pragma once
 #include <memory>
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace lutra {
 
-using ExprId = int32_t;  // place in Plan::exprs
+using ExprId = int32_t;  // index into Plan::exprs
 
 struct Buffer {
   enum Kind : uint8_t { kInput, kConstant, kOutput, kTemp } kind;
@@ -23,13 +23,14 @@ struct Buffer {
   int32_t storage = -1;  // kInput: inputs that may share memory have the same one
 };
 
-// A piece of the arena, which is in use from one launch to another; where it lies is found when its size is known.
+// A piece of the arena that is in use from launch `first` to launch `last`. Its position is chosen when its size is
+// known.
 struct ArenaSlot {
   ExprId bytes;
   int32_t first, last;
 };
 
-// A tensor laid over a buffer.
+// A tensor as a view of a buffer.
 struct BufferView {
   int32_t buffer = -1;
   DType dtype = DType::kFloat32;
@@ -37,32 +38,33 @@ struct BufferView {
   ExprId offset = 0;
 };
 
-// What to say when a check fails.
+// The error to report when a check fails.
 struct Fault {
   int32_t arg;  // the integer argument that bounds the index
   int32_t dim;  // of the indexed tensor; -1: a division of integers by zero
   std::string op, file;
   int line;
-  bool wraps = false;   // a negative position had the size added
-  bool target = false;  // the index is a class that a loss was given
-  std::string text;     // of a check on values: all that there is to say
+  bool wraps = false;   // the size was added to a negative index
+  bool target = false;  // the index is a class that a loss got as its target
+  std::string text;     // the whole message of a check on values
 };
 
 struct KernelLaunch {
   loop::Kernel kernel;
-  std::vector<int32_t> buffers;       // one a pointer argument
+  std::vector<int32_t> buffers;       // one for each pointer argument
   std::vector<ExprId> ints, scalars;  // arguments
   ExprId extent = 0;                  // size of the parallel loop (0: the kernel is run once)
-  ExprId work = 0;                    // of one iteration of it (or of all), in elements: for splitting among threads
+  ExprId work = 0;                    // work of one iteration (or of the whole kernel), in elements; decides how
+                                      // threads share it
   bool beside = false;                // runs in one fork and join with the kernel before it
-  bool repeats = false;               // a run made again writes the same into inputs (in_place.cc)
-  std::string op;                     // names the ops it was fused of
-  std::vector<Fault> faults;          // one a check
+  bool repeats = false;               // a repeated run writes the same values into inputs (in_place.cc)
+  std::string op;                     // names the ops that were fused
+  std::vector<Fault> faults;          // one for each check
   std::string file;
   int line = 0;
 };
 
-// That the functions of several_steps.h make.
+// The number of steps that the functions of several_steps.h make.
 constexpr int kStepsAtOnce = 4;
 
 // A library's kernel: which op, on which views and attributes (see ExternCall); ops/extern chooses how.
@@ -71,8 +73,9 @@ struct ExternLaunch {
   std::vector<BufferView> in, out;  // in: buffer -1 is an absent optional tensor
   std::vector<ExprId> ints, scalars;
   std::vector<std::string> strings;
-  std::vector<int32_t> functions;  // of the plan, where op runs functions; ints count the tensors of each list then
-                                   // op's, then, if any, those of several steps (several_steps.h)
+  std::vector<int32_t> functions;  // indices into Plan::functions, if op runs functions: op's, then those for several
+                                   // steps (several_steps.h), if any. ints begins with the sizes of the tensor lists
+                                   // then
   std::string file;
   int line = 0;
 };
@@ -86,26 +89,27 @@ struct PlanOutput {
 };
 
 // Invariants:
-// 1. exprs has what launches, buffers, outputs and guards use and nothing else, operands first; exprs[0] is no
-//    expression.
-// 2. Constants are places: whoever links the plan brings as many tensors.
+// 1. exprs has exactly the expressions that launches, buffers, outputs and guards use, operands first. exprs[0] is
+//    unused.
+// 2. Constants are placeholders: the code that links the plan passes as many tensors.
 struct Plan {
   std::vector<SymExpr> exprs;
-  std::vector<SymGuard> guards;  // the answers that the plan relies on
+  std::vector<SymGuard> guards;  // the outcomes that the plan relies on
   Device device;                 // of all buffers; an input of no dimensions may be on the CPU
   std::vector<Buffer> buffers;
   std::vector<ArenaSlot> slots;
   std::vector<Launch> launches;
   std::vector<PlanOutput> outputs;
   int32_t constants = 0;
-  // Position of each graph input among run's inputs, which leave constants out (-1). Empty: none is a constant.
+  // The position of each graph input among the inputs of a run, which do not include constants (-1). Empty: no input is
+  // a constant.
   std::vector<int32_t> positions;
-  std::vector<int32_t> mutated;  // inputs written (their version counter moves on)
+  std::vector<int32_t> mutated;  // inputs that are written; their version counters are increased
   int rng_calls = 0;
-  std::vector<Plan> functions;  // branches and bodies of loops, which launches run; each has expressions of its own
+  std::vector<Plan> functions;  // branches and loop bodies that launches run; each has its own expressions
 };
 
-// f(ExprId&) for each expression that the plan names, those of exprs excepted.
+// Calls f(ExprId&) for each expression that the plan refers to, except from within exprs.
 template <class P, class F>
 void each_expr(P& plan, const F& f) {
   const auto all = [&](auto& ids) {
@@ -127,7 +131,7 @@ void each_expr(P& plan, const F& f) {
   for (auto& out : plan.outputs) view(out.view), f(out.scalar);
   for (auto& g : plan.guards) f(g.a), f(g.b);
 }
-// Ends the making of a plan whose expressions are env's: they become the plan's own, as do the answers of env.
+// Completes a plan whose expressions are env's: copies the expressions that it uses, and env's guards, into the plan.
 void close(Plan& plan, const SymEnv& env);
 
 std::string print(const Plan& plan);

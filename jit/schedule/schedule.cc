@@ -1,4 +1,4 @@
-// Graph in; plan out: units are lowered, grouped and written as kernels, then values get buffers and buffers memory.
+// Makes a plan from a graph: groups its units, builds their kernels, then assigns buffers and memory.
 #include "jit/schedule/schedule.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ class Planner {
   }
 
   void find_outputs() {
-    // settle may have added units.
+    // Fusion may have added units.
     buffers_.resize(units_.graph.inputs.size() + size_t(units_.size()), -1);
     is_output_.assign(buffers_.size(), false);
     for (int32_t u = 0; u < units_.size(); u++) {
@@ -75,7 +75,7 @@ class Planner {
     }
   }
 
-  // Elements that the tensor spans: numel where its strides are those of a dense layout.
+  // Returns the number of elements that the tensor spans: numel for a dense layout.
   SymInt extent(const Tensor& t) {
     std::vector<std::pair<int64_t, size_t>> order;
     for (size_t d = 0; d < t->sizes.size(); d++) order.push_back({t->strides[d].hint, d});
@@ -116,12 +116,13 @@ class Planner {
     }
   }
 
-  // The op whose result a copy brings to its place, which is part of it.
+  // Returns the op whose result a copy puts in its place.
   static OpId copied(const Node* node) {
     const Tensor& from = node->args[1].as<Tensor>();
     return from->node && !from->node->is_input() ? from->node->op : node->op;
   }
-  // Ops of the group in order: what people see of a kernel. told: in errors, where a copy is what it copies.
+  // Joins the names of the group's ops in order, for people. told: for errors, so a copy has the name of the op that it
+  // copies.
   std::string name_of(const std::vector<int32_t>& units, bool told = false) const {
     std::string text;
     for (int32_t u : units) {
@@ -154,12 +155,12 @@ class Planner {
     for (const BodyArgs::Check& c : args.checks) {
       const KernelFault& f = faults[size_t(c.fault)];
       const OpId told = f.node->origin != OpId::kCount ? f.node->origin : f.node->op;
-      const bool wraps = f.node->op == OpId::index;  // whose last argument is the name of the op that the user called
+      const bool wraps = f.node->op == OpId::index;  // index's last argument is the name of the op that the user called
       std::string op = wraps ? f.node->args.back().as<std::string>() : lutra::name(told);
       const bool target = told == OpId::nll_loss || told == OpId::cross_entropy;
       const bool values = f.node->op == OpId::check_values;
       std::string message = values ? f.node->args[2].as<std::string>() : "";
-      // Of a function that is no op: "one_hot: ..."
+      // The message of a function that is not an op begins with its name: "one_hot: ..."
       if (const size_t colon = message.find(": "); colon != std::string::npos) {
         op = message.substr(0, colon), message.erase(0, colon + 2);
       }
@@ -220,7 +221,7 @@ class Planner {
     plan_.functions.push_back(schedule(f, options_));
   }
 
-  // See ExternCall for what goes where.
+  // Adds an argument to the launch; see ExternCall for the places.
   void extern_argument(ExternLaunch& launch, ArgType type, const Value& v) {
     const auto number = [&](const Scalar& s) { return s.expr ? s.expr : env_.number(s.to_double()); };
     switch (type) {
@@ -246,7 +247,7 @@ class Planner {
       case ArgType::kFunction: add_function(launch, graph_of(v.as<FunctionRef>())); break;
       case ArgType::kStr: launch.strings.push_back(v.is_none() ? "" : v.as<std::string>()); break;
       case ArgType::kDType:
-      case ArgType::kFloatList:  // of rows that no graph holds
+      case ArgType::kFloatList:  // only in rows that no graph has
       case ArgType::kDevice: break;
     }
   }
@@ -261,7 +262,7 @@ class Planner {
     }
   }
 
-  // The copy, but in place, then what is written over it.
+  // Copies the input, unless the unit writes in place, then writes over the copy.
   void launch_scatter(const ComputeUnit& u, int32_t id) {
     std::vector<int32_t> none;
     if (!u.is_empty() && u.in_place < 0) {

@@ -1,4 +1,4 @@
-// Functional, decomposed graph and what it is lowered to in; plan out: fusion, memory plan.
+// Makes a plan from a functional, decomposed graph and its lowered form: chooses fusion and the memory plan.
 #pragma once
 #include "jit/device/machine.h"
 #include "jit/graph/graph.h"
@@ -9,8 +9,8 @@ namespace lutra {
 
 struct ScheduleOptions {
   bool fuse = true;
-  const Machine* machine = nullptr;  // that it is made for; null: the stated one of the kind of device
-  std::string* decisions = nullptr;  // where what was weighed is told, a line each
+  const Machine* machine = nullptr;  // the machine that the plan is made for; null: the device kind's stated one
+  std::string* decisions = nullptr;  // receives a line for each decision
 };
 
 // lowered: what the graph is lowered to.

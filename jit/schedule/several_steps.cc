@@ -1,5 +1,5 @@
-// Where a body is arithmetic on elements, its next steps are one kernel, whose values stay in registers from step to
-// step. That needs to know that they are made: a test of counters tells so for some steps ahead.
+// If a body is arithmetic on elements, several steps become one kernel, whose values stay in registers from step to
+// step. For that it must be known that these steps are made: a test of counters tells it some steps ahead.
 #include "jit/schedule/several_steps.h"
 
 #include <algorithm>
@@ -17,8 +17,9 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-constexpr int kMostWork = 64;              // of the steps together: more takes long to compile, and memory is no limit
-constexpr int64_t kMostTestElements = 16;  // of each value that decides about a step
+constexpr int kMostWork = 64;              // of the steps together; more takes long to compile, and is not limited by
+                                           // memory
+constexpr int64_t kMostTestElements = 16;  // in each value that the test computes
 
 bool is_plain(const Node& n) {
   const OpInfo& row = info(n.op);
@@ -26,7 +27,7 @@ bool is_plain(const Node& n) {
   return loop && !row.has(kRandom) && !row.has(kMutates) && !may_fail(n) && !n.inplace;
 }
 
-// Whether its steps may become one kernel.
+// Returns true if the steps may become one kernel.
 bool joins(const Graph& step) {
   int work = 0;
   for (const auto& n : step.nodes) {
@@ -43,12 +44,12 @@ bool is_small(const Graph& g) {
 
 void append(Tensors& to, const Tensors& from) { to.insert(to.end(), from.begin(), from.end()); }
 
-// A graph being made of calls of others.
+// A graph under construction, from calls of other graphs.
 class Steps {
  public:
   Steps() : symbols_(graph_->env.get()), no_grad_(false) {}
 
-  // Inputs like the parameters [from, to) of f.
+  // Adds inputs like the parameters [from, to) of f.
   Tensors parameters(const Graph& f, size_t from, size_t to) {
     Tensors out;
     for (size_t i = from; i < to; i++) {

@@ -1,4 +1,4 @@
-// A loop in; functions for several of its steps at once out.
+// Makes functions for several steps of a loop at once.
 #pragma once
 #include <memory>
 #include <vector>
@@ -7,12 +7,13 @@
 
 namespace lutra {
 
-// Functions that make kStepsAtOnce steps (plan.h); none where steps one by one take no longer, or where more than
-// numbers decides whether there is a next one.
-// Of a while_loop: whether all of the next steps are made, by what is carried, what test reads and what body reads; the
-// steps, by what is carried and what body reads, which give what is carried on, then what each step gives beside it.
-// Of a while_loop_back: back's steps, by sums, by what is saved of each step, the last one first, and by what back
-// reads; then, if any, the body's, as a while_loop's.
+// Returns functions that make kStepsAtOnce steps (plan.h). Empty if single steps take no longer, or if more than
+// numbers decides whether there is a next step.
+// For a while_loop: a test of whether all these steps are made, whose arguments are the carried values, what test reads
+// and what body reads; and the steps, whose arguments are the carried values and what body reads. The steps return the
+// carried values, then each step's other results.
+// For a while_loop_back: back's steps, whose arguments are the sums, the saved values of each step, the last step
+// first, and what back reads; then, if there are any, the body's steps as for a while_loop.
 std::vector<std::unique_ptr<Graph>> several_steps(const Node& loop);
 
 }  // namespace lutra
