@@ -1,4 +1,4 @@
-// What stdlib/advice.lua needs to tell more of an error: names close to another, and where a name was looked up.
+// Native helpers of stdlib/advice.lua, which adds to error messages: similar names, and where a name was looked up.
 #include "vm/capi/advice.h"
 
 #include <lua.hpp>
@@ -38,7 +38,7 @@ const std::string* string_at(const bc::Proto& p, unsigned index) {
   return index < p.kgc.size() ? std::get_if<std::string>(&p.kgc[index]) : nullptr;
 }
 
-// The steps that lead to the value in a slot: where they begin, a name there, then fields. Empty if unknown.
+// Returns the path to the value in a slot: the kind of its root, the root's name, then fields. Empty if unknown.
 std::vector<std::string> path_of(const bc::Proto& p, bc::Pc pc, unsigned slot) {
   const bc::ValueName n = bc::value_name(p, pc, slot);
   using Kind = bc::ValueName::Kind;
@@ -54,7 +54,7 @@ std::vector<std::string> path_of(const bc::Proto& p, bc::Pc pc, unsigned slot) {
   return path;
 }
 
-// base_of(f, line, name) -> the steps to what field or method `name` is looked up in on that line of f, or nil
+// base_of(f, line, name) -> the path to the object in which that line of f looks up the field or method `name`, or nil
 int base_impl(lua_State* L) {
   const int line = int(luaL_checkinteger(L, 2));
   const std::string name = luaL_checkstring(L, 3);
@@ -83,7 +83,7 @@ int base_impl(lua_State* L) {
 int closest(lua_State* L) { return guarded(L, closest_impl); }
 int base_of(lua_State* L) { return guarded(L, base_impl); }
 
-// Stack: the message. Leaves what stdlib/advice.lua makes of it.
+// Takes the message on the stack. Returns the message that stdlib/advice.lua makes of it.
 int advise_impl(lua_State* L) {
   lua_getfield(L, LUA_REGISTRYINDEX, "lutra.module");
   if (lua_isnil(L, -1)) return 0;

@@ -1,4 +1,4 @@
-// More about an error than its message: the name that was meant, the module whose forward failed.
+// Additions to an error message: the name that was probably meant, the module whose forward failed.
 #pragma once
 
 struct lua_State;
@@ -6,6 +6,6 @@ struct lua_State;
 namespace lutra {
 
 void open_advice(lua_State* L);  // the module table is at the top of the stack
-void advise(lua_State* L);       // in an error handler: replaces the message, the only value on the stack
+void advise(lua_State* L);       // call it in an error handler; replaces the message, the only value on the stack
 
 }  // namespace lutra

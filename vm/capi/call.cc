@@ -1,5 +1,5 @@
-// Calls of lutra.h: functions and ops by name with tensors or values in, results out; functions of the host; state
-// dictionaries.
+// The call functions of lutra.h: calls of Lua functions and of ops by name, with tensors or values; functions of the
+// host; state dictionaries.
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -18,16 +18,16 @@
 struct lutra_Function {
   lutra_State* S;
   uint64_t generation;
-  int place;  // in the registry
+  int place;  // reference in the registry
 };
 
 namespace lutra::capi {
 namespace {
 
-constexpr int kMostValues = 250;  // that a call of LuaJIT takes
+constexpr int kMostValues = 250;  // the most arguments of one LuaJIT call
 constexpr int kRoom = 16;
 
-// What a call takes and gives, as tensors or as values.
+// The inputs and outputs of a call, as tensors or as values.
 struct TensorCall {
   lutra_Tensor* const* inputs;
   int n;
@@ -54,7 +54,7 @@ struct ValueCall {
   void take(lutra_State* S, lua_State* L, int base) const { take_values(S, L, base, outputs, m); }
 };
 
-// push(L) pushes the function.
+// Runs the call of the function that push(L) pushes.
 template <class Call, class Push>
 int run_call(StateScope& scope, lutra_State* S, const Call& call, Push&& push) {
   if (!scope) return scope.code();
@@ -97,7 +97,8 @@ std::string kind_at(lua_State* L, int index) {
   return lua_isnil(L, index) ? "nil" : str("a ", luaL_typename(L, index));
 }
 
-// lt.NAME, with dots lt.A.B; for what is a method only, that of the first tensor.
+// Pushes lt.NAME (for a name with dots lt.A.B). For a name that is only a method, pushes that method of the first
+// tensor.
 void push_op(lua_State* L, int module, const char* name, const lutra_Tensor* first) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, module);
   const char* at = name;
@@ -126,7 +127,7 @@ int run_op(lutra_State* S, const char* name, const Call& call, const char* fn) {
   return run_call(scope, S, call, [&](lua_State* L) { push_op(L, S->module, name, call.first()); });
 }
 
-// Functions that were freed where the state could not be used.
+// Releases the functions that the host freed while the state could not be used.
 void drop_functions(lutra_State* S) {
   std::lock_guard lock(S->mutex);
   for (const int place : S->dropped) luaL_unref(S->L, LUA_REGISTRYINDEX, place);
@@ -142,20 +143,20 @@ struct RegisteredFunction {
   void* arg;
 };
 
-// Values of a callback, freed at the end of a scope: all inputs, and what it left in its outputs.
+// The values of a callback. The destructor frees all inputs and the outputs that the callback filled.
 struct CallbackValues {
   lutra_Value inputs[kMostValues] = {}, outputs[kRoom] = {};
   int n = 0;
   ~CallbackValues() {
     lutra_values_free(inputs, n);
     for (lutra_Value& v : outputs) {
-      if (v.kind == LUTRA_TABLE) v = {};  // the host's
+      if (v.kind == LUTRA_TABLE) v = {};  // it belongs to the host
     }
     lutra_values_free(outputs, kRoom);
   }
 };
 
-// The state as a callback sees it.
+// Makes the calling coroutine the state's lua_State while a callback runs.
 class InCallback {
  public:
   InCallback(lutra_State* S, lua_State* L) : S_(S), saved_(S->L) { S->L = L; }
@@ -193,7 +194,7 @@ int call_host(lua_State* L) {
 }
 int host_entry(lua_State* L) { return guarded(L, call_host); }
 
-// The table that a dotted name leads to, made where there is none; the last part's place out.
+// Pushes the table that holds the last part of a dotted name, creating missing tables. Returns the last part.
 const char* push_owner(lua_State* L, const char* name) {
   lua_pushvalue(L, LUA_GLOBALSINDEX);
   const char* at = name;
@@ -216,7 +217,7 @@ const char* push_owner(lua_State* L, const char* name) {
 
 // -- state dictionaries
 
-// module:load_state_dict(dictionary); push(L) pushes the dictionary.
+// Calls module:load_state_dict(dictionary), where push(L) pushes the dictionary.
 template <class Push>
 int load_state(StateScope& scope, const char* module, Push&& push) {
   return scope.run([&](lua_State* L) {
@@ -264,7 +265,7 @@ extern "C" void lutra_function_free(lutra_Function* function) {
   if (S->generation != function->generation || !S->open) return;
   try {
     S->dropped.push_back(function->place);
-  } catch (const std::bad_alloc&) {  // the state keeps it
+  } catch (const std::bad_alloc&) {  // the function stays in the registry
   }
 }
 

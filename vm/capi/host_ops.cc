@@ -1,17 +1,18 @@
-// lutra_register_op: a schema and three rules of the host in, a function in lt.ops out.
+// lutra_register_op: makes a function in lt.ops from a schema and three rules of the host.
 //
-// A call of it is one node, the op host_op: tensors, the op's name and schema, attributes and results' types as text,
-// up to eight floats. So nothing but the call asks the host's shape rule, on the state's thread, with sizes that are
-// then constants of the graph; passes, other threads and kept artifacts read the text. The kernel is looked up at each
-// run by state, name and schema: an artifact of an op that this state has not got raises its name. The gradient is a
-// node host_op_backward of the same kind, whose own gradient is an error. Kernels see contiguous tensors that borrow
-// the run's memory; a handle that the host keeps has no memory afterwards. Rules are barred from the state, so no Lua
-// runs beneath a compiled segment.
+// A call of such a function is one node of the graph, the op host_op. Its operands are the tensors, the op's name and
+// schema, the attributes and the types of the results as text, and up to eight floats. So the host's shape rule is
+// called only when the function is called, on the state's thread; the sizes are then constants of the graph. Passes,
+// other threads and artifacts in the cache read the text. The kernel is looked up at each run by state, name and
+// schema: running an artifact whose op this state does not have raises an error that names the op. The gradient is a
+// node host_op_backward of the same kind; differentiating it is an error. Kernels see contiguous tensors that borrow
+// the run's memory; a handle that the host keeps has no memory afterwards. Rules cannot use the state, so no Lua runs
+// beneath a compiled segment.
 //
 // Invariants:
-// 1. An op lives as long as a Lua function that names it can: to the end of its Lua state, for ever in one of the
-// host's.
-// 2. Rules run on a thread that is within the state, so what the state keeps for them needs no lock.
+// 1. An op lives as long as a Lua function that refers to it can: until its Lua state is closed, or for ever if the Lua
+//    state belongs to the host.
+// 2. Rules run on the thread that uses the state, so the state's members that they use need no lock.
 #include "vm/capi/host_ops.h"
 
 #include <cstring>
@@ -37,8 +38,8 @@ struct StateOp : HostOp {
   std::vector<HostResult> shape(const HostForm& form, const std::vector<HostResult>& tensors) const override;
 };
 
-// By what the thread that runs a Lua state has installed: portals install nothing else, and a state may run without
-// being entered by lutra.h.
+// Ops by the Modes that are installed on the thread that runs a Lua state. Portals install nothing else, and a Lua
+// state may run without having been entered through lutra.h.
 struct Registered {
   std::mutex mutex;
   std::map<const Modes*, std::vector<std::unique_ptr<StateOp>>> ops;
@@ -61,7 +62,7 @@ StateOp* find(const Modes* state, std::string_view name) {
 
 // -- values of the rules
 
-// Tensors of the rules: handles that hold nothing once the rule has returned.
+// The tensors that a rule receives. The destructor frees their memory when the rule has returned.
 class Handles {
  public:
   Handles() = default;
@@ -72,7 +73,7 @@ class Handles {
   lutra_Tensor* over(void* data, const Sizes& sizes, DType dtype) {
     return keep(tensor_over(data, sizes, nullptr, dtype, Device{}, {}));
   }
-  // Sizes and dtype only.
+  // Returns a handle that has only sizes and a dtype, but no memory.
   lutra_Tensor* like(const HostResult& type) {
     Sizes sizes;
     for (const int64_t size : type.sizes) sizes.push_back(size);
@@ -95,7 +96,7 @@ struct Inputs {
   std::vector<lutra_Value> values;
   std::vector<std::unique_ptr<lutra_Value[]>> tables;
 
-  // numbers null: they are not known.
+  // numbers is null if the floats are not known.
   Inputs(const HostForm& form, const std::vector<lutra_Tensor*>& tensors, const double* numbers) {
     auto at = tensors.begin();
     const auto tensor = [&at] {
@@ -214,7 +215,7 @@ bool is_contiguous(const ExternView& v) {
   return true;
 }
 
-// Elements of v, in order, to or from dense memory.
+// Copies the elements of v, in order, to or from dense memory.
 void copy_elements(const ExternView& v, char* dense, bool from_dense) {
   const size_t width = size_of(v.dtype);
   int64_t index[kExternDims] = {}, offset = 0;
@@ -300,7 +301,7 @@ void run(const ExternCall& call) {
 
 // -- registering
 
-// lt.ops or, of "image::blur", lt.ops.image is pushed; the name there.
+// Pushes lt.ops or, for "image::blur", lt.ops.image. Returns the op's name in that table.
 std::string push_room(lua_State* L, int module, const std::string& name) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, module);
   lua_getfield(L, -1, "ops");

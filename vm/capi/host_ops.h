@@ -1,12 +1,12 @@
-// Ops that hosts brought, by state.
+// The ops that hosts registered, by state.
 #pragma once
 #include "vm/capi/state.h"
 
 namespace lutra::capi {
 
-// The state is about to close: nobody runs its ops any more.
+// Marks the state's ops as closed, so that they no longer run. Call it before the state closes.
 void close_host_ops(const lutra_State* S);
-// Its Lua state is closed.
+// Frees the state's ops. Call it after its Lua state is closed.
 void free_host_ops(const lutra_State* S);
 
 }  // namespace lutra::capi

@@ -1,6 +1,6 @@
 // States, programs and calls of lutra.h over LuaJIT's API. Invariants:
-// 1. Everything that can raise runs inside lua_pcall; what allocates in C++ catches std::bad_alloc.
-// 2. A call leaves the Lua stack as it was, but for the results of lutra_call.
+// 1. Everything that can raise runs inside lua_pcall. Code that allocates in C++ catches std::bad_alloc.
+// 2. A call leaves the Lua stack as it was, except for the results of lutra_call.
 #include "vm/capi/lutra.h"
 
 #include <algorithm>
@@ -26,7 +26,8 @@ struct Opening {
   const lutra_Options& options;
 };
 
-// What the host has in the place of our own, a table for its ops, its settings; the module is at the top of the stack.
+// Installs the host's allocator, threads and cache setting, and makes lt.ops, the table of its ops. The module is at
+// the top of the stack.
 void bring(lua_State* L, const lutra_Options& options) {
   Modes& modes = *modes_of(L);
   const lutra_Allocator& memory = options.allocator;
@@ -70,7 +71,7 @@ int open_all(lua_State* L) {
   return 0;
 }
 
-// Reads what is given; the fault that it has, if any.
+// Reads the given options. Returns the error that they have, or null.
 const char* read_options(const lutra_Options* given, lutra_Options& options) {
   if (given && !read_struct(given, offsetof(lutra_Options, cache), options))
     return "size must be sizeof(lutra_Options)";
@@ -94,7 +95,7 @@ struct FileCall {
   const char* const* argv;
 };
 
-// What a host put before the script (arg[-1] is the program, as in luajit) stays.
+// Copies the negative indices that a host set in the old `arg` (arg[-1] is the program, as in luajit).
 void keep_negative_arguments(lua_State* L) {
   lua_getglobal(L, "arg");
   for (int i = -1; lua_istable(L, -1); --i) {
@@ -154,7 +155,7 @@ extern "C" lutra_State* lutra_open(const lutra_Options* given) {
   Opening opening{S, options};
   lua_pushcfunction(S->L, open_all);
   lua_pushlightuserdata(S->L, &opening);
-  const int status = lua_pcall(S->L, 1, 0, 0);  // an option or a variable is wrong: a traceback would say nothing
+  const int status = lua_pcall(S->L, 1, 0, 0);  // errors come from options or variables: a traceback would not help
   if (status == 0) {
     S->interruptible = !options.no_interrupt;
     if (S->owned && S->interruptible) share_line_mode(S->L);
@@ -197,7 +198,7 @@ extern "C" int lutra_do_string(lutra_State* S, const char* text, const char* chu
   int status = 0;
   const auto load = [&](lua_State* L) {
     status = luaL_loadbufferx(L, text, std::strlen(text), chunkname ? chunkname : text, chunk_mode(L));
-    if (status == LUA_ERRMEM) lua_error(L);  // told as any other
+    if (status == LUA_ERRMEM) lua_error(L);  // reported like any other error
     if (status == 0) keep_frames(L);
     return 1;
   };

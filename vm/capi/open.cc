@@ -1,4 +1,4 @@
-// Opens Lutra in a Lua state: every room in the order of their arrows; the module table out.
+// Opens Lutra in a Lua state: opens its folders in the order of their includes and returns the module table.
 #include <lua.hpp>
 
 #include "vm/bind/module.h"
@@ -13,7 +13,7 @@ namespace {
 
 const char kModuleKey = 0;
 
-// package.loaded.lutra = module, so that the standard library may require it while it is opened.
+// Sets package.loaded.lutra = module, so that the standard library can require it while it is being opened.
 void announce(lua_State* L) {
   lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
   if (lua_istable(L, -1)) {
@@ -23,7 +23,7 @@ void announce(lua_State* L) {
   lua_pop(L, 1);
 }
 
-// lt.no_grad, lt.autocast and their relatives are written in Lua; capture has to know them.
+// Loads lt.no_grad, lt.autocast and similar modes, which are written in Lua. Capture has to know them.
 void open_modes(lua_State* L) {
   for (const char* name : {"lutra.grad_mode", "lutra.autocast", "lutra.checkpoint"}) {
     if (!push_stdlib_chunk(L, name)) luaL_error(L, "Lutra's standard library has no %s", name);

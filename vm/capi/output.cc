@@ -1,4 +1,4 @@
-// The host's writers in, Lua's print, io.write, io.stdout and io.stderr that call them out.
+// Replaces Lua's print, io.write, io.stdout and io.stderr by functions that call the host's writers.
 #include "vm/capi/output.h"
 
 #include <lua.hpp>
@@ -65,7 +65,7 @@ void push_with(lua_State* L, lua_CFunction f, lutra_Writer writer, void* arg) {
   lua_pushcclosure(L, f, 2);
 }
 
-// A table in the place of a file: io is at the top of the stack.
+// Replaces a file of io by a table with its methods. io is at the top of the stack.
 void replace_file(lua_State* L, const char* name, lutra_Writer writer, void* arg) {
   lua_createtable(L, 0, 3);
   push_with(L, write_method, writer, arg);

@@ -1,4 +1,4 @@
-// What programs write, to the host's functions.
+// Redirection of what programs write to functions of the host.
 #pragma once
 #include "vm/capi/lutra.h"
 
@@ -6,7 +6,7 @@ struct lua_State;
 
 namespace lutra::capi {
 
-// print, io.write, io.stdout and io.stderr of the state, and its log, write to what the options name.
+// Redirects print, io.write, io.stdout and io.stderr of the state, and its log, to the writers in the options.
 void direct_output(lua_State* L, const lutra_Options& options);
 
 }  // namespace lutra::capi

@@ -1,5 +1,5 @@
-// Lua's patterns, looked after: LuaJIT's own matcher takes exponential time for some patterns, within one C function.
-// A matcher of the same language looks now and then whether it shall stop.
+// Lua's patterns with an interruptible matcher. LuaJIT's own matcher takes exponential time for some patterns, within
+// one C function. This matcher of the same language regularly checks whether it shall stop.
 #include "vm/capi/patterns.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace lutra::capi {
 namespace {
 
 constexpr int kMostCaptures = 32, kMostDepth = 200;
-constexpr int64_t kLook = 1 << 14;  // steps between two looks
+constexpr int64_t kLook = 1 << 14;  // steps between two checks
 
 bool in_class(int c, int letter) {
   bool yes = false;
@@ -38,7 +38,7 @@ bool in_class(int c, int letter) {
   return std::isupper(letter) ? !yes : yes;
 }
 
-// One text against one pattern. Positions are pointers, null: no match.
+// A match of one text against one pattern. Positions are pointers; null means no match.
 class Matcher {
  public:
   using Place = const char*;
@@ -59,7 +59,7 @@ class Matcher {
   Place begin() const { return begin_; }
   Place end() const { return end_; }
 
-  // The whole match counts as capture 0 where there is none.
+  // Without captures the whole match counts as capture 0.
   void push_capture(lua_State* L, int i, Place s, Place e) const {
     if (i >= level_) {
       if (i != 0) fail("invalid capture index");
@@ -100,7 +100,7 @@ class Matcher {
     }
     if (c != '[') return p;
     if (p != pattern_end_ && *p == '^') p++;
-    do {  // a ']' in the first place is one of the set
+    do {  // a ']' at the start is an element of the set
       if (p == pattern_end_) fail("malformed pattern (missing ']')");
       if (*p++ == '%' && p != pattern_end_) p++;
     } while (p == pattern_end_ || *p != ']');
@@ -108,7 +108,7 @@ class Matcher {
     return p + 1;
   }
 
-  // p is at '[', last at ']'.
+  // Returns whether c is in the set from p, which points to '[', to last, which points to ']'.
   static bool in_set(int c, Place p, Place last) {
     bool found = true;
     if (p[1] == '^') found = false, p++;
@@ -211,7 +211,8 @@ class Matcher {
     int& depth;
   };
 
-  // What begins with '%' and is no class; s becomes where it goes on. False: it is a class.
+  // Matches an item that begins with '%' but is no character class, and advances s past it. Returns false if it is a
+  // class.
   bool special(Place& s, Place& p, Place* result, bool* goes_on) {
     *goes_on = false;
     const char kind = p + 1 < pattern_end_ ? p[1] : 0;
@@ -281,7 +282,7 @@ std::string_view text_at(lua_State* L, int i) {
   return {s, n};
 }
 
-// Where an unescaped text begins in another; looked after, as a text of equal letters takes long.
+// Finds one plain text in another. It can be interrupted, since texts of equal letters take long.
 const char* find_plain(Matcher& m, std::string_view text, size_t from, std::string_view what) {
   if (what.empty()) return text.data() + from;
   for (const char *s = text.data() + from, *end = text.data() + text.size(); size_t(end - s) >= what.size(); s++) {
@@ -323,7 +324,7 @@ int find_or_match(lua_State* L, bool find) {
 int find_impl(lua_State* L) { return find_or_match(L, true); }
 int match_impl(lua_State* L) { return find_or_match(L, false); }
 
-// Upvalues: text, pattern, where to go on.
+// Upvalues: the text, the pattern, the position where the next match starts.
 int gmatch_next_impl(lua_State* L) {
   const std::string_view text = text_at(L, lua_upvalueindex(1)), pattern = text_at(L, lua_upvalueindex(2));
   Matcher m(text, pattern);
@@ -346,7 +347,7 @@ int gmatch_impl(lua_State* L) {
   return 1;
 }
 
-// Pushes what a match is replaced by.
+// Pushes the replacement of a match.
 void push_replacement(lua_State* L, const Matcher& m, const char* s, const char* e) {
   if (lua_isfunction(L, 3)) {
     lua_pushvalue(L, 3);

@@ -1,8 +1,9 @@
 // Sandboxed states. stdlib/sandbox.lua makes the globals of programs; see sandbox.h.
 //
 // Invariants:
-// 1. Programs have globals of their own from the first line on, and no function that leads to those of the library.
-// 2. What reads or writes files and addresses refuses by itself (check_not_sandboxed), should a program get at it.
+// 1. Programs have globals of their own from the first line on. No function that they can reach leads to the library's.
+// 2. Functions that read or write files and addresses also refuse by themselves (check_not_sandboxed), in case a
+//    program reaches them.
 #include "vm/capi/sandbox.h"
 
 #include <lua.hpp>
@@ -36,7 +37,7 @@ void append(void* to, const char* text, size_t length) {
   }
 }
 
-// read(name) -> text, or nil where the host gives none. Upvalue 1: the host's function.
+// read(name) -> text, or nil if the host has no such file. Upvalue 1: the host's function.
 int read_file_impl(lua_State* L) {
   const auto& source = *static_cast<const FileSource*>(lua_touserdata(L, lua_upvalueindex(1)));
   size_t n = 0;
@@ -58,7 +59,7 @@ int parse_impl(lua_State* L) {
 }
 int parse(lua_State* L) { return guarded(L, parse_impl); }
 
-// Methods of strings come from the table at the top of the stack, which programs cannot reach, and which is popped.
+// Makes the table at the top of the stack the source of string methods, and pops it. Programs cannot reach it.
 void confine_strings(lua_State* L) {
   lua_pushliteral(L, "");
   lua_getmetatable(L, -1);

@@ -1,17 +1,17 @@
-// Sandboxed states: programs that reach nothing but Lua, tensors, and what the host gives them.
+// Sandboxed states: their programs can use only Lua, tensors, and what the host gives them.
 #pragma once
 #include "vm/capi/lutra.h"
 
 namespace lutra::capi {
 
-// The module is at the top of the stack, and is replaced by the one that programs get. Programs that are loaded from
-// now on have globals of their own.
+// Confines the programs that are loaded from now on: they have globals of their own. The module is at the top of the
+// stack; it is replaced by the module that programs get.
 void confine(lua_State* L, const lutra_Options& options);
 
-// Which chunks programs of this state may come as: luaL_loadbufferx's mode.
+// Returns the mode for luaL_loadbufferx: whether programs of this state may be text only, or bytecode too.
 const char* chunk_mode(lua_State* L);
 
-// The host itself does for a scope what the program may not.
+// Lifts the sandbox for a scope, in which the host itself does what the program may not.
 class SandboxPause {
  public:
   explicit SandboxPause(lua_State* L);

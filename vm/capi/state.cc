@@ -1,4 +1,4 @@
-// Handles of states in, threads within them and errors as codes out; see state.h.
+// Handles of states, the threads that use them, and errors as codes; see state.h.
 #include "vm/capi/state.h"
 
 #include <deque>
@@ -17,9 +17,9 @@ thread_local std::string alone_error;
 thread_local const char thread_mark = 0;
 
 constexpr size_t kKept = 256;
-constexpr int kLimit = 1000, kNoTimer = 1001;  // beside the statuses of lua_pcall
+constexpr int kLimit = 1000, kNoTimer = 1001;  // in addition to the statuses of lua_pcall
 
-// Never destroyed: hosts close states when they like.
+// Never destroyed, because a host may close a state at any time.
 struct States {
   std::mutex mutex;
   std::deque<lutra_State> all;
@@ -38,7 +38,7 @@ void assign(std::string& to, const char* text) {
   }
 }
 
-// What runs under lua_pcall, and what came of it beside Lua's error.
+// A body that runs under lua_pcall, and its outcome in addition to Lua's error.
 struct Task {
   int (*body)(lua_State*, const void*);
   const void* f;
@@ -163,7 +163,7 @@ StateScope::StateScope(lutra_State* S, const char* fn) : S_(S), fn_(fn) {
   } else if (S->user.load(std::memory_order_relaxed) != &thread_mark &&
              !S->user.compare_exchange_strong(nobody, &thread_mark, std::memory_order_acquire)) {
     problem = "another thread uses the state";
-  } else if (!S->open.load(std::memory_order_acquire)) {  // since then
+  } else if (!S->open.load(std::memory_order_acquire)) {  // closed in between
     S->user.store(nullptr, std::memory_order_release);
     problem = "the state is closed";
   }
@@ -209,7 +209,7 @@ int StateScope::call(int nargs, int nresults) const {
 
 namespace {
 
-// Of a program that runs in the state; within another one it says only what that one does not.
+// A run of a program in the state. A nested run adds only the limits that the outer one does not have.
 class Run {
  public:
   explicit Run(lutra_State* S) : S_(S), nested_(S->runner.load(std::memory_order_relaxed)), limits_(S->running) {
@@ -220,7 +220,7 @@ class Run {
     if (!nested_) S_->runner.store(0);
   }
   Run(const Run&) = delete;
-  // Throws where there is no timer or no memory.
+  // Throws if there is no timer or no memory.
   void bound(std::optional<RunLimit>& limit) {
     const bool others = S_->limits.any() && !(nested_ && S_->limits == limits_);
     const bool wish = !nested_ && S_->interruptible;
@@ -240,15 +240,15 @@ class Run {
 
 }  // namespace
 
-// Of kLimit and kNoTimer the state has the text; no error is on the stack: pushing one may fail where nobody catches
-// it.
+// For kLimit and kNoTimer the message is in the state, not on the stack: pushing it could raise an error that nobody
+// catches.
 int StateScope::protected_call(int nargs, int nresults, int handler) const {
   lua_State* L = S_->L;
   Run run(S_);
   std::optional<RunLimit> limit;
   try {
     run.bound(limit);
-  } catch (const std::exception&) {  // what has no limit runs
+  } catch (const std::exception&) {  // a call without limits runs all the same
     if (S_->limits.any()) {
       lua_settop(L, handler);
       assign(S_->error, "limits: the system gives no timer");
@@ -290,7 +290,7 @@ int StateScope::run_task(int (*body)(lua_State*, const void*), const void* f, in
 
 int task_entry(lua_State* L) { return guarded(L, run_body); }
 
-// Whether a Lua function is on the stack. Without one a traceback has addresses of C code alone.
+// Returns whether a Lua function is on the call stack. Without one a traceback shows only addresses of C code.
 static bool in_lua(lua_State* L) {
   lua_Debug ar;
   for (int level = 0; lua_getstack(L, level, &ar); level++) {
@@ -299,7 +299,7 @@ static bool in_lua(lua_State* L) {
   return false;
 }
 
-// The message and, after the point where it was raised, the traceback. Other values than strings by their __tostring.
+// The error handler: appends the traceback to the message. Converts a value other than a string by its __tostring.
 int traceback(lua_State* L) {
   lua_settop(L, 1);
   if (!lua_isstring(L, 1)) {

@@ -1,11 +1,11 @@
-// What the functions of lutra.h share: the state behind a handle, who may use it, and code that may raise, run so that
-// an error becomes a code and a message.
+// The base of the functions of lutra.h: the state behind a handle, the check which thread may use it, and protected
+// calls of code that may raise, which turn an error into a code and a message.
 //
 // Invariants:
-// 1. The memory of a lutra_State is never given back, and used again only after many others were closed: a handle of a
-//    closed state can be told.
-// 2. One thread at a time is within a state; it may come in again from a callback.
-// 3. What can raise runs in State::run, which needs no memory before it is protected.
+// 1. The memory of a lutra_State is never freed. It is reused only after many other states were closed, so a handle of
+//    a closed state is recognised.
+// 2. One thread at a time uses a state. It may enter the state again from a callback.
+// 3. Code that can raise runs in StateScope::run, which allocates nothing before the protected call.
 #pragma once
 #include <sys/types.h>
 
@@ -28,27 +28,27 @@
 struct lua_State;
 
 struct lutra_State {
-  lua_State* L = nullptr;  // within a callback the coroutine that called it
+  lua_State* L = nullptr;  // within a callback, the coroutine that called it
   bool owned = true;
   std::string error;
   std::string callback_error;  // of lutra_fail
   std::atomic<bool> open{false};
-  std::atomic<const void*> user{nullptr};  // the thread that is within
+  std::atomic<const void*> user{nullptr};  // the thread that uses the state
   int depth = 0;
   std::atomic<uint64_t> generation{0};  // how often this memory has been a state
-  // Places in the registry: the handler of errors, what runs tasks, the module, strings of outputs.
+  // References in the registry: the error handler, task_entry, the module, the strings of outputs.
   int traceback = 0, task = 0, module = 0, strings = 0;
-  std::atomic<bool> interruptible{true};  // read by whoever interrupts, even while its memory becomes another state
-  lutra::CallLimits limits;               // of lutra_set_limits
+  std::atomic<bool> interruptible{true};  // lutra_interrupt may read it even while this memory becomes another state
+  lutra::CallLimits limits;               // set by lutra_set_limits
   lutra::CallLimits running;              // of the program that runs
   std::atomic<bool> interrupted{false};
   std::atomic<pid_t> runner{0};  // the thread that runs a program
   std::mutex mutex;
-  std::vector<int> dropped;         // under mutex: places of functions that were freed elsewhere
-  std::atomic<bool> barred{false};  // a rule of a host's op runs
+  std::vector<int> dropped;         // guarded by mutex: registry references of functions that the host freed
+  std::atomic<bool> barred{false};  // true while a rule of a host's op runs
 };
 
-// A counted handle of a tensor, with room for the arrays that C is given.
+// A counted handle of a tensor, with storage for the arrays that the C API returns.
 struct lutra_Tensor : lutra::RefCounted {
   explicit lutra_Tensor(lutra::Tensor t) : tensor(std::move(t)) {}
   lutra::Tensor tensor;
@@ -57,7 +57,7 @@ struct lutra_Tensor : lutra::RefCounted {
 
 namespace lutra::capi {
 
-// An error of the caller's: LUTRA_ERROR_ARGUMENT.
+// An error that the caller made; it becomes LUTRA_ERROR_ARGUMENT.
 struct ArgumentError : Error {
   explicit ArgumentError(const std::string& message) : Error(ErrorKind::kUser, message) {}
 };
@@ -66,23 +66,23 @@ template <class... T>
   throw ArgumentError(str(parts...));
 }
 
-// The text of an error that there is no memory for: a string holds it in itself.
+// The message when there is no memory for another one. It fits into a std::string without an allocation.
 inline constexpr const char* kNoMemory = "out of memory";
 
-// Of this thread, where no state can tell it.
+// The last error of this thread that has no state to store it in.
 const char* thread_error();
 int fail_thread(int code, const char* fn, const char* message);
 
-// Runs body where there is no state; an exception becomes a code, and the thread's error.
+// Runs body without a state. Turns an exception into a code and stores it as the thread's error.
 template <class F>
 int run_alone(const char* fn, F&& body);
-int failed_alone(const char* fn);  // within a handler of an exception
+int failed_alone(const char* fn);  // call it within a catch block
 
-lutra_State* new_state();  // null where there is no memory
+lutra_State* new_state();  // returns null if out of memory
 void recycle(lutra_State* S);
-bool is_mine(const lutra_State* S);  // open, and not in use by another thread
+bool is_mine(const lutra_State* S);  // true if S is open and no other thread uses it
 
-// A thread within a state, for a scope.
+// The use of a state by this thread, for a scope.
 class StateScope {
  public:
   StateScope(lutra_State* S, const char* fn);
@@ -101,15 +101,16 @@ class StateScope {
     }
     return code;
   }
-  // "FN: what must not be NULL" where it is.
+  // Returns whether pointer is set; if it is null, sets the error "FN: what must not be NULL".
   bool has(const void* pointer, const char* what);
-  // Calls body(L), which pushes as many values as it returns: they stay. With keep < 0 all do, otherwise so many.
+  // Calls body(L), which pushes as many values as it returns. With keep < 0 all of them stay on the stack, otherwise
+  // `keep` of them.
   template <class F>
   int run(const F& body, int keep = 0) {
     return run_task([](lua_State* L, const void* f) -> int { return (*static_cast<const F*>(f))(L); }, &body, keep);
   }
-  int take_error(int status) const;  // the message at the top of the stack
-  // The function below nargs arguments at the top of the stack.
+  int take_error(int status) const;  // stores and pops the message at the top of the stack
+  // Calls the function below nargs arguments at the top of the stack.
   int call(int nargs, int nresults) const;
 
  private:
@@ -120,14 +121,15 @@ class StateScope {
   int code_ = LUTRA_OK;
 };
 
-int task_entry(lua_State* L);  // what lutra_State::task is
+int task_entry(lua_State* L);  // the function that lutra_State::task refers to
 int traceback(lua_State* L);
-void prepare(lutra_State* S, lua_State* L);  // the module is at the top of the stack: fills the places in the registry
+void prepare(lutra_State* S, lua_State* L);  // pops the module from the top of the stack; fills the registry references
 
 // Pushes the value of an expression.
 void push_expression(lua_State* L, const char* expression);
 lutra_Tensor* new_handle(const Tensor& t);  // throws std::bad_alloc
-// Of what make() gives. Nothing fails after that: what it has taken over is not given back with an error.
+// Makes a handle of the tensor that make() returns. It allocates first, so nothing can fail after make() has taken
+// ownership of memory.
 template <class F>
 lutra_Tensor* new_handle_of(F&& make) {
   auto handle = std::make_unique<lutra_Tensor>(Tensor());
@@ -136,8 +138,9 @@ lutra_Tensor* new_handle_of(F&& make) {
   return handle.release();
 }
 
-// Copies what a caller gives, whose struct may be older or newer: members that it does not know stay as they are in
-// `known`. False where its size ends before the last member of the first ABI: it was not set.
+// Copies a caller's options struct, which may be older or newer than this library. Members that it does not have stay
+// as they are in `known`. Returns false if its size ends before the last member of the first ABI: the caller did not
+// set size.
 template <class T>
 bool read_struct(const T* given, size_t last, T& known) {
   if (given->size <= last) return false;

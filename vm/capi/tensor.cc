@@ -1,4 +1,4 @@
-// Tensors of lutra.h: memory of the host, DLPack and handles in, tensors and memory out.
+// The tensor functions of lutra.h: tensors over memory of the host, DLPack, copies.
 #include <array>
 #include <lua.hpp>
 
@@ -12,7 +12,7 @@
 namespace lutra::capi {
 namespace {
 
-// The names of LUTRA_BOOL and so on.
+// The dtype names, indexed by LUTRA_BOOL and so on.
 constexpr const char* kDTypes[] = {nullptr,       "bool",   "uint8",     "int8",      "int16",
                                    "int32",       "int64",  "float16",   "bfloat16",  "float32",
                                    "float64",     "uint16", "uint32",    "uint64",    "float8_e4m3fn",
@@ -38,7 +38,7 @@ Sizes read_sizes(int ndim, const int64_t* from, const char* what) {
   return out;
 }
 
-// What is wrong with the arguments of a function that makes tensors is the caller's fault.
+// Calls make(). Turns its user errors into ArgumentError, since the caller passed the wrong arguments.
 template <class F>
 Tensor made(F&& make) {
   try {
@@ -49,7 +49,7 @@ Tensor made(F&& make) {
   }
 }
 
-// Of a tensor in memory, for reading and writing.
+// Returns the handle's tensor. Refuses NULL and a tensor whose memory was freed.
 Tensor live(const lutra_Tensor* handle) {
   if (!handle) refuse("the tensor is NULL");
   if (handle->tensor->storage->freed) refuse("the tensor's memory was freed (x:free())");
@@ -149,7 +149,8 @@ extern "C" int lutra_tensor_ndim(const lutra_Tensor* tensor) { return tensor ? i
 
 namespace {
 
-// Written only where it differs: threads may look at the same handle.
+// Copies sizes or strides into the handle's array. It writes only elements that differ, since several threads may read
+// the same handle.
 const int64_t* shown(int64_t* to, const Sizes& from) {
   for (size_t d = 0; d < from.size() && d < LUTRA_MOST_DIMS; d++) {
     if (to[d] != from[d].hint) to[d] = from[d].hint;

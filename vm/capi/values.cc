@@ -1,4 +1,4 @@
-// lutra_Values in, Lua values out, and back; see values.h.
+// Conversion of lutra_Values to Lua values and back; see values.h.
 #include "vm/capi/values.h"
 
 #include <cstring>
@@ -54,7 +54,7 @@ void push_one(lua_State* L, const lutra_Value& v, int i, int depth) {
   }
 }
 
-// A list of tensors, the only result, becomes results of its own. An empty table is none.
+// If the only result is a list of tensors, replaces it by its elements. An empty table does not count as such a list.
 void spread_list(lua_State* L, int base, int m) {
   if (lua_gettop(L) != base + 1 || !lua_istable(L, base + 1)) return;
   const int n = int(lua_objlen(L, base + 1));
@@ -70,10 +70,10 @@ void spread_list(lua_State* L, int base, int m) {
   lua_remove(L, base + 1);
 }
 
-// The table at the top of the stack as values.
+// Converts the table at the top of the stack into values.
 void take_table(lua_State* L, int result, int depth, lutra_Value* out);
 
-// The value at the top of the stack, an element or a result.
+// Converts the value at the top of the stack, an element of a table or a result.
 void take_one(lua_State* L, int result, int depth, lutra_Value* out) {
   *out = value_at(L, lua_gettop(L));
   if (out->kind != LUTRA_OTHER) return;
@@ -180,7 +180,7 @@ void take_values(lutra_State* S, lua_State* L, int base, lutra_Value* outputs, i
   spread_list(L, base, m);
   const int n = lua_gettop(L) - base;
   luaL_checkstack(L, 8, "too many results");
-  lua_createtable(L, m, 0);  // keeps strings and names
+  lua_createtable(L, m, 0);  // keeps the strings and names alive
   try {
     for (int i = 0; i < m && i < n; i++) {
       lua_pushvalue(L, base + 1 + i);
