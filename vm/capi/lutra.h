@@ -257,7 +257,8 @@ enum {
   LUTRA_NIL = 0,
   LUTRA_BOOLEAN = 1,
   LUTRA_NUMBER = 2,
-  LUTRA_INTEGER = 3, /* as an input any integer; as an output only an int64 that no double represents exactly */
+  LUTRA_INTEGER = 3, /* as an input any integer; as an output a 64-bit integer cdata: Lutra makes one for an integer
+                        below -2^53 or above 2^53 */
   LUTRA_STRING = 4,
   LUTRA_TENSOR = 5,
   LUTRA_INTEGERS = 6, /* inputs only: a list of `length` sizes or dimensions */
@@ -312,9 +313,9 @@ LUTRA_API void lutra_values_free(lutra_Value* values, int n);
  * the capacity of outputs, at least 16; on return it must be the number of outputs. Lutra takes ownership of output
  * tensors and copies output strings; the host keeps ownership of tables and everything in them. It returns LUTRA_OK, or
  * any other code, which becomes a Lua error with the message of lutra_fail. It may call all functions on the state
- * except lutra_close. lua_error(lutra_lua(S)), or in C++ a std::exception that leaves it, becomes a Lua error. To pass
- * on the error of a call on the state, it returns lutra_fail(S, lutra_error(S)). It must not leave by longjmp: the
- * state would not notice that the call has ended. */
+ * except lutra_close. An error that leaves it by lua_error(lutra_lua(S)), or in C++ as a std::exception, becomes a Lua
+ * error. To pass on the error of a call on the state, it returns lutra_fail(S, lutra_error(S)). It must not leave by
+ * longjmp: the state would not notice that the call has ended. */
 typedef int (*lutra_Callback)(lutra_State* S, void* arg, const lutra_Value* inputs, int n, lutra_Value* outputs,
                               int* m);
 
