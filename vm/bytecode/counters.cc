@@ -1,4 +1,4 @@
-// A place in a loop in; the slots that count the loop's rounds, out.
+// Finds the slots that count the iterations of the loop around a pc.
 #include <cmath>
 
 #include "vm/bytecode/analysis.h"

@@ -1,4 +1,4 @@
-// Reads and writes LuaJIT's dump format, version 2. Bytes in, bc::Dump out, and the other way round.
+// Reads and writes LuaJIT's dump format, version 2: converts bytes to a bc::Dump and back.
 #include "vm/bytecode/dump.h"
 
 #include <cstring>
@@ -62,7 +62,7 @@ class Reader {
     if (v > 0xffffffffu) fail("bytecode: a number in the dump is too large");
     return static_cast<uint32_t>(v);
   }
-  // A count of things that take at least `unit` bytes each.
+  // Reads a count of items that take at least `unit` bytes each.
   uint32_t count(size_t unit = 1) {
     const uint32_t n = uleb32();
     if (n > left() / unit) fail("bytecode: the dump ends early");

@@ -1,4 +1,4 @@
-// The text of string.dump in, decoded prototypes out, and back byte for byte.
+// Decodes the output of string.dump into prototypes, and encodes them again byte for byte.
 #pragma once
 
 #include <complex>
@@ -13,7 +13,7 @@
 
 namespace lutra::bc {
 
-// A key or value of a template table. monostate is nil; int32_t and double differ in the dump only.
+// A key or value of a template table. monostate is nil; int32_t and double differ only in the dump.
 using KValue = std::variant<std::monostate, bool, int32_t, double, std::string>;
 
 struct Template {
@@ -24,7 +24,7 @@ struct Template {
 
 struct Upvalue {
   uint16_t raw;
-  bool local() const { return raw & 0x8000; }      // a slot of the parent's frame, else an upvalue of the parent
+  bool local() const { return raw & 0x8000; }  // true: a slot of the parent's frame; false: an upvalue of the parent
   bool immutable() const { return raw & 0x4000; }  // never assigned after its initialisation
   unsigned index() const { return raw & 0xff; }
   bool operator==(const Upvalue&) const = default;
@@ -53,8 +53,8 @@ enum ProtoFlag : uint8_t { kHasChild = 1, kVararg = 2, kUsesFfi = 4 };
 struct Proto {
   uint8_t flags = 0, num_params = 0, framesize = 0;
   std::vector<Ins> code;   // code[0] stands for the function header, which a dump does not hold
-  std::vector<KGC> kgc;    // indexed as instructions do
-  std::vector<KNum> knum;  // indexed as instructions do
+  std::vector<KGC> kgc;    // indexed as in instructions
+  std::vector<KNum> knum;  // indexed as in instructions
   std::vector<Upvalue> upvalues;
   bool has_debug = false;
   uint32_t first_line = 0, num_lines = 0;

@@ -1,5 +1,5 @@
-// An instruction in; the slots it reads and writes, where control goes next, its loop, and whether code may be put
-// before it, out.
+// Facts about one instruction: the slots it reads and writes, its successors, its loop, and whether code may be
+// inserted before it.
 #include <algorithm>
 
 #include "vm/bytecode/analysis.h"

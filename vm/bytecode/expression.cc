@@ -1,4 +1,5 @@
-// What a slot holds as its source has it: `h:max():item()`. For reports, which name values that are no locals.
+// Reconstructs the source expression of a slot's value: `h:max():item()`. Reports use it to name values that are not
+// locals.
 #include <cstdio>
 
 #include "ops/core/error.h"
@@ -21,7 +22,7 @@ class Expression {
   }
 
  private:
-  // The instruction before pc that wrote the slot, in code without jumps; 0 where there is none.
+  // Returns the last instruction before pc that wrote the slot, if no jump lies between them; else 0.
   Pc writer_of(Pc pc, unsigned slot) const {
     while (pc-- > 1) {
       const Ins i = p_.code[pc];
@@ -44,7 +45,7 @@ class Expression {
     return text;
   }
 
-  // In parentheses where an operator stands outside of any.
+  // Adds parentheses if there is an operator outside of parentheses.
   static std::string whole(const std::string& s) {
     int open = 0;
     for (const char c : s) {
@@ -58,7 +59,7 @@ class Expression {
     return a.empty() || b.empty() ? std::string() : str(whole(a), " ", op, " ", whole(b));
   }
 
-  // h:max() of CALL, whose callee was loaded into `base` before.
+  // Returns the text of a CALL, such as h:max(). The callee was loaded into `base` before.
   std::string call(Pc pc, unsigned base, unsigned slot, unsigned operands, int depth) const {
     const Pc loaded = writer_of(pc, base);
     std::string callee;

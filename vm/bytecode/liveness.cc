@@ -1,5 +1,5 @@
-// A prototype in; live, hidden and open slots before each pc out. Backward dataflow for values, forward for the slots
-// that closures hold as open upvalues.
+// Computes the live, hidden and open slots before each pc, by a backward dataflow for values and a forward one for the
+// slots that closures hold as open upvalues.
 //
 // Invariants:
 // 1. A slot in before[pc] is read on some path from pc before it is written, or is open at pc.
@@ -16,7 +16,8 @@ Slots from(unsigned first) {
   return s << first;
 }
 
-// Slots certainly written on the way from pc to `next`: ISTC and ISFC copy where they jump, ITERL where it loops.
+// Returns the slots that are always written on the way from pc to `next`. ISTC and ISFC copy only if they jump, ITERL
+// only if it loops.
 Slots killed(const Proto& p, Pc pc, Pc next, const Effects& e) {
   const Op o = op(p.code[pc]);
   if ((o == Op::ISTC || o == Op::ISFC) && next == pc + 2) return {};

@@ -1,5 +1,4 @@
-// A prototype and a place in, the names that LuaJIT's messages and tracebacks have for values there out
-// (lj_debug_slotname, lj_debug_funcname).
+// Finds the names that LuaJIT's messages and tracebacks give to values (lj_debug_slotname, lj_debug_funcname).
 #include "vm/bytecode/analysis.h"
 
 namespace lutra::bc {

@@ -1,4 +1,4 @@
-// LuaJIT 2.1 instructions: from a 32 bit word to opcode and operands and back, by the table in opcode.def.
+// LuaJIT 2.1 instructions: decodes a 32-bit word into opcode and operands and encodes it, by the table in opcode.def.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ enum class Mode : uint8_t {
   Dst,    // slot written
   Base,   // first slot of a range (calls, loops, KNIL)
   Var,    // slot read
-  Rbase,  // first slot of a range that is only read, or slots from here on are dead
+  Rbase,  // first slot of a range that is only read, or first of the slots that become dead
   Uv,     // upvalue index
   Lit,    // unsigned literal
   Lits,   // signed literal
@@ -48,7 +48,7 @@ inline unsigned op_b(Ins i) { return i >> 24; }
 inline unsigned op_c(Ins i) { return (i >> 16) & 0xff; }
 inline unsigned op_d(Ins i) { return i >> 16; }
 inline bool known(Ins i) { return (i & 0xff) < static_cast<unsigned>(Op::kCount); }
-inline const OpInfo& info(Ins i) { return kOps[i & 0xff]; }  // only of a known opcode
+inline const OpInfo& info(Ins i) { return kOps[i & 0xff]; }  // only for a known opcode
 inline bool has(Ins i, Trait t) { return (info(i).traits & t) != 0; }
 inline bool makes_multres(Ins i) { return has(i, kMakes) && op_b(i) == 0; }
 

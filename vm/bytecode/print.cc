@@ -1,4 +1,5 @@
-// A prototype in; its listing out, one line an instruction: pc, [line], opcode, operands as slot:name, constants.
+// Prints the listing of a prototype, one line for each instruction: pc, [line], opcode, operands as slot:name,
+// constants.
 #include <cstdio>
 
 #include "ops/core/error.h"

@@ -1,5 +1,5 @@
-// Tail calls as calls whose results are returned, which keep their frames in tracebacks, and back. LuaJIT's parser
-// never makes the pair CALL A 0 C; RETM A 0 itself, so it stands for CALLT A C and nothing else.
+// Replaces tail calls by calls whose results are returned, so that tracebacks show the callers' frames; and the
+// reverse. LuaJIT's parser never emits the pair CALL A 0 C; RETM A 0, so the pair always stands for CALLT A C.
 #include "vm/bytecode/analysis.h"
 
 namespace lutra::bc {
@@ -11,7 +11,7 @@ bool is_bare_return(const Proto& p, Pc pc, unsigned a) {
   return pc < p.size() && op(p.code[pc]) == Op::RETM && op_a(p.code[pc]) == a && op_d(p.code[pc]) == 0;
 }
 
-// Lays the code out anew: `place(pc)` says what stands for the instruction at pc (nothing, or one or two).
+// Rebuilds the code: `place(pc)` returns the instructions that replace the one at pc (zero, one or two).
 template <class F>
 void lay_out(Proto& p, F place) {
   const Proto old = p;
@@ -37,7 +37,7 @@ void lay_out(Proto& p, F place) {
   }
 }
 
-bool fits(const Proto& p, size_t added) { return p.size() + added < 0x7000; }  // every jump does then
+bool fits(const Proto& p, size_t added) { return p.size() + added < 0x7000; }  // then every jump fits too
 
 }  // namespace
 
@@ -63,7 +63,7 @@ bool restore_tail_calls(Dump& dump) {
   bool any = false;
   for (Proto& p : dump.protos) {
     const Proto old = p;
-    const auto expanded = [&](Pc pc) {  // or has been one
+    const auto expanded = [&](Pc pc) {  // or was expanded and has become a tail call again
       const Ins i = old.code[pc];
       const bool calls = ((op(i) == Op::CALL || op(i) == Op::CALLM) && op_b(i) == 0) || is_tail_call(i);
       return calls && is_bare_return(old, pc + 1, op_a(i));

@@ -1,5 +1,5 @@
-// A prototype in; empty out if LuaJIT may load and run it, else the first thing that is wrong. LuaJIT checks nothing of
-// what it loads: a quarter of all one-byte changes to a dump crash it.
+// Checks that LuaJIT may load and run a prototype: returns an empty string, or the first error. LuaJIT itself does not
+// verify what it loads: a quarter of all one-byte changes to a dump crash it.
 #include "ops/core/error.h"
 #include "vm/bytecode/analysis.h"
 
@@ -118,7 +118,7 @@ class Verifier {
     check_loop(pc, i);
   }
 
-  // Ranges of slots: calls, results, loops.
+  // Checks the ranges of slots of calls, results and loops.
   void check_extent(Pc pc, Ins i) {
     const unsigned a = op_a(i), b = op_b(i), c = op_c(i), d = op_d(i);
     switch (op(i)) {
@@ -177,7 +177,8 @@ class Verifier {
     return pc > 1 && op(p_.code[pc]) == Op::UCLO && makes_multres(p_.code[pc - 1]);
   }
 
-  // What made the MULTRES values that pc takes: directly before it, or before a UCLO that jumps here.
+  // Checks the producer of the MULTRES values that pc consumes. It is directly before pc, or before a UCLO that jumps
+  // to pc.
   void check_taker(Pc pc) {
     Pc maker = pc - 1;
     for (Pc close = 2; close < p_.size() && !(maker >= 1 && makes_multres(p_.code[maker])); ++close) {
@@ -222,7 +223,7 @@ class Verifier {
     }
   }
 
-  // No jump leads between a compare and its JMP or between the two halves of a pair.
+  // Checks that no jump leads between a compare and its JMP, or between producer and consumer of MULTRES values.
   void check_jumps_into_pairs() {
     for (Pc pc = 1; pc < p_.size(); ++pc) {
       const Ins i = p_.code[pc];
@@ -246,10 +247,10 @@ class Verifier {
       const Ins i = p_.code[pc];
       if (op(i) != Op::JMP || !live.reached[pc]) continue;
       const Pc target = jump_target(pc, i);
-      Slots kept = live.before[target] & ~live.open[target];  // out of scope, until a UCLO closes what is open
+      Slots kept = live.before[target] & ~live.open[target];  // an open slot may be out of scope until a UCLO closes it
       const Ins test = p_.code[pc - 1];
-      if (known(test) && has(test, kCompare)) kept |= live.before[pc + 1];       // it speaks for both ways
-      if (op(test) == Op::ISTC || op(test) == Op::ISFC) kept.reset(op_a(test));  // the jump carries what it copied
+      if (known(test) && has(test, kCompare)) kept |= live.before[pc + 1];       // its base applies to both branches
+      if (op(test) == Op::ISTC || op(test) == Op::ISFC) kept.reset(op_a(test));  // the jump itself writes the copy
       kept >>= op_a(i);
       if (kept.any()) wrong(pc, "declares live slots from ", op_a(i), " on dead");
     }
