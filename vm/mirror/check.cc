@@ -1,7 +1,7 @@
-// The start-up check: compares raw fields of freshly made objects with what the public API and jit.util say of them.
-// A lua_State in, true out if the structs in mirror.h are this LuaJIT's.
+// The start-up check: compares raw fields of new objects with what the public API and jit.util return for them. It
+// succeeds if this LuaJIT has the structs in mirror.h.
 //
-// It reads only inside objects it has made, so a LuaJIT with another layout fails it instead of crashing.
+// It reads only inside objects that it has made, so with another layout it fails instead of crashing.
 #include <cstring>
 #include <lua.hpp>
 
@@ -110,7 +110,7 @@ bool check_table(lua_State* L, int table, int meta) {
 
 char lookup_key;
 
-// Keys of every type, compared with rawget; lengths with lua_objlen.
+// Compares lookups with keys of every type with rawget, and lengths with lua_objlen.
 bool check_lookup(lua_State* L) {
   const int top = lua_gettop(L);
   lua_newtable(L);
@@ -149,7 +149,7 @@ bool check_userdata(lua_State* L, int meta) {
   return ok;
 }
 
-// Runs as a C function called from Lua code as f(11, 'arg'); true if its frame is where we think.
+// Runs as a C function that Lua code calls as f(11, 'arg'). Returns true if its frame is where mirror.h expects it.
 int check_frame(lua_State* L) {
   const Thread* th = thread(L);
   bool ok = th->gct == 6 && th->top - th->base == 2 && number(th->base[0]) == 11 &&

@@ -1,5 +1,5 @@
-// Compares global_State with what the public API says of the same things. In: a lua_State; out: whether they agree. It
-// reads inside the struct only, and through pointers that it has found to be right.
+// Checks that global_State agrees with the public API. It reads only inside the struct, and through pointers that it
+// has already verified.
 #include "vm/mirror/global.h"
 
 #include <lua.hpp>
@@ -58,7 +58,7 @@ bool are_settings_known(lua_State* L, Global& g) {
   return true;
 }
 
-// Called as f(function with one open variable); whether the ring of open variables begins with that.
+// Called as f(function with one open upvalue). Returns whether the ring of open upvalues begins with that one.
 int check_ring(lua_State* L) {
   const auto* f = static_cast<const Func*>(lua_topointer(L, 1));
   lua_pushboolean(L, !f->upvalues[0]->closed && gc_pointer(f->upvalues[0]->tv) == &global(L).uvhead);
@@ -75,7 +75,7 @@ bool is_ring_known(lua_State* L) {
   return known;
 }
 
-// jit.status(): whether the compiler is on.
+// Checks the JIT flag against jit.status(), which returns whether the compiler is on.
 bool is_mode_known(lua_State* L, const Global& g) {
   lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
   lua_getfield(L, -1, "jit");

@@ -1,5 +1,5 @@
-// LuaJIT's global_State as minor collections read and poke it, and the check that it is laid out as written here. Only
-// where available(L) and is_global_known(L).
+// LuaJIT's global_State, whose fields minor collections read and write, and the check that its layout is the one
+// written here. Use it only if available(L) and is_global_known(L).
 #pragma once
 #include <bit>
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace lutra::mirror {
 
 constexpr uint8_t kWhites = 3, kBlack = 4, kFinalized = 8;  // Header::marked
 enum CollectorState : uint8_t { kPause, kPropagate, kAtomic, kSweepStrings, kSweep, kFinalize };
-constexpr uint64_t kStopped = uint64_t(1) << 47;  // Global::threshold of a collector that does not run
+constexpr uint64_t kStopped = uint64_t(1) << 47;  // Global::threshold while the collector is stopped
 constexpr uint8_t type_of(Tag t) { return uint8_t(~uint32_t(t)); }
 
 struct Global {
@@ -32,13 +32,13 @@ struct Global {
   TValue temporary[2];
   Node nil;
   TValue registry;
-  Upval uvhead;  // of the ring of open variables
+  Upval uvhead;  // head of the ring of open upvalues
   int32_t hookcount[2];
   uint64_t hooks[3];
   uint32_t bytecode[2];
   Thread* current;
   uint64_t jit_base, ctype_state, random[4];
-  Header* roots[38];  // names of metamethods, metatables of plain types, io's two files
+  Header* roots[38];  // metamethod names, metatables of basic types, io's two files
 
   const Str* mode_name() const { return std::bit_cast<const Str*>(roots[3]); }
   bool is_recording() const { return dispatchmode & 0x20; }
@@ -47,7 +47,7 @@ struct Global {
 static_assert(sizeof(Global) == 424 + 38 * 8 && alignof(Global) == 8);
 
 inline Global& global(lua_State* L) { return *std::bit_cast<Global*>(thread(L)->glref); }
-// The link of the lists gray, grayagain, weak.
+// Returns the next object of the lists gray, grayagain, weak.
 inline Header* list_link(const Header* o) { return std::bit_cast<Header*>(std::bit_cast<const Tab*>(o)->gclist); }
 
 bool is_global_known(lua_State* L);

@@ -1,4 +1,4 @@
-// Minor collections. See minor.h; the names and the rules are those of LuaJIT's lj_gc.c.
+// Minor collections. See minor.h; names and rules are those of LuaJIT's lj_gc.c.
 #include "vm/mirror/minor.h"
 
 #include <algorithm>
@@ -12,11 +12,11 @@
 namespace lutra::mirror {
 namespace {
 
-// Spare in all objects but cdata, which are not walked.
+// A bit that is unused in all objects but cdata, which are not walked.
 constexpr uint8_t kSeen = 0x80;
 constexpr uint8_t kBuffer = 3;  // Udata::udtype: a string buffer, which refers to more
 
-// What the registry keeps for a state.
+// The data of minor collections that the registry holds for a lua_State.
 struct State {
   bool known = false, held = false;
   uint8_t white = 0;
@@ -43,7 +43,7 @@ void push_metatable(lua_State* L, lua_CFunction gc) {
   lua_setfield(L, -2, "__gc");
 }
 
-// The state's, made on first use with the sentinels' metatable as its environment.
+// Returns the lua_State's data. Creates it on first use, with the metatable of the sentinels as its environment.
 State& state_of(lua_State* L) {
   lua_pushlightuserdata(L, &state_key);
   lua_rawget(L, LUA_REGISTRYINDEX);
@@ -62,7 +62,7 @@ State& state_of(lua_State* L) {
   return *state;
 }
 
-// Above the userdata that are there.
+// Creates the sentinel, before all existing userdata in LuaJIT's list.
 void put_sentinel(lua_State* L, State& state) {
   auto** at = static_cast<State**>(lua_newuserdata(L, sizeof(State*)));
   *at = &state;
@@ -76,7 +76,8 @@ void put_sentinel(lua_State* L, State& state) {
 
 // -- LuaJIT's own marking
 
-// A step by lua_gc goes over as many bytes as the step multiplier says, ten times; the pace is as before behind it.
+// Runs collector steps by lua_gc, and restores the step multiplier afterwards. One step covers ten times as many bytes
+// as the step multiplier.
 class Pace {
  public:
   explicit Pace(lua_State* L) : L_(L), multiplier_(int(global(L).stepmul)) { global(L).debt = 0; }
@@ -92,8 +93,8 @@ class Pace {
   const int multiplier_;
 };
 
-// An object counts for 40 bytes at least: a step of 40 for each that is gray stops before there is none, where LuaJIT
-// would go on to sweep.
+// Marks until no gray object is left. An object counts as at least 40 bytes, so a step of 40 bytes for each gray object
+// stops before LuaJIT would go on to sweep.
 void mark_gray(lua_State* L) {
   constexpr int kMost = 256;
   Global& g = global(L);
@@ -108,7 +109,7 @@ void mark_gray(lua_State* L) {
   }
 }
 
-// To the end of the cycle, finalizers included; sets the threshold of the next one.
+// Runs the collector to the end of its cycle, including finalizers. This sets the threshold of the next cycle.
 void end_cycle(lua_State* L) {
   if (global(L).state == kPause) return;
   Pace pace(L);
@@ -124,7 +125,8 @@ class Walk {
     for (Header* o : seen_) o->marked &= uint8_t(~kSeen);
   }
 
-  // Of the userdata between the two links; false where that is too much.
+  // Marks all that is reachable, where the userdata from first to end are the new ones. Returns false if that is too
+  // much to visit.
   bool reach(lua_State* L, const Udata* first, const Udata* end) {
     mark(std::bit_cast<Header*>(L));
     for (Header* o : g_.roots) mark(o);
@@ -146,7 +148,8 @@ class Walk {
 
   size_t looks() const { return looks_; }
 
-  // What reach() has not met; those before the sentinel are moved behind it. Where memory ends, nothing is taken.
+  // Takes the userdata that reach() has not marked. With `behind` (the sentinel) it moves them behind it in LuaJIT's
+  // list. If out of memory, it takes none.
   void take(uint64_t* link, const Udata* end, Udata* behind, std::vector<Udata*>* gone) {
     size_t n = 0;
     for (auto* u = std::bit_cast<const Udata*>(*link); u && u != end; u = next(u)) n += is_gone(u);
@@ -168,7 +171,7 @@ class Walk {
     }
   }
 
-  // After take().
+  // Removes the taken userdata from weak tables. Call it after take().
   void clear_weak() {
     for (const Tab* t : weak_) {
       if (t == kind_.own) continue;
@@ -192,7 +195,7 @@ class Walk {
   }
   bool is_kind(const Udata* u) const { return u->metatable == kind_.metatable && u->len == kind_.bytes; }
   bool is_kind(TValue v) const { return tag(v) == kUdata && is_kind(static_cast<Udata*>(gc_pointer(v))); }
-  // One of the kind that is not reached: finalized now or by an earlier collection.
+  // Returns whether v is unreachable userdata of the kind, finalized now or by an earlier collection.
   bool is_taken(TValue v) const {
     if (tag(v) != kUdata) return false;
     const auto* u = static_cast<Udata*>(gc_pointer(v));
@@ -219,7 +222,8 @@ class Walk {
     return true;
   }
 
-  // False where the walk is over: too much, or an object that it does not know its way in.
+  // Marks the objects that o refers to. Returns false if the walk must end: too much to visit, or an object of an
+  // unknown type.
   bool enter(Header* o) {
     switch (static_cast<Tag>(~uint32_t(o->gct))) {
       case kTab: enter(*std::bit_cast<const Tab*>(o)); break;
@@ -265,7 +269,7 @@ class Walk {
       mark(header(proto_of(&f)));
       for (int i = 0; i < f.nupvalues; i++) mark(header(f.upvalues[i]));
     } else {
-      const auto* values = std::bit_cast<const TValue*>(&f.upvalues[1]);  // behind the lua_CFunction
+      const auto* values = std::bit_cast<const TValue*>(&f.upvalues[1]);  // after the lua_CFunction
       for (int i = 0; i < f.nupvalues; i++) mark(values[i]);
     }
   }

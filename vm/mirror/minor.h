@@ -1,19 +1,19 @@
-// Minor collections: which userdata of one kind nothing refers to any more, of those made of late. In: a lua_State
-// whose collector runs. Out: the userdata that are gone, without a walk over the whole heap.
+// Minor collections: they find the recently created userdata of one kind that are no longer reachable, without a walk
+// over the whole heap. The state's collector must be running.
 //
-// LuaJIT marks in steps, and a write barrier tells it of each new object that is stored in one it has marked. hold()
-// lets it mark all that lives and stops there: from then on a new object is reached from the stacks, from what barriers
-// have noted, or from other new objects, and collect() looks at nothing else. Lua's own allocation ends the hold, when
-// LuaJIT's threshold is reached, as it would have begun a cycle there.
+// LuaJIT marks incrementally, and a write barrier records each new object that is stored in a marked one. hold() lets
+// LuaJIT mark all live objects and stops it there. From then on a new object can be reached only from the stacks, from
+// objects that barriers have recorded, or from other new objects; collect() looks only at these. The hold ends when
+// Lua's own allocation reaches LuaJIT's threshold, where LuaJIT would have begun a cycle.
 //
 // Invariants:
-// 1. Only a state in the middle of marking, with no gray object left, is held. Whatever ends that cycle finalizes the
-//    sentinel, a userdata that nothing refers to; until then no object is freed or loses its mark.
-// 2. What collect() gives is unreachable, is in no weak table but `own`, and counts as finalized for LuaJIT,
-//    which frees its memory at the end of the cycle. The caller drops what the payloads hold before it runs anything
-//    else.
-// 3. What other finalizers may still see lives on: new userdata of other kinds are roots, whether or not anything
-//    refers to them; so is what a weak table refers to, other than userdata of the kind.
+// 1. A held state is in the middle of marking, with no gray object left. The end of that cycle finalizes the sentinel,
+//    a userdata that nothing refers to. Until then no object is freed or loses its mark.
+// 2. The userdata that collect() returns are unreachable and are in no weak table but `own`. LuaJIT treats them as
+//    finalized and frees their memory at the end of the cycle. The caller must release what the payloads hold before it
+//    runs anything else.
+// 3. Objects that other finalizers may still see stay alive: new userdata of other kinds are roots, even if nothing
+//    refers to them. So are the objects in weak tables, except userdata of the kind.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -23,32 +23,32 @@
 namespace lutra::mirror {
 
 struct MinorKind {
-  const Tab* metatable;  // of all of them, with __gc
-  uint32_t bytes;        // of each
-  const Tab* own;        // a weak table with such userdata as values under light keys: the caller clears it
+  const Tab* metatable;  // the metatable of all of them; it has __gc
+  uint32_t bytes;        // the size of each
+  const Tab* own;        // a weak table that maps light userdata to userdata of the kind; the caller clears it
 };
 
 struct Found {
-  std::vector<Udata*> gone;  // empty where std::bad_alloc was thrown
-  size_t looks = 0;          // about how many objects were looked at
+  std::vector<Udata*> gone;  // empty if std::bad_alloc was thrown
+  size_t looks = 0;          // the approximate number of objects visited
 };
 
 enum class Minor {
   kDone,
-  kBusy,     // nothing was done: a trace is recorded or a finalizer runs; soon it will be possible
-  kTooMuch,  // nothing was done: not held, or too much was to be looked at; hold() helps
-  kNever     // LuaJIT's structs are not known
+  kBusy,     // nothing was done, because a trace is being recorded or a finalizer runs; try again soon
+  kTooMuch,  // nothing was done, because the state is not held or there was too much to visit; call hold()
+  kNever     // the layout of LuaJIT's structs is unknown
 };
-// Ends the collector's cycle and marks all that lives. Finds the userdata of the kind that are gone. Runs finalizers of
-// others, whose errors pass.
+// Ends the collector's cycle and marks all live objects. Finds the unreachable userdata of the kind. Runs finalizers of
+// other objects; their errors propagate.
 Minor hold(lua_State* L, const MinorKind& kind, Found* found);
-// The userdata of the kind that were made since hold() and are gone since the last collect().
+// Finds the userdata of the kind that were created since hold() and became unreachable since the last collect().
 Minor collect(lua_State* L, const MinorKind& kind, Found* found);
 
-// All userdata of the kind that are in memory, dead ones too.
+// Returns all userdata of the kind in memory, including dead ones.
 std::vector<Udata*> userdata_of(lua_State* L, const MinorKind& kind);
 
-// No collection runs in this scope; the collector's threshold is as before behind it.
+// Stops the collector for a scope, and restores its threshold afterwards.
 class ThresholdScope {
  public:
   explicit ThresholdScope(lua_State* L);

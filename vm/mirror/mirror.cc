@@ -14,11 +14,11 @@ static_assert(sizeof(Proto) == 104 && sizeof(Func) == 48 && sizeof(Upval) == 48 
 
 namespace {
 
-// In global_State; checked by available().
+// Offsets in global_State, which available() checks.
 constexpr size_t kGlobalCurrentWhite = 32, kGlobalGcRoot = 40;
 constexpr size_t kGlobalState = 33;
 
-// A Lua function with a variable: what lua_setupvalue writes through, with LuaJIT's barrier.
+// Pushes a Lua function with one upvalue. store_again sets that by lua_setupvalue, which runs LuaJIT's barrier.
 void push_writer(lua_State* L) {
   static char key;
   lua_pushlightuserdata(L, &key);
@@ -40,13 +40,13 @@ void store_again(lua_State* L, Upval* v, Func* writer, int index) {
   writer->upvalues[0] = own;
 }
 
-// The variable's own value, as a collector that is in the middle of its work has to see it. Of lj_gc_closeuv.
+// Sets the colour of a closed upvalue so that a running collector cycle sees its value, as lj_gc_closeuv does.
 void settle(lua_State* L, Upval* v, Func* writer, int index) {
   const char* global = reinterpret_cast<const char*>(thread(L)->glref);
   const uint8_t white = *reinterpret_cast<const uint8_t*>(global + kGlobalCurrentWhite) & kWhites;
   const uint8_t state = *reinterpret_cast<const uint8_t*>(global + kGlobalState);
   const bool dead = (v->marked & kWhites) == (white ^ kWhites);
-  if (dead) v->tv.u64 = kNilValue;  // nobody has it; what it was may be gone
+  if (dead) v->tv.u64 = kNilValue;  // nobody refers to it; its value may have been freed
   const bool gray = (v->marked & (kWhites | kBlack)) == 0;
   if (dead || (gray && state != kPropagate && state != kAtomic)) {
     v->marked = uint8_t((v->marked & ~(kWhites | kBlack)) | white);
@@ -93,8 +93,8 @@ namespace {
 
 constexpr uint64_t kVarargFrame = 3, kContFrame = 2;
 
-// Where the frame above a Lua frame keeps the address after the call: in its link, or, of a metamethod's call or a
-// trace that was left for it, before its continuation. Null of the two that are no continuations.
+// Returns where the frame above a Lua frame stores the return address: in its link, or before its continuation if a
+// metamethod was called or a trace was left for it. Returns null for the two special values that are no continuations.
 TValue* link_of(TValue* above) {
   if ((above->u64 & 3) == 0) return above;
   return (above->u64 & 7) == kContFrame && above[-3].u64 > 1 ? above - 2 : nullptr;
@@ -108,7 +108,7 @@ size_t lua_frames(lua_State* L, LuaFrame* out, size_t most) {
   TValue* above = t->base - 1;
   for (TValue* frame = previous_frame(above); n < most && frame > t->stack + 1; frame = previous_frame(above)) {
     TValue* called_by = std::exchange(above, frame);
-    // A call of a vararg function has two frames; it runs in the upper one.
+    // A call of a vararg function has two frames; the function runs in the upper one.
     if ((called_by->u64 & 7) == kVarargFrame || tag(frame[-1]) != kFunc) continue;
     const auto* f = static_cast<const Func*>(gc_pointer(frame[-1]));
     if (!f->is_lua()) continue;
@@ -160,7 +160,8 @@ void return_to(lua_State* L, ptrdiff_t frame, const Func* f, const uint32_t* pc,
   t->top = place + n;
 }
 
-// Of lj_func_closeuv: out of the thread's list, out of the list of all that are open, among all objects.
+// Does what lj_func_closeuv does: removes each upvalue from the thread's list and from the ring of open upvalues, and
+// adds it to the list of all objects.
 void close_variables(lua_State* L, ptrdiff_t place) {
   Thread* t = thread(L);
   const auto lies_behind = [&] { return t->openupval && t->openupval->v > t->stack + place; };

@@ -1,10 +1,10 @@
-// The structs of LuaJIT 2.1 (GC64) that Lutra reads or pokes, and the start-up check that they are laid out as written
-// here. Comes in: a lua_State; goes out: raw fields, or the same answer over the public API.
+// The structs of LuaJIT 2.1 (GC64) that Lutra reads or writes, and the start-up check that their layout is the one
+// written here. The functions read raw fields, or get the same answer through the public API.
 //
 // Invariants:
 // 1. Nothing marked "only where available" is used unless available(L) is true. The check runs once a lua_State and
 // costs microseconds.
-// 2. Raw pointers are valid while the Lua object is reachable; nothing here keeps it so.
+// 2. Raw pointers are valid while the Lua object is reachable; nothing here keeps it alive.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct TValue {
   uint64_t u64;
 };
 
-// LuaJIT for AArch64 keeps numbers that it knows to be whole as int32, with the tag kNumX.
+// LuaJIT for AArch64 stores some whole numbers as int32, with the tag kNumX.
 constexpr bool kDualNumbers = cpu::kArm64;
 
 // Tags are ~0 - n in the top 17 bits; numbers are every other bit pattern.
@@ -132,8 +132,8 @@ struct Proto {
   const uint8_t* varinfo;
   uint32_t* bytecode() const { return reinterpret_cast<uint32_t*>(const_cast<Proto*>(this) + 1); }
 };
-constexpr uint8_t kProtoNoJit = 8, kProtoClosures = 0xe0;  // how many were made, up to some
-// What an FNEW of `parent` puts into a variable that it captures, `descriptor` being the child's of it (lj_func.c).
+constexpr uint8_t kProtoNoJit = 8, kProtoClosures = 0xe0;  // the number of closures made, saturating
+// Returns the dhash that an FNEW of `parent` stores in an upvalue with the child's descriptor `descriptor` (lj_func.c).
 inline uint32_t hash_of_variable(const Proto* parent, uint16_t descriptor) {
   return uint32_t(std::bit_cast<uintptr_t>(parent->bytecode())) ^ uint32_t(descriptor) << 24;
 }
@@ -150,11 +150,11 @@ struct Thread {
   uint32_t stacksize;
 };
 
-// Are the structs above this LuaJIT's? Remembered for each main state.
+// Returns whether this LuaJIT has the structs above. The result is cached for each main state.
 bool available(lua_State* L);
-void set_unavailable(lua_State* L);  // as if the check had failed: the fallbacks can be tested
+void set_unavailable(lua_State* L);  // makes available() return false, to test the fallbacks
 
-// Raw access; only where available(L).
+// Raw access; only if available(L).
 inline Thread* thread(lua_State* L) { return reinterpret_cast<Thread*>(L); }
 inline TValue* base(lua_State* L) { return thread(L)->base; }  // first slot of the running C function
 inline TValue* top(lua_State* L) { return thread(L)->top; }
@@ -163,28 +163,31 @@ void* object(lua_State* L,
 inline Proto* proto_of(const Func* f) { return reinterpret_cast<Proto*>(const_cast<uint32_t*>(f->pc)) - 1; }
 const TValue* raw_get(const Tab* t, const Str* key);   // nullptr if absent; never a metamethod
 TValue raw_get(const Tab* t, TValue key);              // nil if absent
-bool raw_equal(TValue a, TValue b);                    // of numbers by value, of everything else by identity
-int64_t length(const Tab* t);                          // lua_objlen, the same border where there are several
+bool raw_equal(TValue a, TValue b);                    // compares numbers by value, everything else by identity
+int64_t length(const Tab* t);                          // like lua_objlen; the same border if there are several
 void push_object(lua_State* L, Tag t, const void* p);  // pushes a GC object as a Lua value
-// The live coroutines among what was allocated after the object `mark`, which must live, newest first; null: among
-// all, the main one last.
+// Returns the live coroutines that were allocated after the object `mark`, newest first. `mark` must be alive. If it is
+// null, returns all, with the main thread last.
 std::vector<lua_State*> threads_since(lua_State* L, const void* mark);
 
-// A frame of a Lua function that called another. Places are offsets from the stack's bottom, which may move.
+// A frame of a Lua function that called another function. Positions are offsets from the stack's bottom, since the
+// stack may move.
 struct LuaFrame {
   const Func* function = nullptr;
   ptrdiff_t frame = 0;               // the frame's own link
-  ptrdiff_t link = 0;                // where the frame above keeps the address after the call; 0: nowhere
-  const uint32_t* called = nullptr;  // the call, where link is known
+  ptrdiff_t link = 0;                // where the frame above stores the return address; 0: nowhere
+  const uint32_t* called = nullptr;  // the call instruction, if link is known
 };
-// The innermost frames below the running C function, innermost first; returns how many.
+// Stores the innermost Lua frames below the running C function, innermost first. Returns their number.
 size_t lua_frames(lua_State* L, LuaFrame* out, size_t most);
-// Makes the frame one of f that goes on at `pc`, behind a call of the same slots. All traces must have been flushed.
+// Makes the frame a frame of f that continues at `pc`, after a call that uses the same slots. All traces must have been
+// flushed.
 void move_frame(lua_State* L, const LuaFrame& frame, const Func* f, const uint32_t* pc);
 
 inline const uint32_t* code_at(uint64_t address) { return reinterpret_cast<const uint32_t*>(address); }
 
-// The next frame out: a link holds the caller's program counter, whose call says how far away it is, or a distance.
+// Returns the caller's frame. A link holds either a distance or the caller's program counter; then the call instruction
+// before it gives the distance.
 inline TValue* previous_frame(const TValue* frame) {
   const uint64_t link = frame->u64;
   const uint64_t distance = link & 3 ? link >> 3 : 2 + ((code_at(link)[-1] >> 8) & 0xff);
@@ -192,20 +195,20 @@ inline TValue* previous_frame(const TValue* frame) {
 }
 
 // Makes every frame of `from` on these threads' stacks a frame of `to`, which must run the same prototype with the same
-// upvalues. Were there any?
+// upvalues. Returns whether there were any.
 bool replace_frames(const std::vector<lua_State*>& threads, const Func* from, const Func* to);
 
-// The Lua function that called the running C function, pushed on the stack, and where it is. pc is the call instruction
-// (0 where only the public API is available or the frame still runs an earlier prototype: then use line). False, with
-// nothing pushed, where the caller is not Lua.
+// Pushes the Lua function that called the running C function, and stores its position in `out`. pc is the call
+// instruction, or 0 if only the public API is available or the frame still runs an earlier prototype; then use line.
+// Returns false and pushes nothing if the caller is not a Lua function.
 struct Caller {
   unsigned pc = 0;
   int line = 0;
 };
 bool caller_function(lua_State* L, Caller* out);
 
-// The address after the call instruction by which Lua code called the running C function, nullptr where it was not
-// called from Lua code. Sees through trace stitching. Only where available(L).
+// Returns the address after the instruction with which Lua code called the running C function, or nullptr if Lua code
+// did not call it. Handles trace stitching. Only if available(L).
 inline const uint32_t* return_pc(lua_State* L) {
   const TValue* frame = base(L) - 1;
   const uint64_t link = frame->u64;
@@ -213,32 +216,32 @@ inline const uint32_t* return_pc(lua_State* L) {
   return (link & 7) == 2 ? code_at(frame[-2].u64) : nullptr;
 }
 
-// The first slot of the frame that called the running C function.
+// Returns the first slot of the frame that called the running C function.
 inline TValue* first_slot(lua_State* L) { return previous_frame(base(L) - 1) + 1; }
-// The slot that an open variable is, counted from that one: those of frames above lie before it. None where it is
-// closed.
+// Returns the slot of an open upvalue, relative to first_slot(L); slots of outer frames are negative. Returns nullopt
+// if the upvalue is closed.
 inline std::optional<int> place_of(lua_State* L, const Upval* variable) {
   if (variable->closed || variable->v >= base(L) - 2 || variable->v < thread(L)->stack) return std::nullopt;
   return int(variable->v - first_slot(L));
 }
-// The slot of the frame that called the running C function that the variable is; -1 where it is none.
+// Returns the slot of the upvalue in the frame that called the running C function, or -1 if it has none there.
 inline int slot_of(lua_State* L, const Upval* variable) { return std::max(place_of(L, variable).value_or(-1), -1); }
 
-// The open variables of the frames, the innermost frame's first; null behind the last.
+// Iterate over the thread's open upvalues, those of the innermost frame first; null after the last.
 inline const Upval* open_variables(lua_State* L) { return thread(L)->openupval; }
 inline const Upval* next_open(const Upval* v) { return static_cast<const Upval*>(gc_pointer({v->nextgc})); }
 
-// Closes the open variables behind that place, counted from the stack's bottom, as UCLO does.
+// Closes the open upvalues above `place`, an offset from the stack's bottom, as UCLO does.
 void close_variables(lua_State* L, ptrdiff_t place);
 
-// The running C function gives its top n values to the frame whose link is `frame` from the stack's bottom, as if that
-// one, a frame of f, had called it by the call before `pc`. The frames between are gone: none may be C's or have open
-// variables (close_variables). Nothing may be done with the stack until the function returns n. There must be room for
-// a frame of f.
+// Makes the running C function return its top n values to the frame whose link is at offset `frame` from the stack's
+// bottom, as if that frame, a frame of f, had called it by the call before `pc`. The frames between are dropped: none
+// may be a C function's or have open upvalues (close_variables). The stack must not be used until the function returns
+// n. There must be room for a frame of f.
 void return_to(lua_State* L, ptrdiff_t frame, const Func* f, const uint32_t* pc, int n);
 
-// Makes the frame that called the running C function a frame of f that goes on at `pc`; the call before pc must be of
-// the same slot. Where a trace called, all traces must have been flushed since.
+// Makes the frame that called the running C function a frame of f that continues at `pc`. The call before pc must use
+// the same slot. If a trace made the call, all traces must have been flushed since.
 void move_caller(lua_State* L, const Func* f, const uint32_t* pc);
 inline bool called_from_trace(lua_State* L) { return (base(L)[-1].u64 & 3) != 0; }
 

@@ -1,4 +1,4 @@
-// The registry tables of prototypes, and what is found by them.
+// The registry tables of prototypes, and lookups in them.
 #include "vm/mirror/prototypes.h"
 
 #include <iterator>
@@ -11,7 +11,7 @@ namespace lutra {
 namespace {
 
 char table_keys[static_cast<int>(PrototypeTable::kCount)];
-char number_key;  // the last number that prototype_identity gave
+char number_key;  // the last number that prototype_identity returned
 
 int append(lua_State*, const void* p, size_t n, void* ud) {
   static_cast<std::string*>(ud)->append(static_cast<const char*>(p), n);
@@ -153,7 +153,7 @@ bool is_resumed(lua_State* L, int index) {
   return is;
 }
 
-// A number, not the address: a prototype made where a collected one lay is another.
+// The identity is a number, not the address: a new prototype may lie at the address of a collected one.
 const void* prototype_identity(lua_State* L, int index) {
   index = absolute(L, index);
   if (is_resumed(L, index)) {

@@ -1,5 +1,5 @@
-// Which prototype a function has, whatever bytecode it runs now: its identity and its original code. Comes in: a
-// function on the Lua stack. Whoever patches functions (vm/portal) writes the tables.
+// Finds the original prototype of a function on the Lua stack, whatever bytecode it runs now: its identity and its
+// original code. The code that patches functions (vm/portal) writes the tables.
 #pragma once
 #include <string>
 #include <unordered_set>
@@ -11,19 +11,21 @@ struct lua_State;
 
 namespace lutra {
 
-// Identity of the original prototype of the function at `index`: equal for closures of one prototype, patched or not,
-// and for clones; but frames that go on after a break have identities of their own. Without the mirror closures that
-// were never cloned from one another may differ.
+// Returns the identity of the original prototype of the function at `index`. It is equal for all closures of one
+// prototype, patched or not, and for clones. Frames that resume after a graph break have identities of their own.
+// Without the mirror, closures that were not cloned from one another may have different identities.
 const void* prototype_identity(lua_State* L, int index);
-// Whether the function at `index` is the rest of a frame after a graph break, which takes what is live there.
+// Returns whether the function at `index` is the rest of a frame after a graph break, whose arguments are the live
+// values there.
 bool is_resumed(lua_State* L, int index);
-// The identities of all prototypes that were asked for theirs and live.
+// Returns the identities of all live prototypes that have one.
 std::unordered_set<const void*> live_prototypes(lua_State* L);
 // string.dump of the *original* code of the function at `index`, parsed. Throws for C functions.
 bc::Dump dump_function(lua_State* L, int index);
 const mirror::Proto* original_proto(lua_State* L, int index);  // only with the mirror
 
-// prototype_identity by reading the tables, without the API: 0 where no identity was asked for. Only with the mirror.
+// Raw access to the tables, for prototype_identity without the API. known_identity returns 0 if the prototype has no
+// identity yet. Only with the mirror.
 struct PrototypeTables {
   const mirror::Tab *anchors = nullptr, *originals = nullptr, *resumed = nullptr, *identities = nullptr;
 };
@@ -35,25 +37,25 @@ double known_identity(const PrototypeTables& tables, const mirror::Func* functio
 // The state's tables in the registry; weak keys.
 enum class PrototypeTable {
   kAnchors,   // [function] = {original prototype, current prototype}
-  kOriginal,  // [prototype of a clone] = prototype it was made from
-  kClones,    // [closure] = dump of its original, where there is no mirror
-  kResumed,   // [prototype of a frame that goes on after a break] = true
-  kIdentity,  // [prototype] = its number, which no other ever gets
+  kOriginal,  // [prototype of a clone] = the prototype it was made from
+  kClones,    // [closure] = dump of its original, if there is no mirror
+  kResumed,   // [prototype of a frame that resumes after a break] = true
+  kIdentity,  // [prototype] = its number, which is never reused
   kChanged,   // [prototype] = true: a deep stack has made tail calls of its calls (vm/loader)
   kCount
 };
-void push_weak_table(lua_State* L, const char* mode);  // a new one; those of a mode share a metatable
+void push_weak_table(lua_State* L, const char* mode);  // pushes a new table; tables of one mode share a metatable
 void open_prototypes(lua_State* L);                    // once a lua_State, before anything else here
 void push_table(lua_State* L, PrototypeTable table);
 void push_anchor(lua_State* L, int index);    // kAnchors[function at index] or nil
-void push_proto(lua_State* L, int index);     // the prototype a function runs now, as a Lua value
-void push_original(lua_State* L, int index);  // a function that runs the original prototype, good only for dumping
+void push_proto(lua_State* L, int index);     // pushes the prototype that a function runs now, as a Lua value
+void push_original(lua_State* L, int index);  // pushes a function that runs the original prototype, only for dumping
 
 int absolute(lua_State* L, int index);
 void check_lua_function(lua_State* L, int index);
-std::string raw_dump(lua_State* L, int index);             // of the code that the function runs now
+std::string raw_dump(lua_State* L, int index);             // the dump of the code that the function runs now
 mirror::Func* lua_function(lua_State* L, int index);       // only with the mirror
-inline mirror::Proto* to_proto(lua_State* L, int index) {  // likewise
+inline mirror::Proto* to_proto(lua_State* L, int index) {  // only with the mirror
   return static_cast<mirror::Proto*>(mirror::object(L, index));
 }
 

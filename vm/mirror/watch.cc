@@ -1,4 +1,4 @@
-// Watchers of variables. See watch.h; the names and the rules are those of LuaJIT's lj_gc.c and lj_func.c.
+// Watchers of upvalues. See watch.h; names and rules are those of LuaJIT's lj_gc.c and lj_func.c.
 #include "vm/mirror/watch.h"
 
 #include <lua.hpp>
@@ -6,10 +6,10 @@
 namespace lutra::mirror {
 namespace {
 
-constexpr uint8_t kWatcher = 0x5a;  // Upval::immutable, 0 or 1 in variables
-constexpr uint8_t kKnown = 0x10;    // Header::marked, spare in variables: found in this cycle
+constexpr uint8_t kWatcher = 0x5a;  // a value of Upval::immutable, which is 0 or 1 in real upvalues
+constexpr uint8_t kKnown = 0x10;    // a bit of Header::marked that upvalues do not use: found in this cycle
 
-// While a variable is open, its links are in the place of its value.
+// While an upvalue is open, its links are stored where its closed value will be.
 struct Links {
   Upval *previous, *next;
 };
@@ -20,7 +20,7 @@ bool is_watcher(const Upval* v) { return v->immutable == kWatcher; }
 
 }  // namespace
 
-// One of an earlier cycle, or a new one as lj_mem_newgco and func_finduv make it.
+// Returns a watcher of an earlier cycle, or a new one, made as lj_mem_newgco and func_finduv do.
 Upval* Watch::new_watcher(lua_State* L) {
   if (!spare_.empty()) {
     Upval* v = spare_.back();
@@ -66,7 +66,7 @@ bool Watch::find(lua_State* L, const Header* behind, bool all) {
     if (!is_watcher(v)) {
       look(v);
     } else if (!all) {
-      break;  // those behind are older
+      break;  // the rest are older
     } else if (v->marked & kWhites) {
       spare_.push_back(v);
     }
@@ -81,7 +81,7 @@ bool Watch::find(lua_State* L, const Header* behind, bool all) {
 
 bool Watch::begin(lua_State* L) {
   white_.clear();
-  spare_.clear();  // where an earlier call had no memory they have been freed
+  spare_.clear();  // after an earlier call ran out of memory, these may have been freed
   watchers_ = 0;
   const bool done = find(L, nullptr, true);
   spare_.clear();  // the next sweep frees them

@@ -1,16 +1,18 @@
-// Variables that LuaJIT's traces may store in without a write barrier. In: a state that is held (minor.h). Out: LuaJIT
-// marks at the end of its marking what such variables hold by then, whatever stored it.
+// Watchers of upvalues that LuaJIT's traces may store to without a write barrier. In a held state (minor.h), they make
+// LuaJIT mark, at the end of its marking, the values that such upvalues hold by then.
 //
-// LuaJIT before November 2023 forgets a barrier: a trace that was made while a variable was open goes on to store in it
-// once it is closed. LuaJIT itself looks at open variables once more before it frees anything, by a ring of them. So
-// each variable that is marked gets a watcher: an object like an open variable, in that ring, whose slot is the place
-// where the variable is once it is closed. Until then this place has links, which are numbers for the collector.
+// LuaJIT before November 2023 misses a barrier: a trace that was compiled while an upvalue was open stores to it
+// without a barrier after it was closed. LuaJIT marks open upvalues, which form a ring, once more before it frees
+// anything. So each marked upvalue gets a watcher: an object in that ring that looks like an open upvalue, and whose
+// slot is the field that holds the upvalue's value once it is closed. Until then this field holds list links, which the
+// collector sees as numbers.
 //
 // Invariants:
-// 1. A watcher is gray, and LuaJIT and Walk look through it, only in the cycle that it was made in: its variable lives
-//    as long. Any sweep makes it white. The next one frees it and takes it out of the ring, as LuaJIT does with the
-//    open variable of a dead thread.
-// 2. A white variable has none: it would keep what a dead variable holds. It waits in `white` until it is marked.
+// 1. A watcher is gray, and LuaJIT and Walk follow it, only in the cycle in which it was made: its upvalue lives that
+//    long. Any sweep makes it white. The next sweep frees it and removes it from the ring, as LuaJIT does with the open
+//    upvalue of a dead thread.
+// 2. A white upvalue has no watcher, which would keep the value of a dead upvalue alive. It waits in `white_` until it
+//    is marked.
 #pragma once
 #include <vector>
 
@@ -20,9 +22,9 @@ namespace lutra::mirror {
 
 class Watch {
  public:
-  // All variables that are assigned to. False where there is no memory.
+  // Watches all upvalues that are assigned to. Returns false if out of memory.
   bool begin(lua_State* L);
-  // Those that are new, or marked since.
+  // Watches the upvalues that are new or were marked since. Returns false if out of memory.
   bool go_on(lua_State* L, bool marked_more);
   size_t size() const { return watchers_; }
 
@@ -31,7 +33,7 @@ class Watch {
   bool watch(lua_State* L, Upval* variable);
   Upval* new_watcher(lua_State* L);
 
-  const Header* newest_ = nullptr;  // of the objects that were looked at for variables
+  const Header* newest_ = nullptr;  // the newest object that was already searched for upvalues
   std::vector<Upval*> white_, spare_;
   size_t watchers_ = 0;
 };
