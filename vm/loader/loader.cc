@@ -1,4 +1,4 @@
-// Wrappers of Lua's loaders, and the watch for stacks that tail calls have made deep.
+// Wrappers of Lua's loaders, and a watch for stacks that kept tail-call frames have made deep.
 #include "vm/loader/loader.h"
 
 #include <cstdlib>
@@ -20,7 +20,7 @@ int append(lua_State*, const void* data, size_t size, void* to) {
   return 0;
 }
 
-// The chunk's bytes with frames for tail calls; empty where it has none.
+// Returns the chunk's bytecode with tail calls expanded; empty if it has no tail calls.
 std::string expanded(lua_State* L) {
   std::string bytes;
   if (lua_dump(L, append, &bytes)) return {};
@@ -28,7 +28,7 @@ std::string expanded(lua_State* L) {
     bc::Dump dump = bc::parse(bytes);
     return bc::expand_tail_calls(dump) ? bc::emit(dump) : std::string();
   } catch (const std::exception&) {
-    return {};  // a chunk of another format stays as it is
+    return {};  // leaves a chunk of another format as it is
   }
 }
 
@@ -38,15 +38,15 @@ struct Watch {
   lua_Alloc allocate;
   void* data;
   lua_State* L;
-  lua_Hook hook;  // the one that a look has displaced
+  lua_Hook hook;  // the hook that ours replaces
   int mask, count;
 };
 
 const char kWatchKey = 0;
 
-// Tail calls of the frames of this deep thread become tail calls again, and the traces of their functions go. Not all
-// traces: a hook runs while LuaJIT records, and a recording that goes on from a C call of another trace, when it is
-// aborted, still writes to that trace.
+// Turns the expanded tail calls in the frames of a deep thread into tail calls again, and flushes the traces of their
+// functions. It does not flush all traces: a hook runs while LuaJIT records, and an aborted recording that was stitched
+// to another trace still writes to that trace.
 void drop_frames(lua_State* L) {
   const mirror::Thread* t = mirror::thread(L);
   if (t->stacksize < kDeepSlots) return;
@@ -82,7 +82,7 @@ void look(lua_State* L, lua_Debug*) {
   drop_frames(L);
 }
 
-// Of a block that may be a stack.
+// Allocates a block that may be a stack: installs the hook if the block grows.
 [[gnu::noinline]] void* allocate_large(Watch* w, void* block, size_t old_size, size_t size) {
   if (block && size > old_size && lua_gethook(w->L) != look) {
     w->hook = lua_gethook(w->L), w->mask = lua_gethookmask(w->L), w->count = lua_gethookcount(w->L);
@@ -91,8 +91,8 @@ void look(lua_State* L, lua_Debug*) {
   return w->allocate(w->data, block, old_size, size);
 }
 
-// A stack at least doubles when it grows. Other blocks that do cost a look in vain. Lua makes and frees every object
-// through it.
+// The allocator that watches for deep stacks. A stack at least doubles when it grows; another large block that grows
+// costs a needless check. Lua allocates and frees every object through this function.
 void* watching_allocate(void* ud, void* block, size_t old_size, size_t size) {
   auto* w = static_cast<Watch*>(ud);
   if (size >= kDeepSlots * sizeof(mirror::TValue)) return allocate_large(w, block, old_size, size);
@@ -113,7 +113,7 @@ void watch_stacks(lua_State* L) {
 
 // -- loaders
 
-// load, loadstring, loadfile and the searcher: upvalue 1 is the original.
+// Wrapper of load, loadstring, loadfile and the searcher; upvalue 1 is the original.
 int load_and_keep(lua_State* L) {
   lua_pushvalue(L, lua_upvalueindex(1));
   lua_insert(L, 1);
@@ -122,7 +122,7 @@ int load_and_keep(lua_State* L) {
   return lua_gettop(L);
 }
 
-// dofile: upvalue 1 is loadfile.
+// Implements dofile; upvalue 1 is loadfile.
 int do_file(lua_State* L) {
   lua_settop(L, 1);
   lua_pushvalue(L, lua_upvalueindex(1));
@@ -150,7 +150,7 @@ void keep_frames(lua_State* L) {
   {
     const std::string bytes = expanded(L);
     if (bytes.empty()) return;
-    failed = luaL_loadbuffer(L, bytes.data(), bytes.size(), "=?") != 0;  // the dump has the chunk's name
+    failed = luaL_loadbuffer(L, bytes.data(), bytes.size(), "=?") != 0;  // the dump contains the chunk's name
   }
   if (failed) return lua_pop(L, 1);
   lua_getfenv(L, -2);
