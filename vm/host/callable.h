@@ -4,7 +4,7 @@
 
 namespace lutra {
 
-// Numbers have a __call that is no program's: it is for portals.
+// Returns false for numbers: their __call is Lutra's own, for portals.
 inline bool can_be_called(lua_State* L, int index) {
   if (lua_isfunction(L, index)) return true;
   if (lua_type(L, index) == LUA_TNUMBER || !luaL_getmetafield(L, index, "__call")) return false;

@@ -1,4 +1,4 @@
-// What the clocks of the system say. Only differences of them mean something.
+// The system's clocks. Only differences between two readings are meaningful.
 #pragma once
 
 #include <time.h>

@@ -1,4 +1,4 @@
-// A scope in which Lua's collector does not run. While ops are recorded, a finalizer's would be, too.
+// Stops Lua's collector for a scope. Otherwise the ops of a finalizer would be recorded with those of a capture.
 #pragma once
 #include <lua.hpp>
 

@@ -1,5 +1,5 @@
-// lt.config: one row a setting; a Lua proxy and LUTRA_<NAME> in the environment go in, Config comes out. What is read
-// is what is in force.
+// lt.config: one row for each setting. A Lua proxy and LUTRA_<NAME> in the environment set the members of Config.
+// Reading a setting returns the value in effect.
 #include <unistd.h>
 #include <cctype>
 #include <cmath>
@@ -21,7 +21,8 @@
 namespace lutra {
 namespace {
 
-// The one choice of a setting whose others do not exist yet: better an error than no effect.
+// The only choice of a setting whose other choices are not implemented yet. Those raise an error instead of having no
+// effect.
 struct Fixed {
   const char* choice;
   bool operator==(const Fixed&) const = default;
@@ -37,10 +38,10 @@ struct Row {
   const char* name;
   Member member;
   const char* about;
-  const char* choices = nullptr;        // of strings: "a|b|c"; null: anything
-  int least = 0;                        // of numbers
-  std::string (*in_force)() = nullptr;  // what reading gives where the setting leaves it open
-  const char* exist = nullptr;          // of the choices; null: all
+  const char* choices = nullptr;        // for strings: "a|b|c"; null: anything
+  int least = 0;                        // the smallest value, for numbers
+  std::string (*in_force)() = nullptr;  // returns the value in effect if the setting is unset
+  const char* exist = nullptr;          // the choices that are implemented; null: all
 };
 
 std::string thread_text() { return std::to_string(thread_count()); }
@@ -147,8 +148,8 @@ double number_of(const Row& row, const std::string& text) {
   return value;
 }
 
-// What ops and jit go by. A directory is taken over only where it is given: other settings leave what a relative path
-// means.
+// Copies the settings that ops and jit use. The directory is set only if its own setting changes, since a relative path
+// is resolved at that time.
 void apply(const Config& config, const Row& row) {
   Settings& to = settings();
   to.num_threads = config.num_threads;
@@ -204,7 +205,7 @@ int get_impl(lua_State* L) {
   return 1;
 }
 
-// lt.config() gives all settings in a plain table: LuaJIT's pairs sees no fields of a proxy.
+// Implements lt.config(), which returns all settings in a plain table: LuaJIT's pairs finds no fields in a proxy.
 int all_impl(lua_State* L) {
   const Config& config = runtime(L).config;
   lua_newtable(L);
@@ -258,7 +259,7 @@ std::string variable_of(const Row& row) {
   return variable;
 }
 
-// Variables that other rooms, the tests and the scripts read.
+// Variables that other folders, the tests and the scripts read.
 const char* const kOtherVariables[] = {"LUTRA_LOGS",     "LUTRA_TAILCALLS",  "LUTRA_STDLIB", "LUTRA_KEEP_KERNELS",
                                        "LUTRA_BLESS",    "LUTRA_SOURCE_DIR", "LUTRA_CUDA_*", "LUTRA_TEST_*",
                                        "LUTRA_FUZZ_*",   "LUTRA_FAKE_*",     "LUTRA_SHIM_*", "LUTRA_TORCH",
@@ -272,7 +273,7 @@ bool is_other_variable(const std::string& name) {
   return false;
 }
 
-// LUTRA_NUMTHREADS would have no effect.
+// Rejects unknown variables: a misspelt LUTRA_NUMTHREADS would have no effect.
 void check_variables() {
   for (char** entry = environ; entry && *entry; ++entry) {
     const std::string name(*entry, std::strcspn(*entry, "="));
@@ -292,7 +293,7 @@ void (*on_config_change)(lua_State* L) = nullptr;
 
 void load_environment(Config& config) {
   check_variables();
-  // Once for the process: when another state opens, compilations of the first ones may run.
+  // Runs once in the process: when another state opens, compilations of the first ones may be running.
   [[maybe_unused]] static const bool once = [] {
     const char* bugs = std::getenv("LUTRA_INJECT");
     switch_on_bugs(bugs ? bugs : "");
@@ -313,7 +314,7 @@ void load_environment(Config& config) {
 
 void push_config(lua_State* L) {
   push_proxy(L, config_get, config_set, config_all);
-  // What each is, for who lists the settings: the REPL.
+  // The descriptions of the settings, which the REPL lists.
   lua_getmetatable(L, -1);
   lua_newtable(L);
   for (const Row& row : kRows) lua_pushstring(L, row.about), lua_setfield(L, -2, row.name);

@@ -1,10 +1,12 @@
-// Lua's heap while limits are in force. See heap.h.
+// Limits on Lua's heap. See heap.h.
 //
 // Invariants:
-// 1. What is refused is a growth: a block may always shrink or go, as Lua expects. Lua then raises "not enough memory".
-// 2. Half of the room that is left is used before garbage is collected, at Lua's next look; then half of what is left.
-// 3. Only large blocks are refused. LuaJIT allocates small ones while it leaves machine code, and does not survive that
-//    they fail there. They are given, up to a slack, and a hook raises the error at Lua's next instruction.
+// 1. Only growth is refused, and Lua then raises "not enough memory". A block may always shrink or be freed, as Lua
+//    expects.
+// 2. Garbage is collected when half of the remaining room is used, at Lua's next collector check; then again after half
+//    of what remains.
+// 3. Only large blocks are refused. LuaJIT allocates small ones while it leaves machine code, and crashes if that
+//    fails. Small blocks are granted, up to a slack, and a hook raises the error at Lua's next instruction.
 #include "vm/host/heap.h"
 
 #include <signal.h>
@@ -22,8 +24,8 @@
 namespace lutra {
 
 namespace {
-constexpr double kFilled = 1e9;                  // bytes a second that are written to fresh memory
-constexpr size_t kLargeBlock = size_t(4) << 20;  // is filled in no time
+constexpr double kFilled = 1e9;                  // assumed rate of writing to new memory, in bytes a second
+constexpr size_t kLargeBlock = size_t(4) << 20;  // smaller blocks are filled in negligible time
 constexpr size_t kSmallBlock = size_t(1) << 20;  // Lua's stack has at most half as much
 constexpr int64_t kSlack = int64_t(8) << 20;
 }  // namespace
@@ -37,7 +39,7 @@ struct HeapScope::Heap {
   int64_t collect_at = MemoryAccount::kAny;  // bytes of the heap
   int step_multiplier = 0;
   bool collecting = false, swept = false, raising = false, refused_time = false;
-  lua_Hook hook = nullptr;  // that ours has displaced
+  lua_Hook hook = nullptr;  // the hook that ours replaces
   int mask = 0, count = 0;
 
   int64_t held() const { return account->heap.load(std::memory_order_relaxed); }
@@ -56,11 +58,11 @@ struct HeapScope::Heap {
     const int64_t room = limit - held() - account->tensors.load(std::memory_order_relaxed);
     collect_at = held() + std::max<int64_t>(room / 2, 0);
   }
-  // Lua's collector runs a whole cycle when it next looks. Called within an allocation.
+  // Makes Lua's collector run a whole cycle at its next check. Called within an allocation.
   void collect() {
     if (collecting || !lua_gc(L, LUA_GCISRUNNING, 0)) return;
     collecting = true;
-    step_multiplier = lua_gc(L, LUA_GCSETSTEPMUL, 0);  // a step of no end
+    step_multiplier = lua_gc(L, LUA_GCSETSTEPMUL, 0);  // a step that does not stop
     lua_gc(L, LUA_GCRESTART, 0);                       // now
   }
   void end_collection() {
@@ -68,7 +70,8 @@ struct HeapScope::Heap {
     collecting = swept = false;
     lua_gc(L, LUA_GCSETSTEPMUL, step_multiplier);
   }
-  // Also within an allocation of machine code, which a hook does not reach: LuaJIT's profiler makes it leave.
+  // Raises the error at Lua's next instruction. A hook does not stop machine code, so LuaJIT's profiler makes it leave
+  // that.
   void raise_soon() {
     if (raising || lua_gethook(L) == raise_in_lua) return;
     hook = lua_gethook(L), mask = lua_gethookmask(L), count = lua_gethookcount(L);
@@ -92,7 +95,7 @@ void HeapScope::Heap::raise_in_lua(lua_State* L, lua_Debug*) {
   if (heap.account->has_room(0)) return;
   lua_gc(L, LUA_GCCOLLECT, 0);
   if (heap.account->has_room(0)) return;
-  heap.raising = true;  // the message is no reason for another error
+  heap.raising = true;  // allocating the message must not raise another error
   luaL_where(L, 0);
   lua_pushstring(L, "limits: ");
   lua_pushnumber(L, lua_Number(heap.account->limit.load()));
@@ -112,7 +115,7 @@ void* HeapScope::limited(void* ud, void* block, size_t old_bytes, size_t bytes) 
     }
     if (!heap.account->has_room(growth)) {
       heap.account->refused = true;
-      heap.collect();  // what the error leaves behind
+      heap.collect();  // frees the garbage that the error leaves
       if (bytes > kSmallBlock || !heap.account->has_room(growth - kSlack)) return nullptr;
       heap.raise_soon();
     } else if (heap.is_time_over(bytes)) {
@@ -133,7 +136,8 @@ namespace {
 
 int64_t heap_bytes(lua_State* L) { return int64_t(lua_gc(L, LUA_GCCOUNT, 0)) * 1024 + lua_gc(L, LUA_GCCOUNTB, 0); }
 
-// A call that ran out of memory leaves its garbage: the next one, which has no room for its first blocks, would fail.
+// Collects garbage if the limit is already exceeded. A call that ran out of memory leaves garbage; without a collection
+// the next call's first blocks would be refused.
 void make_room(lua_State* L, const MemoryAccount& account, int64_t limit) {
   const int64_t held = heap_bytes(L) + account.tensors.load(std::memory_order_relaxed);
   if (held <= limit || !lua_gc(L, LUA_GCISRUNNING, 0)) return;

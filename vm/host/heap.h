@@ -1,4 +1,4 @@
-// Lua's heap while limits are in force: an allocator before the state's own in, refusals where a limit is reached out.
+// Limits on Lua's heap: an allocator in front of the state's own, which refuses memory when a limit is reached.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -7,16 +7,16 @@ struct lua_State;
 
 namespace lutra {
 
-// For a scope the state may hold so many bytes, its tensors included (0: any number), and gets no block of memory that
-// could not be filled before the deadline (of CLOCK_MONOTONIC, infinite: none). Scopes may lie in one another: the
-// strictest holds. Throws nothing but std::bad_alloc.
+// Limits for a scope how many bytes the state may hold, including its tensors (0: no limit). Refuses a block of memory
+// that could not be filled before the deadline (in seconds of CLOCK_MONOTONIC; infinite: none). Scopes may be nested;
+// the strictest limit holds. Throws only std::bad_alloc.
 class HeapScope {
  public:
   HeapScope(lua_State* L, int64_t bytes, double deadline);
   ~HeapScope();
   HeapScope(const HeapScope&) = delete;
 
-  // Whether the state was refused memory in this scope because of its bytes, or because its time is over.
+  // Return whether memory was refused in this scope because of the limit of bytes, or of the deadline.
   bool refused_bytes() const;
   bool refused_time() const;
   std::string refusal() const;  // "limits: N bytes are used up"

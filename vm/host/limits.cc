@@ -1,14 +1,14 @@
-// lt.limits{seconds = n}(f, ...): runs f, and ends it by an error when its time is over. A host's calls end so, too,
-// and when another thread wants it. heap.cc has the limit of bytes.
+// lt.limits{seconds = n}(f, ...): runs f, and stops it by an error when its time is over. Calls of a host stop in the
+// same way, also when another thread requests it. heap.cc implements the limit of bytes.
 //
 // Invariants:
-// 1. A signal, of a timer or of who wants the end, on the thread that runs f, gives the thread a reason to stop (what
-//    is written in C++ looks for it) and a hook to Lua. Nothing else is done before the time is over.
-// 2. The hook raises n errors in round n, a round each kRound: so f may clean up after an error that it caught, and
-//    gets out of one more pcall in each round.
-// 3. Of limits within one another the outermost whose time is over is the one that is told.
-// 4. What was there before is there again when f has returned or failed: the hook. The signal's action and the thread's
-//    timer and stack of handlers stay: other threads have limits meanwhile, and a signal may still be under way.
+// 1. A signal on the thread that runs f, from a timer or from wake(), sets stop_reason, which C++ code polls, and a Lua
+//    hook. Nothing else happens before the time is over.
+// 2. The hook raises n errors in round n, with one round each kRound. So f may clean up after an error that it caught,
+//    and leaves one more pcall in each round.
+// 3. Of nested limits, the error names the outermost one whose time is over.
+// 4. The previous hook is restored when f has returned or failed. The signal's action and the thread's timer and signal
+//    stack stay, since other threads may have limits and a signal may still be pending.
 #include "vm/host/limits.h"
 
 #include <pthread.h>
@@ -49,20 +49,21 @@ void raise_in_hook(lua_State* L, const char* message) {
 namespace {
 
 constexpr long kRound = 200'000'000;  // nanoseconds
-// A thread that others have kept from running has not had its time to clean up.
+// A round lasts until the thread has had kLeastCpu of CPU time to clean up, or for kLongestRound.
 constexpr double kLeastCpu = 0.02, kLongestRound = 5;  // seconds
 
 int signal_number() { return SIGRTMIN + 7; }
 
-// LuaJIT's profiler in its line mode, which never ticks: traces then look at a flag on every line. One Lua state of the
-// process can have it; in another, traces are not made while it has limits.
+// The owner of LuaJIT's profiler in line mode, which never ticks: traces then poll a flag on every line. Only one Lua
+// state of the process can have it. Another state compiles no traces while it has limits.
 std::atomic<const void*> line_mode_owner{nullptr};
 
 void tick(void*, lua_State*, int, int) {}
 
 const void* identity_of(lua_State* L) { return lua_topointer(L, LUA_REGISTRYINDEX); }
 
-// Only of the state that owns the mode. A signal that comes after the profiler was stopped ends no process.
+// Starts the profiler; only for the state that owns the line mode. It installs a SIGPROF handler, so that a signal
+// after the profiler has stopped does not end the process.
 void start_profiler(lua_State* L) {
   static const bool harmless = [] {
     struct sigaction now;
@@ -111,13 +112,14 @@ class LeavableTraces {
   bool owner_ = false, stopped_ = false;
 };
 
-// Of another state than the owner the profiler would work on what another thread runs, or may just have stopped.
+// Does nothing for a state other than the owner: the profiler's handler would act on the state that another thread
+// runs, or the profiler may just have stopped.
 void leave_traces(lua_State* L) {
   if (line_mode_owner != identity_of(L)) return;
   struct sigaction profiler;
   if (sigaction(SIGPROF, nullptr, &profiler) != 0) return;
   if (!(profiler.sa_flags & SA_SIGINFO) && (profiler.sa_handler == SIG_DFL || profiler.sa_handler == SIG_IGN)) return;
-  raise(SIGPROF);  // lets traces fall back to the interpreter, which meets the hook
+  raise(SIGPROF);  // makes traces return to the interpreter, which runs the hook
 }
 
 namespace {
@@ -126,7 +128,7 @@ struct Message {
   char text[64];
 };
 
-// Of a limit of time. A host gives most calls the same one.
+// Returns the message of a time limit. It is cached, since a host usually sets the same limit for most calls.
 const Message& time_message(double seconds) {
   static thread_local double last = 0;
   static thread_local Message message;
@@ -147,21 +149,22 @@ struct Limit {
 
 void on_signal(int);
 
-// How often the process that runs was forked since the first call. A child has neither its parent's timers nor ids.
+// Returns how often this process was forked since the first call. A child does not inherit its parent's timers and
+// thread ids.
 int forks() {
   static std::atomic<int> count{0};
   [[maybe_unused]] static const int counts = pthread_atfork(nullptr, nullptr, [] { count++; });
   return count.load(std::memory_order_relaxed);
 }
 
-// What a thread needs to get signals of its own: a timer, and a stack for the handler where it has none.
+// A thread's timer, and a signal stack if the thread has none.
 class Alarm {
  public:
   Alarm() {
     static const bool listening = [] {
       struct sigaction action = {};
       action.sa_handler = on_signal;
-      action.sa_flags = SA_ONSTACK;  // no SA_RESTART: what waits for input stops, too
+      action.sa_flags = SA_ONSTACK;  // no SA_RESTART: waiting for input stops, too
       sigemptyset(&action.sa_mask);
       return sigaction(signal_number(), &action, nullptr) == 0;
     }();
@@ -181,11 +184,12 @@ class Alarm {
     if (stack_ && sigaltstack(nullptr, &now) == 0 && now.ss_sp == stack_.get()) sigaltstack(&none, nullptr);
   }
   Alarm(const Alarm&) = delete;
-  // In a forked child the thread gets a timer of this process.
+  // Makes a new timer in a forked child.
   void follow_fork() {
     if (forks_ != forks()) make_timer();
   }
-  // In `first` seconds, then a round each kRound; never where that is infinite. Also in a signal's handler.
+  // Sets the timer to expire in `first` seconds and then each kRound; never if `first` is infinite. May be called in a
+  // signal handler.
   void set(double first) {
     const bool ever = first < INFINITY;
     if ((!ever && !set_) || forks_ != forks()) return;
@@ -215,7 +219,7 @@ class Alarm {
   bool set_ = false;
 };
 
-// Of the thread; lives while it has limits.
+// The thread's watch; it exists while the thread has limits.
 struct LimitWatch {
   explicit LimitWatch(lua_State* L) : L(L), alarm(thread_alarm()) {
     hook = lua_gethook(L), mask = lua_gethookmask(L), count = lua_gethookcount(L);
@@ -237,7 +241,7 @@ struct LimitWatch {
     for (const Limit* l = innermost; l; l = l->outer) first = std::min(first, l->deadline);
     alarm.set(first - clock_seconds());
   }
-  // The outermost limit whose time is over.
+  // Returns the outermost limit whose time is over.
   const Limit* over() const {
     const Limit* found = nullptr;
     const double t = clock_seconds();
@@ -254,7 +258,7 @@ struct LimitWatch {
   lua_Hook hook;
   int mask, count;
   Limit* innermost = nullptr;
-  double round_cpu = 0, round_clock = 0;  // when the last one began
+  double round_cpu = 0, round_clock = 0;  // when the last round began
   volatile sig_atomic_t rounds = 0, errors_left = 0, is_new_round = 0;
 };
 
@@ -283,7 +287,7 @@ void LimitWatch::raise_in_lua(lua_State* L, lua_Debug*) {
   const Limit* limit = w ? w->over() : nullptr;
   if (w && w->is_new_round) {
     w->is_new_round = 0;
-    if (!stop_reason) w->errors_left = w->errors_left - 1;  // C++ has raised one already
+    if (!stop_reason) w->errors_left = w->errors_left - 1;  // C++ code has raised one error already
     stop_reason = nullptr;
   }
   if (!w || w->errors_left <= 1 || !limit) lua_sethook(L, w ? w->hook : nullptr, w ? w->mask : 0, w ? w->count : 0);
@@ -294,7 +298,7 @@ void LimitWatch::raise_in_lua(lua_State* L, lua_Debug*) {
 
 }  // namespace
 
-// One limit of what this thread runs.
+// A limit on the code that this thread runs, for a scope.
 class LimitScope {
  public:
   LimitScope(lua_State* L, double seconds, const std::atomic<bool>* wish) {
@@ -311,7 +315,7 @@ class LimitScope {
       watch = nullptr;
       return;
     }
-    if (const Limit* outer = watch->over()) {  // it goes on
+    if (const Limit* outer = watch->over()) {  // the outer limit's time is over too: its rounds go on
       stop_reason = outer->message.text;
       return;
     }
@@ -344,7 +348,7 @@ class ThreadsScope {
   int saved_;
 };
 
-// They end in the order that is the reverse of this one.
+// They are destroyed in the reverse order.
 struct RunLimit::Parts {
   std::optional<LimitScope> wish, time;
   std::optional<LeavableTraces> traces;
@@ -369,7 +373,7 @@ RunLimit::RunLimit(lua_State* L, const CallLimits& limits, const std::atomic<boo
   innermost = this;
 }
 
-// An error that nobody has caught here is taken for that of a time that is over.
+// An error that was not caught here counts as ended by the limit if its time is over.
 RunLimit::~RunLimit() {
   innermost = outer_;
   if (end_ == kByLimit || (end_ == kUnknown && parts_->time && parts_->time->over())) {
@@ -409,8 +413,8 @@ CallLimits limits_of(lua_State* L) {
   return {upvalue(1), int64_t(upvalue(2)), int(upvalue(3))};
 }
 
-// Upvalues: seconds, bytes, threads. With a limit of bytes frames below an error are lost: "not enough memory" says
-// nothing, so it is caught here.
+// Upvalues: seconds, bytes, threads. With a limit of bytes the error is caught here, to replace "not enough memory",
+// and the traceback below it is lost.
 int run_limited(lua_State* L) {
   const CallLimits limits = limits_of(L);
   if (lua_gettop(L) == 0 || lua_isnil(L, 1)) fail("limits: a function to run is needed");
@@ -441,7 +445,7 @@ int limited_entry(lua_State* L) {
   return results < 0 ? lua_error(L) : results;
 }
 
-// A limit of the table at index 1, 0 where it is nil.
+// Reads a limit from the table at index 1; 0 if it is nil.
 double read_limit(lua_State* L, const char* name, bool whole) {
   lua_getfield(L, 1, name);
   if (lua_isnil(L, -1)) return 0;

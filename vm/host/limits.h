@@ -1,4 +1,4 @@
-// lt.limits: what a call may take: time, memory, threads.
+// lt.limits: limits on a call's time, memory and threads.
 #pragma once
 #include <sys/types.h>
 
@@ -12,59 +12,61 @@ struct lua_State;
 
 namespace lutra {
 
-// limits{seconds = n, bytes = n, threads = n}: pushes a function (f, ...) -> f(...) that raises an error when n seconds
-// are over, or the state would hold more than n bytes. f must not yield out of it.
+// Implements limits{seconds = n, bytes = n, threads = n}: pushes a function (f, ...) -> f(...) that raises an error
+// when n seconds are over or the state would hold more than n bytes. f must not yield across it.
 int make_limits(lua_State* L);
 
 struct CallLimits {
   double seconds = 0;
-  int64_t bytes = 0;  // that the state may hold: Lua's heap and tensors
+  int64_t bytes = 0;  // bytes that the state may hold: Lua's heap and tensors
   int threads = 0;
   bool any() const { return seconds > 0 || bytes > 0 || threads > 0; }
   bool operator==(const CallLimits&) const = default;
 };
 
-// What a call may take, for a scope; 0: anything. With a wish it ends, too, once *wish is set and its thread woken.
+// The limits of a call, for a scope; 0: no limit. If `wish` is not null, the call also ends once *wish is set and
+// wake() was called for its thread.
 class RunLimit {
  public:
   RunLimit(lua_State* L, const CallLimits& limits, const std::atomic<bool>* wish);
   ~RunLimit();
   RunLimit(const RunLimit&) = delete;
-  // Where a limit of this scope, or of one around it, has ended a call of that status and error: how it says so, else
-  // empty.
+  // Returns the message of the limit, of this scope or of an outer one, that ended a call with that status and error;
+  // empty if no limit did.
   std::string told(int status, const char* error);
-  // The call came to its own end.
+  // Call it if the call ended by itself.
   void returned() { end_ = kOwn; }
-  // Whether this thread is within such a scope, of any state.
+  // Returns whether this thread is within a RunLimit scope, of any state.
   static bool runs();
 
  private:
   std::string told_here(int status, const char* error) const;
-  // A limit may end what would put a mode back: what the call found is there again after it. The state's own modes: at
-  // a host's call they are not installed yet.
+  // The modes before the call, which the destructor restores: a limit may end the code that would have restored them.
+  // They are read from the state, since they are not installed yet when a host calls.
   const std::shared_ptr<Modes> modes_;
   const bool grad_;
   const AutocastMode autocast_;
   enum { kUnknown, kOwn, kByLimit } end_ = kUnknown;
-  RunLimit* const outer_;  // of this thread
+  RunLimit* const outer_;  // the scope around this one on this thread
   struct Parts;
   const std::unique_ptr<Parts> parts_;
 };
-// Machine code of this thread's Lua state is left at its next line, where it looks at that. Also in a signal's handler.
+// Makes this thread's Lua state leave machine code at its next line, if that polls for it. May be called in a signal
+// handler.
 void leave_traces(lua_State* L);
-// Makes a thread look at its wishes. From any thread, and in a signal's handler.
+// Makes a thread check its `wish` flags. May be called from any thread, and in a signal handler.
 void wake(pid_t thread);
-// gettid() without a call of the system.
+// Returns the id that gettid() returns, cached to save the system call.
 pid_t this_thread();
 
-// Raises an error on the line that runs. In a hook that is level 0, not luaL_error's 1.
+// Raises an error with the current line. In a hook that is level 0, not luaL_error's level 1.
 void raise_in_hook(lua_State* L, const char* message);
 
-// From now on this state's machine code looks at a flag on every line, which a signal's handler sets: LuaJIT's profiler
-// in its line mode, without ever ticking.
+// Makes this state's machine code poll a flag on every line, which a signal handler can set. It uses LuaJIT's profiler
+// in line mode, with an interval that never ends.
 void keep_line_mode(lua_State* L);
-// The same where no other state has it; whether that is so. Until leave_line_mode, which the owner calls before it
-// closes.
+// Does the same if no other state has the line mode, and returns whether it did. It lasts until leave_line_mode, which
+// the owner calls before it closes.
 bool share_line_mode(lua_State* L);
 void leave_line_mode(lua_State* L);
 

@@ -1,4 +1,4 @@
-// LUTRA_LOGS: which stages are written to standard error.
+// LUTRA_LOGS: the stages that are logged.
 #include "vm/host/log.h"
 
 #include <cstdio>
@@ -119,7 +119,7 @@ void check_logs() {
     known.add("help");
     if (!known.have(name)) fail("LUTRA_LOGS: unknown name '", name, "'", known.known(name));
   }
-  // Once for the process: while another state opens those before it may run.
+  // Runs once in the process, since earlier states may be running while another one opens.
   [[maybe_unused]] static const bool once = (switch_on(), true);
 }
 

@@ -1,4 +1,4 @@
-// Where the lines of LUTRA_LOGS go that come from one state.
+// The destination of one state's LUTRA_LOGS lines.
 #pragma once
 #include <cstddef>
 
@@ -7,7 +7,7 @@ struct lua_State;
 namespace lutra {
 
 using LogWriter = void (*)(void* arg, const char* text, size_t length);
-// Instead of standard error.
+// Sends the state's log lines to writer instead of standard error.
 void set_log_writer(lua_State* L, LogWriter writer, void* arg);
 
 }  // namespace lutra

@@ -8,7 +8,7 @@ struct lua_State;
 
 namespace lutra {
 
-// Null before make_runtime, and once the state closes.
+// Returns the modes of a state; null before make_runtime, and once the state closes.
 std::shared_ptr<Modes> modes_of(lua_State* L);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// lt.config.passes: a Lua proxy and LUTRA_PASSES in; which stages later compilations leave out, out.
+// lt.config.passes: the Lua proxy and LUTRA_PASSES, which set the stages that later compilations skip.
 #include <algorithm>
 #include <lua.hpp>
 #include <span>
@@ -51,7 +51,7 @@ int passes_set_impl(lua_State* L) {
   return 0;
 }
 
-// LuaJIT's pairs sees no fields of a proxy: lt.config.passes() is a plain table.
+// Implements lt.config.passes(), which returns a plain table: LuaJIT's pairs finds no fields in a proxy.
 int passes_all_impl(lua_State* L) {
   lua_newtable(L);
   for (const Stage& stage : std::span(kStages, kStageCount)) {
@@ -69,7 +69,7 @@ int passes_all(lua_State* L) { return guarded(L, passes_all_impl); }
 }  // namespace
 
 void push_passes(lua_State* L) {
-  static const char kKey = 0;  // its address; one proxy a state
+  static const char kKey = 0;  // its address is the registry key; one proxy for each state
   lua_pushlightuserdata(L, const_cast<char*>(&kKey));
   lua_rawget(L, LUA_REGISTRYINDEX);
   if (!lua_isnil(L, -1)) return;

@@ -1,4 +1,4 @@
-// lt.config.passes: which passes compilations go through.
+// lt.config.passes: switches for the passes of compilations.
 #pragma once
 #include <string>
 
@@ -8,11 +8,11 @@ namespace lutra {
 
 struct Config;
 
-// Pushes the proxy: its fields are true or false, by the name of a pass that may be switched off.
+// Pushes the proxy. It has a boolean field for each pass that can be switched off.
 void push_passes(lua_State* L);
-// lt.config.passes = {cse = false}; nil: all are on.
+// Implements lt.config.passes = {cse = false}; nil switches all passes on.
 void assign_passes(lua_State* L, int index);
-// -cse,-dce
+// Switches off the passes in a text such as "-cse,-dce".
 void read_passes(Config& config, const std::string& text);
 
 }  // namespace lutra

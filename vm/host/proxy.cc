@@ -1,4 +1,4 @@
-// A table whose metatable does the work.
+// Implements the proxy by a metatable.
 #include "vm/host/proxy.h"
 
 #include <lua.hpp>

@@ -1,11 +1,12 @@
-// Three functions in; a table without fields that reads, writes and lists by them out.
+// A table without fields, whose fields three functions read, write and list.
 #pragma once
 
 struct lua_State;
 
 namespace lutra {
 
-// get(proxy, key), set(proxy, key, value); all(proxy) is what a call of it gives, since LuaJIT's pairs sees no fields.
+// Pushes a proxy that calls get(proxy, key) and set(proxy, key, value). Calling the proxy returns all(proxy), since
+// LuaJIT's pairs finds no fields in it.
 void push_proxy(lua_State* L, int (*get)(lua_State*), int (*set)(lua_State*), int (*all)(lua_State*));
 
 }  // namespace lutra

@@ -21,8 +21,8 @@ struct Box {
   std::shared_ptr<Modes> modes;
 };
 
-// What this thread has found last: the box of the state whose main thread and registry lie there, while no state has
-// closed since. A coroutine's address may become another state's.
+// The last box that this thread has found, with the addresses of its state's main thread and registry. It is valid
+// while no state has closed since. The main thread is null for a coroutine, whose address another state may reuse.
 std::atomic<uint64_t> closed_states{0};
 struct Found {
   lua_State* main = nullptr;
@@ -48,7 +48,7 @@ bool is_main(lua_State* L) {
   return yes;
 }
 
-// Of a state that this thread has not run last, or of a coroutine. Null before make_runtime.
+// Returns the box of a state that is not the last one this thread ran, or of a coroutine. Null before make_runtime.
 [[gnu::noinline]] Box* find_other_box(lua_State* L) {
   const uint64_t closed = closed_states.load(std::memory_order_relaxed);
   const void* registry = lua_topointer(L, LUA_REGISTRYINDEX);
@@ -79,8 +79,8 @@ struct CurrentScope {
   lua_State* saved;
 };
 
-// "FILE:LINE: " of the user's line: the first Lua function on the stack that is not the standard library's own, or the
-// first of all.
+// Pushes "FILE:LINE: " of the user's line: of the first Lua function on the stack that is not the standard library's,
+// or of the first one if all are.
 void push_where(lua_State* L) {
   lua_Debug frame, found;
   bool any = false;
@@ -99,7 +99,7 @@ void push_where(lua_State* L) {
   }
 }
 
-// The message on the stack, with the line in front.
+// Pushes the message with the line in front.
 void push_message(lua_State* L, const char* prefix, const char* what) {
   lua_settop(L, 0);
   push_where(L);
@@ -128,7 +128,7 @@ bool make_runtime(lua_State* L) {
   auto fresh = std::make_unique<Runtime>();
   auto modes = std::make_shared<Modes>();
   {
-    const ModesScope scope(modes.get());  // whose settings it fills in
+    const ModesScope scope(modes.get());  // load_environment fills in its settings
     load_environment(fresh->config);
   }
   lua_pushlightuserdata(L, const_cast<char*>(&kRuntimeKey));
@@ -142,7 +142,7 @@ bool make_runtime(lua_State* L) {
   box->modes = std::move(modes);
   box->modes->account = new_account();
   box->runtime = std::move(fresh);
-  // The thread that opened Lutra may be a coroutine: it lives as long as the state.
+  // The thread that opened Lutra may be a coroutine, so the registry keeps it alive as long as the state.
   lua_pushlightuserdata(L, const_cast<char*>(&kThreadKey));
   lua_pushthread(L);
   lua_rawset(L, LUA_REGISTRYINDEX);

@@ -1,5 +1,5 @@
-// The loader of the embedded Lua modules (stdlib.h): loads the bytecode of one of kStdlib, or compiles its source, or
-// the file of that path beneath LUTRA_STDLIB.
+// The loader of the embedded Lua modules (stdlib.h). It loads the bytecode of a module in kStdlib, or compiles its
+// source or the file of that path beneath LUTRA_STDLIB.
 #include "vm/host/stdlib.h"
 
 #include <cstdlib>
@@ -18,7 +18,8 @@ const StdlibModule* find_module(const char* name) {
   return nullptr;
 }
 
-// No C++ object with a destructor is alive here when Lua raises: the paths are Lua strings.
+// Loads the module's source. The paths are Lua strings, so that no C++ object with a destructor is alive when Lua
+// raises.
 int load_source(lua_State* L, const StdlibModule& module, const char* root) {
   const char* name = lua_pushfstring(L, root ? "%s/%s" : "@lutra/%s", root ? root : module.path, module.path);
   const int status = root ? luaL_loadfile(L, name) : luaL_loadbuffer(L, module.source.data(), module.source.size, name);
@@ -32,7 +33,7 @@ namespace {
 
 const char kGlobalsKey = 0;
 
-// The chunk at the top of the stack sees the library's globals, whatever the program has in their place.
+// Gives the chunk at the top of the stack the globals that keep_globals saved, even if the program has other ones.
 void trust(lua_State* L) {
   lua_pushlightuserdata(L, const_cast<char*>(&kGlobalsKey));
   lua_rawget(L, LUA_REGISTRYINDEX);
@@ -54,7 +55,7 @@ bool push_stdlib_chunk(lua_State* L, const char* name) {
   const char* root = std::getenv("LUTRA_STDLIB");
   if (!root && keeps_frames()) {
     if (luaL_loadbuffer(L, module->code.data(), module->code.size, module->path) == 0) return trust(L), true;
-    lua_pop(L, 1);  // the host's LuaJIT has other bytecode
+    lua_pop(L, 1);  // the host's LuaJIT has another bytecode format
   }
   if (load_source(L, *module, root) != 0) lua_error(L);
   keep_frames(L);
