@@ -1,9 +1,8 @@
-// Keys on a terminal in, edited lines out, by libedit.
-// Invariants:
-// 1. Keys are read here, one byte at a time and with SIGINT let in only while waiting, so that Control-C at the prompt
-//    is never lost and always clears the line.
-// 2. The terminal is libedit's only within read(): what the user's program prints and reads is in between. Should the
-//    process die within read(), a signal handler gives the terminal back as it was.
+// The line editor of the REPL on a terminal, by libedit. Invariants:
+// 1. Keys are read here, one byte at a time. SIGINT is unblocked only while waiting, so Control-C at the prompt is
+//    never lost and always clears the line.
+// 2. libedit controls the terminal only within read(); the user's program prints and reads between the calls. If the
+//    process dies within read(), a signal handler restores the terminal.
 // 3. A bracketed paste becomes part of the line with its line ends; if it ends with one, the line is entered.
 #include <dlfcn.h>
 #include <histedit.h>
@@ -61,7 +60,7 @@ volatile sig_atomic_t resized = 0;
 void give_terminal_back(int number) {
   tcsetattr(0, TCSANOW, &saved_terminal);
   if (write(1, kPasteOff, sizeof kPasteOff - 1) < 0) number += 0;
-  raise(number);  // the default action: the handler was for one time
+  raise(number);  // runs the default action, since the handler was installed for one signal
 }
 
 void on_resize(int) { resized = 1; }
@@ -158,7 +157,7 @@ class Editline : public LineReader {
     std::fflush(stdout);
   }
 
-  // 1, 0 at the end of the input, -1 after Control-C.
+  // Reads a byte. Returns 1, 0 at the end of the input, or -1 after Control-C.
   int next_byte(char* out) {
     sigset_t waiting;
     sigprocmask(SIG_SETMASK, nullptr, &waiting);
@@ -178,7 +177,7 @@ class Editline : public LineReader {
     }
   }
 
-  // The window has another size, or the process was stopped and goes on.
+  // Redraws the line after the window was resized, or after the process was stopped and continued.
   void redraw() {
     resized = 0;
     api.el_resize(el_);
@@ -194,7 +193,7 @@ class Editline : public LineReader {
       if (got <= 0) return got;
       const size_t n = std::mbrtowc(out, &byte, 1, &state);
       if (n == size_t(-2)) continue;
-      if (n == size_t(-1)) {  // no character of this encoding
+      if (n == size_t(-1)) {  // not a character in this encoding
         *out = L'?';
         return 1;
       }
@@ -227,11 +226,11 @@ class Editline : public LineReader {
     }
     while (!common.empty() && (common.size() < found.candidates[0].size()) &&
            (found.candidates[0][common.size()] & 0xC0) == 0x80) {
-      common.pop_back();  // no half characters
+      common.pop_back();  // do not split a character
     }
     if (common.size() > found.partial) {
       api.el_insertstr(el_, common.c_str() + found.partial);
-      return CC_REDISPLAY;  // the whole line: who reads along sees the whole word
+      return CC_REDISPLAY;  // redraws the whole line, so that the output contains the whole word
     }
     if (found.candidates.size() == 1) return CC_REFRESH;
     list(found.candidates);

@@ -1,4 +1,4 @@
-// Entries in, lines of a file out: a newline within an entry is written as \n, a backslash as \\.
+// Writes entries as lines of a file: a newline within an entry is written as \n, a backslash as \\.
 #include "vm/repl/history.h"
 
 #include <fcntl.h>
@@ -44,7 +44,8 @@ std::vector<std::string> split(const std::string& text) {
   return entries;
 }
 
-// The file, locked; -1 where it cannot be had. Another session may have replaced it while we waited for the lock.
+// Opens and locks the file; returns -1 on failure. Tries again if another session replaced the file while this one
+// waited for the lock.
 int open_locked(const std::string& path) {
   for (int round = 0; round < 10; round++) {
     const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -69,7 +70,7 @@ bool write_all(int fd, const std::string& text) {
   return true;
 }
 
-// While the old file is locked: the new one takes its place.
+// Replaces the file by one with these entries. The old file must be locked.
 void replace(const std::string& path, const std::vector<std::string>& entries) {
   const std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

@@ -5,17 +5,17 @@
 
 namespace lutra {
 
-// $XDG_STATE_HOME/lutra/history or ~/.local/state/lutra/history; empty where there is no home.
+// Returns $XDG_STATE_HOME/lutra/history or ~/.local/state/lutra/history; empty if there is no home directory.
 std::string history_path();
 
-// Invariants: the file and its folder are the user's alone (0600, 0700); each entry is appended by one write under a
-// lock as it is entered, so that sessions do not lose each other's; a file of more than kMostEntries is cut to its last
-// half when it is read.
+// Invariants: only the user can access the file and its folder (0600, 0700). Each entry is appended by one write under
+// a lock when it is entered, so that sessions do not lose each other's entries. A file with more than kMostEntries is
+// cut to its last half when it is read.
 class History {
  public:
   explicit History(std::string path) : path_(std::move(path)) {}
   std::vector<std::string> load();
-  void append(const std::string& entry);  // what cannot be written is forgotten, without a word
+  void append(const std::string& entry);  // silently drops an entry that cannot be written
 
  private:
   std::string path_;

@@ -1,11 +1,10 @@
-// SIGINT in, an error in Lua out. See interrupt.h.
-// Invariants:
-// 1. A press starts round 1, and until the prompt is back a timer starts another every kRound: the time that a program
-//    has to clean up after an error that it caught.
-// 2. Round n raises n errors in a row, so that each round gets out of one more pcall around what runs: a loop around a
-//    pcall is left in round 2, what it stands in cleans up undisturbed.
-// 3. Handlers have a stack of their own: generated kernels of libraries use the stack pointer as one more register, and
-//    a signal's frame would be written over their buffers.
+// Turns SIGINT into an error in Lua. See interrupt.h. Invariants:
+// 1. Control-C starts round 1. A timer starts another round every kRound until the prompt is back. A program has that
+//    time to clean up after an error that it caught.
+// 2. Round n raises n errors in a row, so each round leaves one more enclosing pcall. Round 2 leaves a loop around a
+//    pcall; the code around that loop then cleans up undisturbed.
+// 3. Handlers run on a stack of their own: generated kernels of libraries use the stack pointer as a general register,
+//    and a signal frame would overwrite their buffers.
 #include "vm/repl/interrupt.h"
 
 #include <pthread.h>
@@ -25,7 +24,7 @@ lua_State* main_state = nullptr;
 pthread_t main_thread;
 timer_t timer;
 bool has_timer = false, is_script = false;
-lua_Hook other_hook = nullptr;  // what ours took the place of
+lua_Hook other_hook = nullptr;  // the hook that ours replaces
 int other_mask = 0, other_count = 0;
 volatile sig_atomic_t running = 0, presses = 0, at_prompt = 0;
 volatile sig_atomic_t rounds = 0, errors_left = 0, is_new_round = 0;
@@ -49,8 +48,8 @@ void stop_hook(lua_State* L, lua_Debug*) {
   raise_in_hook(L, "interrupted!");
 }
 
-// Lets LuaJIT's traces fall back to its interpreter, which then meets the hook. Without the profiler's handler (a
-// program may have stopped it) the signal would end the process.
+// Makes LuaJIT's traces return to its interpreter, which then runs the hook. Without the profiler's handler (a program
+// may have stopped it) the signal would end the process.
 void leave_traces() {
   struct sigaction now;
   if (sigaction(SIGPROF, nullptr, &now) != 0) return;
@@ -107,7 +106,7 @@ void listen() {
   other.ss_sp = stack, other.ss_size = sizeof stack;
   sigaltstack(&other, nullptr);
   struct sigaction action = {};
-  action.sa_sigaction = on_interrupt;  // no SA_RESTART: reading stops, too
+  action.sa_sigaction = on_interrupt;  // no SA_RESTART: a blocked read stops, too
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
@@ -117,7 +116,7 @@ void listen() {
 
 void open_script_interrupts(lua_State* L) {
   struct sigaction now;
-  if (sigaction(SIGINT, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) return;  // a shell's job in the background
+  if (sigaction(SIGINT, nullptr, &now) == 0 && now.sa_handler == SIG_IGN) return;  // a background job of a shell
   main_state = L;
   main_thread = pthread_self();
   is_script = true, presses_to_die = 2;

@@ -1,20 +1,20 @@
-// Control-C: while a chunk runs it raises an error in Lua, at the prompt it clears the line.
+// Control-C: it raises an error in Lua while a chunk runs, and clears the line at the prompt.
 #pragma once
 
 struct lua_State;
 
 namespace lutra {
 
-// Takes SIGINT over for scripts, as luajit does: the first Control-C raises "interrupted!", the second ends the
-// process. LuaJIT's machine code sees neither; calls of C functions in it do.
+// Handles SIGINT for scripts, as luajit does: the first Control-C raises "interrupted!", the second ends the process.
+// LuaJIT's machine code does not notice the first one; calls of C functions from it do.
 void open_script_interrupts(lua_State* L);
 
-// Takes SIGINT over for the REPL. LuaJIT's profiler is set to its line mode without ever ticking: its machine code then
-// looks at a flag on every line, which Control-C sets; without it compiled loops could not be left.
+// Handles SIGINT for the REPL. It starts LuaJIT's profiler in line mode, with an interval that never ends. Machine code
+// then polls a flag on every line, which Control-C sets. Otherwise compiled loops could not be stopped.
 void open_interrupts(lua_State* L);
 
-// While one lives, Control-C raises "interrupted!" in Lua or at the next launch of a kernel, and again until the scope
-// ends: a program that catches errors and goes on ends, too. The third Control-C in a row ends the process.
+// A scope in which Control-C raises "interrupted!" in Lua or at the next kernel launch, again and again until the scope
+// ends. So it also stops a program that catches errors and continues. The third Control-C in a row ends the process.
 class RunScope {
  public:
   RunScope();
@@ -22,10 +22,10 @@ class RunScope {
   RunScope(const RunScope&) = delete;
 };
 
-// For who handles an error that leaves the program: no more are raised in a row with it.
+// Cancels the remaining errors of the round. Called by the handler of an error that leaves the program.
 void forget_errors();
 
-// Whether Control-C came at the prompt since the last call.
+// Returns whether Control-C was pressed at the prompt since the last call.
 bool take_interrupt();
 
 }  // namespace lutra

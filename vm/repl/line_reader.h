@@ -1,4 +1,4 @@
-// Lines of input: from an editor on a terminal, or plainly.
+// Readers of input lines: a line editor on a terminal, or plain standard input.
 #pragma once
 #include <functional>
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace lutra {
 
-// What may stand for the last `partial` bytes of the text before the cursor.
+// Candidates that may replace the last `partial` bytes of the text before the cursor.
 struct Completion {
   size_t partial = 0;
   std::vector<std::string> candidates;
@@ -18,12 +18,13 @@ class LineReader {
  public:
   enum Result { kLine, kEnd, kInterrupt };
   virtual ~LineReader() = default;
-  // A line without its end; what was pasted as a block is one line with ends inside.
+  // Reads a line without its newline. A pasted block is one line with newlines inside.
   virtual Result read(const std::string& prompt, std::string* line) = 0;
-  virtual void remember(const std::string&) {}  // an entry of the history, perhaps of several lines
+  virtual void remember(const std::string&) {}  // adds an entry, perhaps of several lines, to the history
 };
 
-// libedit, loaded when the program runs; null where it is not installed or the terminal cannot move its cursor.
+// Opens a reader that uses libedit, loaded at run time. Returns null if libedit is not installed or the terminal cannot
+// move its cursor.
 std::unique_ptr<LineReader> open_editline(Completer completer, const std::vector<std::string>& history);
 std::unique_ptr<LineReader> open_plain();
 

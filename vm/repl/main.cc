@@ -1,5 +1,5 @@
-// The `lutra` executable: options, scripts, standard input and the REPL, as a client of lutra.h. Options are luajit's,
-// and those of kHelp beside them. Errors are "lutra: message" on standard error.
+// The `lutra` executable: options, scripts, standard input and the REPL, as a client of lutra.h. Options are those of
+// luajit and the others in kHelp. Errors are "lutra: message" on standard error.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -69,7 +69,7 @@ struct Action {
 struct Options {
   std::vector<Action> actions;
   bool interactive = false, version = false, ignore_env = false, auto_compile = false;
-  bool found = false;  // --version tells, too, what was found on this machine
+  bool found = false;  // --version also prints what was found on this machine
   bool sandbox = false;
   bool json = false;
   std::string command;  // explain, tune, cache, docs, repro, minify
@@ -78,7 +78,7 @@ struct Options {
   int script = 0;  // index in argv, or argc
 };
 
-// -eX and -e X. Returns false where the value is missing.
+// Reads the value of -eX or -e X. Returns false if it is missing.
 bool take_value(int argc, char** argv, int& i, std::string* out) {
   if (argv[i][2]) {
     *out = argv[i] + 2;
@@ -89,7 +89,7 @@ bool take_value(int argc, char** argv, int& i, std::string* out) {
   return true;
 }
 
-// One option that starts with "--"; false for an unknown one.
+// Reads an option that starts with "--". Returns false if it is unknown.
 bool read_long(int argc, char** argv, int& i, Options& out) {
   const std::string name = argv[i];
   if (name == "--version") {
@@ -130,7 +130,7 @@ bool read_short(int argc, char** argv, int& i, Options& out) {
   return true;
 }
 
-// What follows the command; i is the index of the first.
+// Reads the arguments of the command; i is the index of the first one.
 void read_command(int argc, char** argv, int& i, Options& out) {
   if (out.command == "tune") {
     const bool limits = i + 1 == argc && std::strcmp(argv[i], "--limits") == 0;
@@ -174,7 +174,7 @@ bool is_file(const char* path) {
   return stat(path, &found) == 0 && !S_ISDIR(found.st_mode);
 }
 
-// A sandbox is for scripts: the rest of the executable is not confined.
+// Checks the options of --sandbox. A sandbox is for scripts only; the rest of the executable is not confined.
 void check_sandbox(int argc, Options& out) {
   const bool loads = std::any_of(out.actions.begin(), out.actions.end(), [](const Action& a) { return a.kind != 'e'; });
   if (!out.command.empty() || out.interactive || out.auto_compile || loads) {
@@ -200,7 +200,7 @@ Options read_options(int argc, char** argv) {
       return out;
     }
   }
-  // A file of a command's name is a script.
+  // If a file with a command's name exists, it is a script.
   for (const char* command : {"explain", "tune", "cache", "docs", "repro", "minify"}) {
     if (i < argc && std::strcmp(argv[i], command) == 0 && !is_file(command)) out.command = command;
   }
@@ -234,11 +234,11 @@ int report(const char* message, int status) {
   return status;
 }
 
-// What a script raised, with its traceback.
+// Reports the error of a script, with its traceback.
 int report_script(const lutra_State* S, int code) { return code == LUTRA_OK ? 0 : report(lutra_error(S), kFailed); }
 
-// Calls the function beneath nargs arguments. Its error is told as it is: where in this program it was raised says
-// nothing to users. 0 or `status`.
+// Calls the function beneath nargs arguments. Reports its error without a traceback, since a position in this program
+// does not help users. Returns 0 or `status`.
 int call_plain(lua_State* L, int nargs, int nresults, int status) {
   if (lua_pcall(L, nargs, nresults, 0) == 0) return 0;
   const char* message = lua_tostring(L, -1);
@@ -276,7 +276,7 @@ int run_command(lua_State* L, const Options& options, int argc, char** argv) {
   return call_plain(L, lua_gettop(L) - top - 1, 0, kFailed);
 }
 
-// arg[-1] and below: the program and its options, as luajit has them.
+// Sets arg[-1] and below: the program and its options, as in luajit.
 void set_arguments(lutra_State* S, char** argv, int script) {
   lua_State* L = lutra_lua(S);
   lua_createtable(L, 0, script);
@@ -333,7 +333,7 @@ int main(int argc, char** argv) {
   open.size = sizeof open;
   open.device = options.device.empty() ? nullptr : options.device.c_str();
   open.ignore_env = options.ignore_env;
-  open.no_interrupt = 1;  // Control-C has ways of its own
+  open.no_interrupt = 1;  // this program handles Control-C itself
   std::string folder = folder_of_script(options.script < argc ? argv[options.script] : nullptr);
   open.sandbox = options.sandbox;
   open.read_file = read_script_file;

@@ -1,4 +1,4 @@
-// Lines from standard input, as they come.
+// Reads lines from standard input without editing.
 #include <unistd.h>
 
 #include <cerrno>

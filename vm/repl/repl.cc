@@ -1,4 +1,4 @@
-// Input in, the values of expressions out. What is shown, completed and helped with is stdlib/repl's.
+// The read-evaluate-print loop. stdlib/repl formats values, completes names and prints help.
 #include "vm/repl/repl.h"
 
 #include <dirent.h>
@@ -22,9 +22,9 @@ namespace {
 
 constexpr char kPrompt[] = "> ", kContinued[] = ">> ";
 
-// -- Lua's side: the table that stdlib/repl gives lies at stack index `helpers`
+// -- Lua's side: the table that stdlib/repl returns is at stack index `helpers`
 
-// list(folder): its names, folders with a "/" at the end.
+// list(folder) -> the names in it; folders end with "/".
 int list_folder(lua_State* L) {
   const char* path = luaL_checkstring(L, 1);
   lua_newtable(L);
@@ -42,7 +42,7 @@ int list_folder(lua_State* L) {
   return 1;
 }
 
-// The prompt, and what is shown, begin a line, whatever the program printed last.
+// Ends the line that the program printed last, so that the prompt or a value starts a new line.
 void end_line() {
   if (isatty(1) && __fpending(stdout) > 0) std::fputs("\n", stdout);
   std::fflush(stdout);
@@ -54,7 +54,7 @@ int end_line_in_lua(lua_State*) {
   return 0;
 }
 
-// Leaves the helpers' table on the stack; false with a message where it cannot be had.
+// Pushes the table of helpers. Returns false and prints a message if it cannot be loaded.
 bool push_helpers(lutra_State* S) {
   lua_State* L = lutra_lua(S);
   static const char chunk[] =
@@ -75,7 +75,7 @@ bool push_helpers(lutra_State* S) {
   return false;
 }
 
-// complete(text) -> length of what is to be completed, list.
+// Calls complete(text), which returns the length of the text to complete and a list of candidates.
 Completion complete(lutra_State* S, int helpers, const std::string& text) {
   lua_State* L = lutra_lua(S);
   Completion out;
@@ -96,7 +96,7 @@ Completion complete(lutra_State* S, int helpers, const std::string& text) {
 
 // -- inputs
 
-// read(text): leaves the input's chunk, or the message of its syntax error, on the stack.
+// Calls read(text). Leaves the input's chunk, or the message of its syntax error, on the stack.
 enum class Input { kChunk, kWrong, kMore };
 Input read_chunk(lutra_State* S, int helpers, const std::string& text) {
   lua_State* L = lutra_lua(S);
@@ -147,7 +147,7 @@ class Repl {
   }
 
  private:
-  // Leaves the chunk of one input, or a message, on the stack. False at the end of the inputs.
+  // Reads one input, and leaves its chunk or an error message on the stack. Returns false at the end of the input.
   bool read_input(std::string* text, Input* input) {
     pending_.clear();
     for (;;) {
@@ -182,7 +182,7 @@ class Repl {
     lua_pushvalue(L_, -3);
     int status;
     {
-      // Nothing of Lua runs in here after the program: Control-C may still raise its errors.
+      // No other Lua code runs in this scope after the program, since Control-C could still raise errors in it.
       const RunScope scope;
       status = lua_pcall(L_, 1, 0, -3);
     }

@@ -1,4 +1,4 @@
-// Names in, bytes of files beneath a script's folder out; see script_files.h. A link that leads out of it is no file.
+// Reads files beneath a script's folder; see script_files.h. A link to a file outside the folder is not readable.
 #include "vm/repl/script_files.h"
 
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// The files that a sandboxed script may read: those beneath its folder.
+// File access of a sandboxed script: it may read the files beneath its folder.
 #pragma once
 #include <string>
 
@@ -6,9 +6,9 @@
 
 namespace lutra {
 
-// lutra_Options.read_file; arg is the folder, a std::string.
+// Implements lutra_Options.read_file; arg is the folder, a std::string.
 int read_script_file(void* arg, const char* name, lutra_Writer sink, void* sink_arg);
-// Of a script; empty where it has none.
+// Returns the folder of a script; empty if it has none.
 std::string folder_of_script(const char* path);
 
 }  // namespace lutra
