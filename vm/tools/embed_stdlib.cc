@@ -1,6 +1,6 @@
-// embed_stdlib OUT ROOT FILE...: Lua sources beneath ROOT in, one C++ file out: the table kStdlib of vm/host/stdlib.h,
-// each source with its bytecode. "init.lua" is "lutra.init", "nn/init.lua" is "lutra.nn", "optim/adam.lua" is
-// "lutra.optim.adam".
+// embed_stdlib OUT ROOT FILE...: writes the Lua sources beneath ROOT as one C++ file, the table kStdlib of
+// vm/host/stdlib.h. Each source comes with its bytecode. "init.lua" is "lutra.init", "nn/init.lua" is "lutra.nn",
+// "optim/adam.lua" is "lutra.optim.adam".
 #include <algorithm>
 #include <cstdio>
 #include <exception>
