@@ -1,10 +1,10 @@
-// Makes closures of a function's children, as the FNEW of the original would: a function and a path in, a closure out.
-// It has variables of its own, which whoever asks for it fills or joins.
+// Makes closures of a function's children, as the FNEW of the original would. Such a closure has upvalues of its own,
+// which the caller sets or joins.
 //
 // Invariants:
-// 1. Nothing here keeps a prototype alive: it is found from the function when a closure is made.
-// 2. Whatever makes a closure, LuaJIT has the same hash for each of its variables. Its JIT takes variables of
-//    different hashes for different ones, in traces that later closures of the prototype run, too.
+// 1. Nothing here keeps a prototype alive: it is looked up from the function when a closure is made.
+// 2. Each upvalue of a closure has the same hash, whatever code makes the closure. LuaJIT's JIT assumes that upvalues
+//    with different hashes are different, also in traces that later closures of the prototype run.
 #include <algorithm>
 #include <bit>
 #include <lua.hpp>
@@ -21,9 +21,9 @@ namespace lutra {
 namespace {
 
 constexpr uint16_t kLocal = 0x8000;
-constexpr unsigned kMostCaptured = kMaxSlots - 2;  // slots of a frame
+constexpr unsigned kMostCaptured = kMaxSlots - 2;  // the most slots that a closure may capture
 
-// A function without parameters that returns a closure of its only child.
+// Returns a function without parameters that returns a closure of its only child.
 bc::Proto maker_proto(unsigned slots, unsigned upvalues) {
   bc::Proto p;
   p.flags = bc::kHasChild;
@@ -53,10 +53,11 @@ void load_maker(lua_State* L, const mirror::Proto* child) {
   const std::string bytes = bc::emit(dump);
   if (luaL_loadbuffer(L, bytes.data(), bytes.size(), "=closure")) fail_internal("patch: ", lua_tostring(L, -1));
   mirror::proto_of(lua_function(L, -1))->k[-1] = std::bit_cast<uint64_t>(child);
-  luaJIT_setmode(L, lua_gettop(L), LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);  // no trace has an FNEW
+  luaJIT_setmode(L, lua_gettop(L), LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);  // no trace contains an FNEW
 }
 
-// A maker holds its child. So it lives until the collector comes by, and is made anew when it is wanted again.
+// Pushes the function that makes closures of `child`. It keeps the child alive, so it is held weakly and made again if
+// it was collected.
 void push_maker(lua_State* L, const mirror::Proto* child) {
   push_table(L, PortalTable::kMakers);
   mirror::push_object(L, mirror::kProto, child);
@@ -88,7 +89,7 @@ const mirror::Proto* child_of(const mirror::Proto* parent, unsigned constant) {
   return child;
 }
 
-// Pushes function(t, ...) that sets position n - 1 and those behind it as the end of a constructor does.
+// Pushes function(t, ...) that stores the varargs at positions n - 1 and up, as the end of a constructor does.
 void push_room_maker(lua_State* L, int n) {
   constexpr double kBiased = 4503599627370496;  // 2^52: LuaJIT reads a double's low 32 bits
   bc::Dump dump;
@@ -119,8 +120,8 @@ void hash_variables(mirror::Func* closure, const mirror::Proto* parent) {
   }
 }
 
-// It has no frames, and no trace has seen it: its pc may change. The prototype lives as long as the example. Whether
-// there are many closures decides what LuaJIT's traces are made for.
+// The closure has no frames, and no trace has seen it, so its pc may change. The prototype lives as long as the
+// example. The flags that count closures are copied, since LuaJIT's traces depend on whether there are many.
 void adopt_newborn(const PortalState& s, mirror::Func* closure) {
   const auto example = s.newborn.find(mirror::proto_of(closure));
   if (example == s.newborn.end()) return;
@@ -191,7 +192,7 @@ void push_table_maker(lua_State* L, int index, unsigned constant) {
   const std::string bytes = bc::emit(dump);
   if (luaL_loadbuffer(L, bytes.data(), bytes.size(), "=table")) fail_internal("patch: ", lua_tostring(L, -1));
   mirror::proto_of(lua_function(L, -1))->k[-1] = object;
-  luaJIT_setmode(L, lua_gettop(L), LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);  // its traces would be too short to pay
+  luaJIT_setmode(L, lua_gettop(L), LUAJIT_MODE_FUNC | LUAJIT_MODE_OFF);  // its traces would be too short to be worth it
 }
 
 }  // namespace lutra

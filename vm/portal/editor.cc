@@ -1,4 +1,4 @@
-// Puts blocks of code into a prototype: two passes, first where everything goes, then the jumps.
+// Inserts blocks of code into a prototype in two passes: it places all instructions, then it fixes the jumps.
 #include "vm/portal/editor.h"
 
 #include <algorithm>
@@ -52,14 +52,15 @@ void Editor::place(const Block& block, Result& out, Pc line_of) const {
   }
 }
 
-// The block comes to stand at `at`: a copy of each variable for each run of instructions that stand for one pc.
+// Adds the variables of a block placed at `at`: a copy of each variable in scope for each run of instructions that
+// stand for one pc.
 void Editor::place_variables(Result& out, Pc at, const Block& block) const {
   for (unsigned i = 0, end; i < block.size(); i = end) {
     for (end = i; end < block.size() && block.as_[end] == block.as_[i];) ++end;
     if (block.as_[i] == 0) continue;
     for (const bc::Var& v : proto_.vars) {
       if (v.start > block.as_[i] || block.as_[i] >= v.end) continue;
-      if (v.start == 0 && &block == &entry_) continue;  // a parameter is in scope there
+      if (v.start == 0 && &block == &entry_) continue;  // parameters are already in scope there
       bc::Var copy = v;
       copy.start = at + i, copy.end = at + end;
       out.variables.push_back(std::move(copy));
@@ -87,7 +88,7 @@ void Editor::fix(const Block& block, Pc at, Result& out, const std::vector<Pc>& 
   }
 }
 
-// The jumps of instructions that were kept.
+// Fixes the jumps of the original instructions.
 void Editor::fix_jumps(Result& out, const std::vector<Pc>& start) const {
   for (Pc pc = 1; pc < proto_.size(); ++pc) {
     const Ins i = proto_.code[pc];

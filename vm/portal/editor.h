@@ -1,8 +1,7 @@
-// A prototype and blocks of new code for places in it; the prototype with those blocks in place, jumps, lines and names
-// of variables following, out.
+// Inserts blocks of new code into a prototype, and adapts its jumps, lines and names of variables.
 //
-// Invariant: LuaJIT's JIT takes operand A of a JMP as "slots from A on are dead", of a JMP after a compare on both of
-// its ways. A plain JMP to an old pc gets the end of what is live there, any other jump the framesize.
+// Invariant: LuaJIT's JIT treats the slots from operand A of a JMP on as dead; for a JMP after a compare, on both
+// branches. A plain JMP to an old pc gets the end of the live slots there, any other jump the framesize.
 #pragma once
 
 #include <map>
@@ -16,14 +15,14 @@
 
 namespace lutra {
 
-// The function is so long that a jump of the new code does not fit into its instruction.
+// The error when the function is so long that a jump offset of the new code does not fit into its instruction.
 struct JumpTooFar : Error {
   JumpTooFar() : Error(ErrorKind::kUser, "patch: a jump is too far") {}
 };
 
 struct JumpTarget {
   enum class Kind : uint8_t {
-    kStart,        // where jumps to old pc `at` go: the block before it, if there is one
+    kStart,        // the target of jumps to old pc `at`: the block before it, if there is one
     kInstruction,  // old pc `at` itself
     kLocal,        // index `at` of the same block
     kTail,         // the tail block of old pc `at`
@@ -31,7 +30,7 @@ struct JumpTarget {
   uint32_t at;
 };
 
-// New code, with jumps whose targets are known only when all blocks are in place.
+// New code. The targets of its jumps are known only when all blocks are placed.
 class Block {
  public:
   unsigned size() const { return static_cast<unsigned>(code_.size()); }
@@ -39,18 +38,18 @@ class Block {
     code_.push_back(i);
     as_.push_back(as_pc_);
   }
-  // What is added from here on stands for old pc `pc`: its line and the variables that are in scope there. 0: the line
-  // of the block's place, no variables.
+  // Gives the instructions that are added from here on the line of old pc `pc` and the variables that are in scope
+  // there. 0: the line of the block's position, no variables.
   void as(bc::Pc pc) { as_pc_ = pc; }
-  // Returns the jump's index, for bind.
+  // Adds a jump and returns its index, for bind.
   unsigned jump(bc::Op op, unsigned a, JumpTarget target = {JumpTarget::Kind::kLocal, 0});
-  void bind(unsigned jump_index);                     // its target is the block's end as it is now
-  void global(unsigned dst, std::string_view name) {  // reads a global by a constant that the prototype gets
+  void bind(unsigned jump_index);                     // sets the jump's target to the current end of the block
+  void global(unsigned dst, std::string_view name) {  // reads a global; the prototype gets its name as a constant
     strings_.push_back({size(), std::string(name)});
     add(bc::ins_ad(bc::Op::GGET, dst, 0));
   }
-  void stands_for(bc::Pc pc) { stands_.push_back({size(), pc}); }  // the call just added does
-  void site(int id) { sites_.push_back({size(), id}); }            // the call just added is a portal's
+  void stands_for(bc::Pc pc) { stands_.push_back({size(), pc}); }  // the last call added stands for the one at `pc`
+  void site(int id) { sites_.push_back({size(), id}); }            // the last call added is the call of portal `id`
 
  private:
   friend class Editor;
@@ -59,7 +58,7 @@ class Block {
     JumpTarget target;
   };
   std::vector<bc::Ins> code_;
-  std::vector<bc::Pc> as_;  // beside code_
+  std::vector<bc::Pc> as_;  // parallel to code_
   bc::Pc as_pc_ = 0;
   std::vector<Fix> fixes_;
   std::vector<std::pair<unsigned, std::string>> strings_;
@@ -71,17 +70,17 @@ class Editor {
  public:
   explicit Editor(const bc::Proto& proto);
   unsigned live_top(bc::Pc pc) const { return live_top_[pc]; }  // slots from here on are dead before pc
-  Block& entry() { return entry_; }                             // runs first, and never again
-  Block& before(bc::Pc pc) { return before_[pc]; }              // on every way to pc
-  Block& replace(bc::Pc pc) { return replace_[pc]; }            // instead of the instruction at pc
-  Block& tail(bc::Pc pc) { return tail_[pc]; }                  // behind the function's end, with pc's line
+  Block& entry() { return entry_; }                             // runs once, at the function's start
+  Block& before(bc::Pc pc) { return before_[pc]; }              // runs on every path to pc
+  Block& replace(bc::Pc pc) { return replace_[pc]; }            // replaces the instruction at pc
+  Block& tail(bc::Pc pc) { return tail_[pc]; }                  // placed behind the function's end, with pc's line
   struct Result {
     bc::Proto proto;
     std::vector<Site> sites;
     std::vector<Stand> stands;
     std::vector<bc::Pc> moved;       // moved[old pc] = new pc of the instruction
     std::vector<bc::Pc> old_pc;      // old_pc[new pc], 0 for added instructions
-    std::vector<bc::Var> variables;  // of added instructions
+    std::vector<bc::Var> variables;  // variables of added instructions
   };
   Result finish(unsigned framesize) const;
 
@@ -98,7 +97,7 @@ class Editor {
   std::map<bc::Pc, Block> before_, replace_, tail_;
 };
 
-// The dump with its function replaced, verified.
+// Replaces the dump's function by the result, and verifies it.
 Patched finish_patch(const bc::Dump& dump, Editor::Result&& result);
 
 }  // namespace lutra

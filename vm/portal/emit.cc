@@ -1,4 +1,4 @@
-// Instruction sequences shared by portals and resume prototypes.
+// Instruction sequences that portals and resume prototypes share.
 #include "vm/portal/emit.h"
 
 #include <algorithm>
@@ -83,8 +83,8 @@ unsigned keep_hashes(const bc::Proto& proto, Editor& editor, const std::set<unsi
   return used;
 }
 
-// The instructions that take MULTRES values must follow their maker directly: copies of them, up to the first that
-// leaves no such values.
+// Copies the instructions that consume MULTRES values, up to the first that produces no such values. They must directly
+// follow the producer.
 void PortalEmitter::copy_takers(Pc pc) {
   for (;; ++pc) {
     Ins i = proto_.code[pc];
@@ -100,15 +100,15 @@ void PortalEmitter::copy_takers(Pc pc) {
   }
 }
 
-// What the instruction at pc calls has a name in messages and tracebacks, which LuaJIT reads backwards from the call:
-// what was written last to the callee's slot. Emits that for a call of slot `callee`.
+// Emits an instruction that gives the callee of a copied call the name of the callee at pc. Messages and tracebacks
+// take that name from the last write to the callee's slot, which LuaJIT finds by searching backwards from the call.
 void PortalEmitter::name_callee(Pc pc, unsigned callee) {
   const Ins i = proto_.code[pc];
   const int slot = bc::callee_slot(i);
   b_.as(pc);
   if (slot < 0) return b_.global(callee, bc::metamethod_name(i));
   const bc::ValueName name = bc::value_name(proto_, pc, unsigned(slot));
-  // The object of a method need not be the right one, only in the right place.
+  // The object of a method may be any value; only its slot matters.
   const unsigned object = callee + 2;
   switch (name.kind) {
     case bc::ValueName::Kind::kNone: return add(bc::ins_ad(Op::KPRI, callee, 0));
@@ -123,7 +123,7 @@ void PortalEmitter::name_callee(Pc pc, unsigned callee) {
   }
 }
 
-// For the call that is emitted next, and for those that take its results: code that never runs.
+// Emits code that never runs and names the callees of the next call and of the calls that consume its results.
 void PortalEmitter::name_callees(Pc pc, unsigned callee) {
   const unsigned over = b_.jump(Op::JMP, kFrameEnd);
   std::vector<Pc> takers;

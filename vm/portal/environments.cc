@@ -1,6 +1,6 @@
-// setfenv and debug.setfenv in, the environment of all functions that stand for one out. A frame may run a copy of its
-// function, or its rest, and lt.compile gives a function that shares the variables of another. LuaJIT would give each
-// of these an environment of its own.
+// setfenv and debug.setfenv that set the environment of all functions that stand for the given one. A frame may run a
+// copy of its function, or its rest, and lt.compile returns a function that shares the upvalues of another. LuaJIT
+// would set the environment of only one of these.
 #include <lua.hpp>
 
 #include "vm/portal/state.h"
@@ -8,8 +8,8 @@
 namespace lutra {
 namespace {
 
-// Pushes the function that all which stand for it lead to. A compiled one leads to what it was made of, as long as that
-// lives.
+// Pushes the function for which the one at `index` stands. A compiled function stands for the one it was made from, as
+// long as that is alive.
 void push_root(lua_State* L, int index) {
   push_function_of(L, index);
   push_table(L, PortalTable::kClones);
@@ -20,7 +20,7 @@ void push_root(lua_State* L, int index) {
   lua_settop(L, found);
 }
 
-// Of the keys of the table that stand for the function at `root`.
+// Sets the environment of those keys of the table that stand for the function at `root`.
 void set_members(lua_State* L, PortalTable table, int root, int environment) {
   push_table(L, table);
   const int all = lua_gettop(L), key = all + 1;
@@ -33,7 +33,7 @@ void set_members(lua_State* L, PortalTable table, int root, int environment) {
   lua_settop(L, all - 1);
 }
 
-// The Lua function at `index`, and all that stand for the same.
+// Sets the environment of the Lua function at `index`, and of all functions that stand for the same one.
 void set_environments(lua_State* L, int index, int environment) {
   luaL_checkstack(L, 20, "setfenv");
   push_root(L, index);
@@ -54,7 +54,7 @@ void set_environments(lua_State* L, int index, int environment) {
 
 constexpr const char* kRefused = "'setfenv' cannot change environment of given object";
 
-// setfenv(function or level, table), as LuaJIT's own but for whose environment it sets.
+// Implements setfenv(function or level, table), like LuaJIT's own except for the functions whose environment it sets.
 int set_function_environment(lua_State* L) {
   luaL_checktype(L, 2, LUA_TTABLE);
   lua_settop(L, 2);

@@ -1,5 +1,5 @@
-// debug.getinfo of frames that run a copy of their function: arguments of Lua in, what the function itself would be
-// told to have out. LuaJIT counts the parameters of the rest of a frame, which are its live slots.
+// debug.getinfo for frames that run a copy of their function, or its rest: it returns the fields of the function
+// itself. LuaJIT would return, for example, the number of parameters of the rest, which are its live slots.
 #include <cstring>
 #include <lua.hpp>
 
@@ -8,9 +8,9 @@
 namespace lutra {
 namespace {
 
-const char kOriginalKey = 0;  // of the registry: LuaJIT's own function
+const char kOriginalKey = 0;  // registry key of LuaJIT's own function
 
-// Pushes what LuaJIT's own function gives for the n values at the top of the stack, which it takes.
+// Pops n arguments, calls LuaJIT's own function with them and pushes its result.
 void call_original(lua_State* L, int n) {
   lua_pushlightuserdata(L, const_cast<char*>(&kOriginalKey));
   lua_rawget(L, LUA_REGISTRYINDEX);
@@ -18,7 +18,7 @@ void call_original(lua_State* L, int n) {
   lua_call(L, n, 1);
 }
 
-// Pushes the function of the frame that is told about; false, with nothing pushed, where there is none.
+// Pushes the function of the frame at the given level. Returns false and pushes nothing if there is none.
 bool push_asked(lua_State* L, lua_State* thread, int at) {
   lua_Debug frame;
   if (!lua_isnumber(L, at)) return false;
@@ -28,7 +28,7 @@ bool push_asked(lua_State* L, lua_State* thread, int at) {
   return true;
 }
 
-// The fields that an option of `options` is for are those of the function at `function`.
+// Replaces the fields that `options` select by those of the function at `function`.
 void correct(lua_State* L, int info, int function, const char* options) {
   if (strchr(options, 'f')) {
     lua_pushvalue(L, function);
@@ -58,7 +58,7 @@ int get_info(lua_State* L) {
   const bool own = push_asked(L, thread, at);
   const auto level = lua_isnumber(L, at) ? lua_tointeger(L, at) : -1;
   at == 2 ? lua_pushvalue(L, 1) : void(lua_pushthread(L));
-  thread == L&& level >= 0 ? lua_pushinteger(L, level + 1) : lua_pushvalue(L, at);  // this function is one more
+  thread == L&& level >= 0 ? lua_pushinteger(L, level + 1) : lua_pushvalue(L, at);  // this function adds one level
   lua_pushstring(L, options);
   call_original(L, 3);
   if (!own || !lua_istable(L, -1)) return 1;

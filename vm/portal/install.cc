@@ -1,11 +1,11 @@
-// Loads patched prototypes, makes closures of them, and switches functions between prototypes in place. Functions on
-// the Lua stack in and out; prototypes stay alive as long as a function or a running frame needs them.
+// Loads patched prototypes, makes closures of them, and switches functions between prototypes in place. Prototypes stay
+// alive as long as a function or a running frame needs them.
 //
 // Invariants:
-// 1. A function's frames run its present prototype: LuaJIT takes constants, the extent of a frame, lines, and where it
-//    hangs traces from the function. So frames that run when f.pc changes become frames of a copy of f that keeps the
-//    old one.
-// 2. kAnchors[f] holds f's original and its present prototype: changing f.pc passes no write barrier.
+// 1. A function's frames run its current prototype: LuaJIT gets constants, the frame size, lines, and the place of
+//    traces from the function. So frames that run when f.pc changes become frames of a copy of f with the old
+//    prototype.
+// 2. kAnchors[f] holds f's original and its current prototype, since changing f.pc runs no write barrier.
 // 3. All traces are flushed before f.pc changes: they may hold frames of f.
 #include <algorithm>
 #include <iterator>
@@ -23,8 +23,8 @@ char table_keys[static_cast<int>(PortalTable::kCount)];
 const char* const kModes[] = {"k", "k", "k", "k", "kv", "v", "v", "v", "v", "k"};
 static_assert(std::size(kModes) == static_cast<size_t>(PortalTable::kCount));
 
-// The new prototype's constants that have more than a dump tells become the original's own: children, of which it makes
-// closures, numbers of 64 bits, and templates, where a dump leaves out keys that are nil and the order of keys.
+// Replaces the new prototype's constants, except strings, by the original's: the children, 64-bit numbers, and
+// templates, for which a dump loses the order of keys and keys whose value is nil.
 void share_constants(const bc::Proto& decoded, const mirror::Proto* original, mirror::Proto* copy) {
   for (size_t i = 0; i < decoded.kgc.size() && i < original->sizekgc; ++i) {
     const bc::KGC& k = decoded.kgc[i];
@@ -34,7 +34,7 @@ void share_constants(const bc::Proto& decoded, const mirror::Proto* original, mi
   }
 }
 
-// False inside a finalizer, where LuaJIT refuses with an error.
+// Flushes all traces. Returns false inside a finalizer, where LuaJIT raises an error instead.
 bool flush_traces(lua_State* L) {
   const auto flush = [](lua_State* L) {
     if (!luaJIT_setmode(L, 0, LUAJIT_MODE_ENGINE | LUAJIT_MODE_FLUSH)) luaL_error(L, "traces cannot be flushed");
@@ -63,7 +63,7 @@ void push_copy(lua_State* L, int index) {
   lua_setfenv(L, copy);
 }
 
-// table[the function at the top] = the one at `index`.
+// Sets table[function at the top] = function at `index`.
 void remember(lua_State* L, PortalTable table, int index) {
   const int key = lua_gettop(L);
   push_table(L, PortalTable::kSources);
@@ -77,7 +77,8 @@ void remember(lua_State* L, PortalTable table, int index) {
   lua_settop(L, key);
 }
 
-// False, with nothing changed, inside a finalizer. The caller holds both prototypes.
+// Makes the function at `index` run the prototype `next`. Returns false and changes nothing inside a finalizer. The
+// caller keeps both prototypes alive.
 bool switch_to(lua_State* L, int index, const mirror::Proto* next) {
   push_copy(L, index);
   const bool flushed = flush_traces(L);
@@ -94,7 +95,7 @@ bool switch_to(lua_State* L, int index, const mirror::Proto* next) {
   return flushed;
 }
 
-// The dump at the top of the stack as its source has it: tail calls that keep their frames are tail calls again.
+// Pushes the dump at the top of the stack with its expanded tail calls turned into tail calls again, as in the source.
 void push_with_tail_calls(lua_State* L) {
   size_t n;
   const char* bytes = lua_tolstring(L, -1, &n);
@@ -108,7 +109,7 @@ void push_with_tail_calls(lua_State* L) {
   }
 }
 
-// string.dump: upvalue 1 is the original function.
+// Implements string.dump; upvalue 1 is the original function.
 int dump_original(lua_State* L) {
   const int given = lua_gettop(L);
   const bool lua = lua_isfunction(L, 1) && !lua_iscfunction(L, 1);
@@ -138,7 +139,7 @@ int dump_original(lua_State* L) {
 
 }  // namespace
 
-// Made at its first use: a state that compiles nothing has none of them.
+// Creates the table at its first use, so that a state that compiles nothing has none.
 void push_table(lua_State* L, PortalTable table) {
   char* key = &table_keys[static_cast<int>(table)];
   lua_pushlightuserdata(L, key);
@@ -155,7 +156,7 @@ bool portal_id_named(lua_State* L, int id) { return portal_state(L).ids.at(size_
 
 namespace {
 
-// Else the record is of a dead one that had this address.
+// Returns whether p is alive. If not, its record belongs to a collected prototype that had this address.
 bool is_alive(const PortalState& s, const mirror::Proto* p) {
   return s.alive && mirror::raw_get(s.alive, mirror::make_gc(mirror::kProto, p)).u64 != mirror::kNilValue;
 }
@@ -184,7 +185,7 @@ void add_record(lua_State* L, int closure, const Patched& patched) {
   }
   const mirror::Proto* p = mirror::proto_of(lua_function(L, closure));
   if (auto it = s.records.find(p); it != s.records.end())
-    forget_record(s, p, it->second);  // a dead one had this address
+    forget_record(s, p, it->second);  // a collected prototype had this address
   PortalState::Record& record = s.records[p];
   record = {patched.sites, false, patched.version};
   for (const Site& site : patched.sites) {
@@ -220,7 +221,7 @@ void sweep_records(lua_State* L) {
 
 namespace {
 
-// Pushes a function of the patched prototype, which is loaded for it.
+// Loads the patched prototype and pushes a function of it.
 void load_patched(lua_State* L, int index, const Patched& patched) {
   lua_Debug ar;
   lua_pushvalue(L, index);
@@ -233,8 +234,8 @@ void load_patched(lua_State* L, int index, const Patched& patched) {
   }
 }
 
-// Whether a prototype is what was loaded of the patched one, and its code has not been changed: then frames of it are
-// on the stack as they would be of a new one.
+// Returns whether the prototype was loaded from `patched` and its code has not changed. Then its frames look like those
+// of a new one.
 bool is_as_loaded(lua_State* L, const mirror::Proto* p, const Patched& patched) {
   const auto& records = portal_state(L).records;
   const auto record = records.find(p);
@@ -247,8 +248,9 @@ bool is_as_loaded(lua_State* L, const mirror::Proto* p, const Patched& patched) 
   return is;
 }
 
-// Likewise of the prototype that was loaded for an earlier function, where that lives: a frame that is rebuilt at each
-// call would load it each time. False, and nothing pushed, where it does not, and where its code has been changed.
+// Pushes a function of the prototype that was already loaded for an earlier function, so that a frame that is rebuilt
+// at each call does not load it each time. Returns false and pushes nothing if that prototype was collected or its code
+// has changed.
 bool push_loaded(lua_State* L, const Patched& patched, const mirror::Proto* original) {
   if (patched.version == 0 || !can_make_closures(patched.dump.top())) return false;
   const int top = lua_gettop(L);
@@ -260,14 +262,14 @@ bool push_loaded(lua_State* L, const Patched& patched, const mirror::Proto* orig
   if (copy) lua_rawget(L, -2);
   const bool known = copy && mirror::object(L, -1) == original && is_as_loaded(L, copy, patched);
   if (known) {
-    push_plain_closure(L, copy);  // while the stack holds the prototype
+    push_plain_closure(L, copy);  // the stack keeps the prototype alive meanwhile
     lua_insert(L, top + 1);
   }
   lua_settop(L, top + int(known));
   return known;
 }
 
-// Of the function at the top, whose prototype has just been loaded.
+// Records the prototype of the function at the top, which has just been loaded.
 void note_loaded(lua_State* L, const Patched& patched, const mirror::Proto* original) {
   const int clone = lua_gettop(L);
   share_constants(patched.dump.top(), original, mirror::proto_of(lua_function(L, clone)));
@@ -284,7 +286,7 @@ void note_loaded(lua_State* L, const Patched& patched, const mirror::Proto* orig
   lua_settop(L, clone);
 }
 
-// The function at the top gets the upvalues and the environment of the one at `index`.
+// Gives the function at the top the upvalues and the environment of the one at `index`.
 void take_variables(lua_State* L, int index) {
   const int clone = lua_gettop(L);
   for (int i = 1; lua_getupvalue(L, index, i); ++i) {
@@ -295,7 +297,8 @@ void take_variables(lua_State* L, int index) {
   lua_setfenv(L, clone);
 }
 
-// What the function at the top was made of: a frame's own, of its rest, or another whole one.
+// Records the function from which the one at the top was made: the frame's own function for a rest, else the cloned
+// function.
 void remember_source(lua_State* L, int index, bool rest) {
   const int made = lua_gettop(L);
   if (rest) {
@@ -311,7 +314,7 @@ void remember_source(lua_State* L, int index, bool rest) {
   lua_settop(L, made);
 }
 
-// Without LuaJIT's structs: tables remember what the clone at the top was made of.
+// Without LuaJIT's structs: records in tables from which function the clone at the top was made.
 void remember_original(lua_State* L, int index) {
   const int clone = lua_gettop(L);
   push_table(L, PrototypeTable::kClones);
@@ -357,15 +360,15 @@ void make_clone(lua_State* L, int index, const Patched& patched) {
 
 namespace {
 
-// Whether a clone that was made of the function is what would be made of it now. The JIT of one that is off stays off:
-// its prototype is shared, and nobody switches it on again.
+// Returns whether a clone of the function equals one that would be made now. A prototype whose JIT is off is shared and
+// stays off, since nothing switches it on again.
 bool would_be_alike(const mirror::Func* clone, const mirror::Func* f) {
   const auto is_off = [](const mirror::Func* g) { return mirror::proto_of(g)->flags & mirror::kProtoNoJit; };
   return clone->nupvalues == f->nupvalues && clone->env == f->env && (!is_off(f) || is_off(clone)) &&
          std::equal(f->upvalues, f->upvalues + f->nupvalues, clone->upvalues);
 }
 
-// Pushes what make_rest has made last of it, where that lives and is as it would be made now.
+// Pushes the last function that make_rest made from it, if that is alive and a new one would be the same.
 bool push_made(lua_State* L, int index, const Patched& patched) {
   const int top = lua_gettop(L), clone = top + 1, of = top + 2;
   push_table(L, PortalTable::kMade);
@@ -424,7 +427,7 @@ std::string redirect(lua_State* L, int index, int donor) {
     lua_pop(L, 1);
   }
   const int anchor = lua_gettop(L);
-  push_proto(L, index);  // keeps the prototype that f leaves
+  push_proto(L, index);  // keeps the prototype that f leaves alive
   push_proto(L, donor);
   const bool done = switch_to(L, index, to_proto(L, -1));
   if (done) lua_rawseti(L, anchor, 2);
@@ -440,10 +443,10 @@ bool restore(lua_State* L, int index) {
   if (!redirected(L, index)) return false;
   push_anchor(L, index);
   const int anchor = lua_gettop(L);
-  push_proto(L, index);  // keeps the prototype that f leaves
+  push_proto(L, index);  // keeps the prototype that f leaves alive
   lua_rawgeti(L, anchor, 1);
   if (!switch_to(L, index, to_proto(L, -1))) fail("unpatch: not inside a finalizer");
-  // The anchor stays: f may be marked already in the collection that runs, its prototype not yet.
+  // The anchor stays: in the current collector cycle f may already be marked, but its prototype not yet.
   lua_pushnil(L);
   lua_rawseti(L, anchor, 2);
   lua_settop(L, anchor - 1);
@@ -452,7 +455,7 @@ bool restore(lua_State* L, int index) {
 
 bool in_finalizer(lua_State* L) {
   const auto ask = [](lua_State* l) {
-    luaJIT_setmode(l, 0, LUAJIT_MODE_DEBUG);  // does nothing, and raises an error there
+    luaJIT_setmode(l, 0, LUAJIT_MODE_DEBUG);  // does nothing, but raises an error in a finalizer
     return 0;
   };
   if (lua_cpcall(L, ask, nullptr) == 0) return false;
@@ -526,7 +529,8 @@ bool move_frame(lua_State* L, const mirror::LuaFrame& frame, int index, bc::Pc p
   const mirror::Func* f = lua_function(L, index);
   const mirror::Proto* p = mirror::proto_of(f);
   const uint32_t* to = p->bytecode() + pc;
-  // The call's opcode and operand A: its results must come to lie where the code behind it expects them.
+  // The calls must have the same opcode and operand A, so that the results are where the code behind the call expects
+  // them.
   if (!frame.called || ((*to ^ *frame.called) & 0xffff) != 0) return false;
   if (!flush_traces(L) || !lua_checkstack(L, p->framesize + 40)) return false;
   mirror::move_frame(L, frame, f, to + 1);
@@ -545,7 +549,8 @@ bool move_frame(lua_State* L, int index, int id) {
   if (!from || record == s.records.end()) return false;
   for (const Site& site : record->second.sites) {
     const uint32_t* to = p->bytecode() + site.return_pc;
-    // The call's opcode and base: its results must come to lie where the code behind it expects them.
+    // The calls must have the same opcode and base, so that the results are where the code behind the call expects
+    // them.
     if (site.id != id || ((to[-1] ^ from[-1]) & 0xffff) != 0) continue;
     if (to == from) return true;
     if (mirror::called_from_trace(L) && !flush_traces(L)) return false;

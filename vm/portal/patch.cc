@@ -1,5 +1,5 @@
-// Puts portal points into a prototype: emits each point's call, its dispatch over exits, and each exit's moves,
-// and resume. A dump and a Patch in, a verified Patched out.
+// Inserts portal points into a prototype: emits each point's call, its dispatch over exits, and each exit's moves and
+// resume. The result is verified.
 #include "vm/portal/patch.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using bc::Pc;
 
 namespace {
 
-// How many results an exit reads, and how many slots its longest call takes.
+// Returns how many results an exit reads, and how many slots its widest call takes.
 std::pair<unsigned, unsigned> room_of(const Exit& exit) {
   unsigned results = 0, widest = static_cast<unsigned>(exit.resume.args.size());
   for (const Out& o : exit.outs) results = std::max(results, o.result + 1u);
@@ -28,8 +28,8 @@ std::pair<unsigned, unsigned> room_of(const Exit& exit) {
   return {results, widest};
 }
 
-// Slots of a point, with base the original framesize: base is called and then holds the code; results (or one table of
-// them) from base + 1; then scratch.
+// The slots of a point, with base = the original framesize: base holds the called number and then the exit's code; the
+// results (or one table of them) start at base + 1; scratch slots follow.
 class PointEmitter {
  public:
   PointEmitter(const bc::Proto& proto, const bc::Liveness& live, const Point& point, Block& call, Block& exits)
@@ -43,8 +43,8 @@ class PointEmitter {
     packed_ = packs_results(proto, point);
   }
 
-  // The call goes before the instruction, all exits behind the function's end: what LuaJIT reads backwards from an
-  // instruction (names in error messages) stays as it was.
+  // Emits the call before the instruction and all exits behind the function's end. So the code before an instruction,
+  // which LuaJIT searches backwards for names in error messages, stays the same.
   unsigned emit() {
     emit_portal_call();
     if (point_.exits.empty()) {
@@ -72,8 +72,8 @@ class PointEmitter {
   }
 
  private:
-  // To LuaJIT's messages a field is a method where the instruction before its lookup copies the object: so it is again
-  // behind the call.
+  // Repeats the copy of a method's object behind the portal call. LuaJIT's messages call a field a method if the
+  // instruction before its lookup copies the object.
   void repeat_method_object() {
     const bc::Ins lookup = proto_.code[point_.pc];
     if (point_.pc == 0 || bc::op(lookup) != Op::TGETS) return;
@@ -102,7 +102,7 @@ class PointEmitter {
     finish_portal_call(at, 1 + nresults_);
   }
 
-  // The call itself, its arguments in base + 2 .. end, for `nresults` values.
+  // Emits the call itself, with its arguments in base + 2 .. end, for `nresults` values.
   void finish_portal_call(unsigned end, unsigned nresults) {
     const unsigned nargs = end - base_ - 2;
     if (!point_.varargs) return call_.call(base_, nargs, static_cast<int>(nresults), point_.id);
@@ -137,7 +137,7 @@ class PointEmitter {
     load_packed(result, dst);
   }
 
-  // One result out of the table. The scratch area may hold a call that is being put together, up to dst.
+  // Loads one result from the table. The scratch slots up to dst may hold an incomplete call.
   void load_packed(int result, unsigned dst) {
     const unsigned scratch = e_.scratch();
     if (dst >= scratch) e_.set_scratch(dst);
@@ -160,7 +160,7 @@ class PointEmitter {
 
   void emit_outs(std::vector<Out> outs) {
     std::stable_sort(outs.begin(), outs.end(), [](const Out& a, const Out& b) { return a.result < b.result; });
-    int first = 0, end = 0;  // the results that scratch holds
+    int first = 0, end = 0;  // the range of results in the scratch slots
     for (const Out& o : outs) {
       if (o.slot >= base_) fail("patch: slot ", o.slot, " of ", base_);
       if (!packed_) {
@@ -176,8 +176,8 @@ class PointEmitter {
     }
   }
 
-  // args[0] to `callee`, args[1..] to callee + 2 on. Calls that fetch out of a table of results overwrite what lies
-  // above them, so the argument that takes the table's slot is fetched last.
+  // Loads args[0] into `callee` and args[1..] into callee + 2 and up. Calls that fetch from a table of results
+  // overwrite the slots above, so the argument that replaces the table itself is fetched last.
   void load_call(const std::vector<int>& args, unsigned callee) {
     if (args.empty()) fail("patch: a call of nothing");
     const unsigned end = callee + 1 + unsigned(args.size()), table = base_ + 1;
@@ -246,7 +246,7 @@ class PointEmitter {
   PortalEmitter call_, e_;
 };
 
-// A slot that the code at the resume reads must be live at the point or made by the exit.
+// Checks that each slot that the code at the resume reads is live at the point or written by the exit.
 void check_resume(const bc::Proto& p, const bc::Liveness& live, const Point& point, const Exit& exit) {
   const Resume& r = exit.resume;
   if (r.kind != Resume::Kind::kPc && r.kind != Resume::Kind::kCall) return;
@@ -295,7 +295,7 @@ bool packs_results(const bc::Proto& proto, const Point& point) {
   return proto.framesize + 1u + results + 4 + widest > kMaxSlots;
 }
 
-// With packed arguments and results, a point needs base, which is called, and a call of five slots after the table.
+// With packed arguments and results, a point needs the called slot base, the table, and a call of five slots after it.
 bool has_room(const bc::Proto& proto) { return proto.framesize + 8u <= kMaxSlots; }
 
 bool has_room_for_stub(const bc::Proto& proto) { return proto.framesize + proto.num_params + 5u <= kMaxSlots; }

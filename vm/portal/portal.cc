@@ -1,6 +1,5 @@
-// Runs portals: the `__call` of numbers and its helpers, ids, and what another library puts into the metatable of
-// numbers. Comes in: a number called with arguments. Goes out: the portal's code and results, or what would have
-// happened without Lutra.
+// Runs portals: the `__call` of numbers and its helpers, ids, and the coexistence with another library's metatable of
+// numbers. A call of a number returns the portal's code and results, or behaves as it would without Lutra.
 #include "vm/portal/portal.h"
 
 #include <algorithm>
@@ -22,7 +21,7 @@ void push_registry(lua_State* L, void* key) {
   lua_rawget(L, LUA_REGISTRYINDEX);
 }
 
-// Stores the top value.
+// Pops the top value and stores it in the registry.
 void set_registry(lua_State* L, void* key) {
   lua_pushlightuserdata(L, key);
   lua_insert(L, -2);
@@ -30,9 +29,9 @@ void set_registry(lua_State* L, void* key) {
 }
 
 int close_state(lua_State* L) {
-  // Other finalizers may still call patched functions: the object stays valid, and portals decline.
+  // Other finalizers may still call patched functions, so the object stays valid and portals decline.
   auto* s = static_cast<PortalState*>(lua_touserdata(L, 1));
-  *s = PortalState{.closed = true, .ids = {}};  // holds no memory: nothing destroys it
+  *s = PortalState{.closed = true, .ids = {}};  // allocates nothing, since nothing destroys it
   return 0;
 }
 
@@ -47,7 +46,7 @@ bool calls_from_clone(lua_State* L) {
   return found;
 }
 
-// Was number `id` called by the code that apply_patch emitted for it?
+// Returns whether the code that apply_patch emitted for it called number `id`.
 bool is_portal_call(lua_State* L, PortalState& s, int id) {
   if (id <= -1 && id >= kCallHash) {
     if (!s.mirror) return calls_from_clone(L);
@@ -105,7 +104,8 @@ int push_values(lua_State* L) {
   return 1;
 }
 
-// Stack: kCallFetch, table, first, count. No more than are asked for: LuaJIT writes all that a C function returns.
+// Stack: kCallFetch, table, first, count. Returns at most `count` values, since LuaJIT writes all that a C function
+// returns.
 int fetch_values(lua_State* L) {
   const int first = static_cast<int>(lua_tointeger(L, 3));
   const int n = std::min(table_count(L, 2) - first + 1, static_cast<int>(lua_tointeger(L, 4)));
@@ -114,7 +114,7 @@ int fetch_values(lua_State* L) {
   return std::max(n, 0);
 }
 
-// The closure at `index` is one that an FNEW of the function that calls has made.
+// Fixes the upvalue hashes of the closure at `index`, which an FNEW of the calling function has made.
 int hash_made(lua_State* L, const PortalState& s, int index) {
   if (!s.mirror) return 0;
   const mirror::TValue* frame = mirror::previous_frame(mirror::base(L) - 1);
@@ -125,7 +125,7 @@ int hash_made(lua_State* L, const PortalState& s, int index) {
   return 0;
 }
 
-// Stack: kCallShare, a closure that shares variables of the frame, a closure, pairs of upvalues.
+// Stack: kCallShare, a closure that shares upvalues with the frame, a closure, pairs of upvalue indices.
 int share_variables(lua_State* L, const PortalState& s) {
   hash_made(L, s, 2);
   for (int i = 4, n = lua_gettop(L); i < n; i += 2) {
@@ -180,7 +180,7 @@ int no_such_call(lua_State* L) {
           name = bc::describe(p, caller.pc, unsigned(slot));
       }
     } catch (const std::exception&) {
-      name.clear();  // the message is only less precise
+      name.clear();  // the message is then less precise
     }
   }
   luaL_where(L, 1);
@@ -231,7 +231,7 @@ int number_call(lua_State* L) {
   }
 }
 
-// Puts our __call into the metatable that numbers have now; what was there goes to the registry.
+// Puts our __call into the current metatable of numbers, and saves the previous __call in the registry.
 void adopt_metatable(lua_State* L) {
   lua_pushinteger(L, 0);
   if (!lua_getmetatable(L, -1)) {
@@ -254,7 +254,7 @@ void adopt_metatable(lua_State* L) {
   lua_pop(L, 2);
 }
 
-// Gives the metatable of numbers its own __call back.
+// Restores the previous __call of the metatable of numbers.
 void release_metatable(lua_State* L) {
   lua_pushinteger(L, 0);
   if (!lua_getmetatable(L, -1)) {
@@ -269,7 +269,7 @@ void release_metatable(lua_State* L) {
   lua_pop(L, 2);
 }
 
-// debug.setmetatable: upvalue 1 is the original.
+// Implements debug.setmetatable; upvalue 1 is the original.
 int set_metatable(lua_State* L) {
   const bool number = lua_type(L, 1) == LUA_TNUMBER && (lua_isnoneornil(L, 2) || lua_istable(L, 2));
   if (number && lua_gettop(L) >= 2) release_metatable(L);
@@ -294,7 +294,7 @@ void install_number_call(lua_State* L, PortalState* state) {
   lua_pushlightuserdata(L, state);
   lua_pushcclosure(L, number_call, 1);
   set_registry(L, &call_key);
-  // Libraries ask whether the metatable of a value has a __call, to know whether it can be called.
+  // Hides our metatable: libraries check a value's metatable for __call to decide whether it can be called.
   lua_createtable(L, 0, 2);
   lua_pushboolean(L, 0);
   lua_setfield(L, -2, "__metatable");

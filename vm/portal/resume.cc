@@ -1,11 +1,10 @@
-// Builds resume prototypes: a dump and a pc in; the same function whose parameters are the slots that are live there,
-// out.
+// Builds resume prototypes: the same function entered at a pc, whose parameters are the live slots there.
 //
 // Invariants:
 // 1. A numeric loop that encloses the pc is rewritten as add, compare, jump: LuaJIT's own FORL may only be entered from
 //    its FORI. Its FORI stays (it checks and converts), with a FORL beside it that never runs.
-// 2. A pairs loop that encloses the pc runs as ITERC: its control value is then an ordinary key.
-// 3. Parameter i goes to slot s(i) >= i, both ascending, so moves from the last to the first overwrite nothing.
+// 2. A pairs loop that encloses the pc runs as ITERC, so its control value is an ordinary key.
+// 3. Parameter i moves to slot s(i) >= i, both ascending, so moves from the last to the first overwrite nothing.
 #include <algorithm>
 
 #include "ops/core/error.h"
@@ -34,14 +33,16 @@ bc::Slots needed_slots(const bc::Proto& p, const bc::Liveness& live, Pc pc, Resu
   return slots & ~bc::effects(p, pc).writes;
 }
 
-// The object of a method stays in its frame, needed or not: tracebacks tell the module by it.
+// Returns the live slots. They include a method's `self` even if it is not needed, since tracebacks find the module by
+// it.
 bc::Slots live_slots(const bc::Proto& p, const bc::Liveness& live, Pc pc, ResumeMode mode) {
   bc::Slots slots = needed_slots(p, live, pc, mode);
   if (p.num_params > 0 && bc::local_name(p, pc, 0) == "self") slots.set(0);
   return slots;
 }
 
-// Slots that some closure captures and that are assigned after the capture's declaration: a copy would not be shared.
+// Returns the slots that a closure captures and that are assigned after their initialisation. A copy of such a slot
+// would not be shared.
 bc::Slots shared_slots(const bc::Proto& p) {
   bc::Slots s;
   for (const bc::KGC& k : p.kgc) {
@@ -54,7 +55,7 @@ bc::Slots shared_slots(const bc::Proto& p) {
   return s;
 }
 
-// Above everything that the call which goes on in the frame takes.
+// Returns the first slot above those of the call with which the frame continues.
 unsigned above_call(const bc::Proto& p, const ResumeSpec& spec, unsigned framesize) {
   if (spec.mode == ResumeMode::kAt) return framesize;
   const unsigned values = 1u + unsigned(spec.num_args);
@@ -62,7 +63,7 @@ unsigned above_call(const bc::Proto& p, const ResumeSpec& spec, unsigned framesi
   return std::max(framesize, callee + values + 2);
 }
 
-// The closures of the shares, then the widest call that shares.
+// Returns the number of slots for sharing: the closures, then the widest call that shares upvalues.
 unsigned slots_of_shares(const ResumeSpec& spec) {
   if (!spec.shares || spec.shares->empty()) return 0;
   size_t widest = 0;
@@ -101,7 +102,7 @@ class ResumeBuilder {
   }
 
  private:
-  // Parameters after the live slots: callee and its arguments.
+  // Returns the number of parameters after the live slots: the callee and its arguments.
   unsigned call_values() const { return spec_.mode == ResumeMode::kAfterCall ? 1u + spec_.num_args : 0; }
 
   std::vector<unsigned> hidden_slots(const std::vector<unsigned>& slots) const {
@@ -132,12 +133,13 @@ class ResumeBuilder {
       live_moves();
       e.jump_start(spec_.pc);
     } else {
-      emit_call(e, n, m, live_moves);  // what the call is made of waits in the parameters after the live slots
+      emit_call(e, n, m, live_moves);  // the call's values are the parameters after the live slots
     }
     framesize_ = std::max(framesize_, e.used());
   }
 
-  // Moves of slots would overwrite parameters that share variables.
+  // Saves the closures that share upvalues above the frame, since the moves of live slots would overwrite these
+  // parameters.
   void keep_closures(PortalEmitter& e, unsigned kept) {
     if (!spec_.shares || spec_.shares->empty()) return;
     e.need(kept + slots_of_shares(spec_));
@@ -160,7 +162,8 @@ class ResumeBuilder {
     const Ins i = p_.code[spec_.pc];
     const bool in_place = bc::op(i) == Op::CALL || bc::op(i) == Op::CALLM || bc::op(i) == Op::CALLT ||
                           bc::op(i) == Op::CALLMT || bc::op(i) == Op::ITERC;
-    // Where the call is made above the frame, live slots may be moved first; else the call's values lie above them.
+    // A call above the frame takes its values before the live slots are moved. A call in place takes them first, too,
+    // into slots above the live ones.
     if (!in_place) {
       e.set_scratch(std::max(framesize_, from + m));
       for (unsigned v = m; v-- > 0;) e.move(call_slot(e.scratch(), v), from + v);
@@ -195,10 +198,11 @@ class ResumeBuilder {
 
     PortalEmitter e(p_, editor_.replace(l.end), framesize_);
     Block& b = e.block();
-    const unsigned zero = l.base + 3;  // the loop's variable is dead here
+    const unsigned zero = l.base + 3;  // the slot of the loop variable, which is dead here
     e.add(bc::ins_abc(Op::ADDVV, index, index, step));
     e.integer(zero, 0);
-    // FORI has let the loop begin, and a step of 0 or -0 changes nothing: the sign of -0 would have to be asked for.
+    // With a step of 0 or -0 the loop continues, since FORI has let it begin and the index does not change. So the sign
+    // of -0 does not matter.
     e.add(bc::ins_ad(Op::ISEQV, step, zero));
     const unsigned still = b.jump(Op::JMP, kFrameEnd);
     e.add(bc::ins_ad(Op::ISLT, step, zero));
@@ -224,7 +228,7 @@ class ResumeBuilder {
     editor_.replace(l.iter).add(bc::ins_abc(Op::ITERC, bc::op_a(iter), bc::op_b(iter), 3));
   }
 
-  // VARG counts the parameters.
+  // Adapts each VARG, whose operand is the number of parameters.
   void rewrite_varargs(unsigned num_params) {
     for (Pc pc = 1; pc < p_.size(); ++pc) {
       const Ins i = p_.code[pc];
@@ -268,7 +272,7 @@ std::string why_not_resumable(const bc::Proto& proto, Pc pc, ResumeMode mode, bo
   return {};
 }
 
-// What emit_call takes at most, and apply_patch behind it.
+// Returns whether the frame has room for the most that emit_call, and then apply_patch, may need.
 bool has_room(const bc::Proto& proto, const ResumeSpec& spec) {
   const unsigned m = spec.mode == ResumeMode::kAfterCall ? 1u + unsigned(spec.num_args) : 0;
   const unsigned n = unsigned(resume_slots(proto, spec.pc, spec.mode).size());

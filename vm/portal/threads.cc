@@ -1,11 +1,11 @@
-// Which coroutines may hold frames of a function: those that have called a portal, and those that a walk of the heap
-// finds. A walk goes over what was allocated since the one before only.
+// Finds the coroutines that may hold frames of a function: those that have called a portal, and those that a walk of
+// the heap finds. A walk visits only objects that were allocated since the last one.
 //
 // Invariants:
-// 1. LuaJIT puts new objects in front of its list of all and never changes the order of the others; `kMark` in the
-//    registry is the newest object that a walk has seen.
-// 2. kThreads holds every live coroutine older than the mark, and every one that has called a portal. Dead ones that
-//    are not swept yet never enter it: nothing would take them out.
+// 1. LuaJIT puts new objects at the front of its list of all objects and never reorders the others. The registry's
+//    value at mark_key is the newest object that a walk has seen.
+// 2. kThreads holds every live coroutine older than the mark, and every one that has called a portal. Dead coroutines
+//    that are not swept yet must not enter it, since nothing would remove them.
 #include <lua.hpp>
 
 #include "vm/portal/state.h"
@@ -15,7 +15,7 @@ namespace {
 
 char mark_key;
 
-// Adds the coroutines made since the last walk to the table at the top of the stack; returns the oldest.
+// Adds the coroutines created since the last walk to the table at the top of the stack. Returns the oldest of them.
 lua_State* walk(lua_State* L) {
   lua_pushlightuserdata(L, &mark_key);
   lua_rawget(L, LUA_REGISTRYINDEX);
