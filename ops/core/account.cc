@@ -12,7 +12,8 @@ constinit thread_local MemoryAccount* installed_account = nullptr;
 
 namespace {
 
-// What new_account makes: accounts are retired by destructors, where no memory may be needed.
+// The type that new_account allocates. It links itself into the list of retired accounts, because a destructor retires
+// an account and must not need memory.
 struct Listed : MemoryAccount {
   Listed* next = nullptr;
 };

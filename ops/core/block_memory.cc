@@ -1,9 +1,9 @@
-// Fresh memory for blocks: small ones from malloc, large ones mapped one by one, those between side by side in chunks.
-// The system then gives large pages, and fresh memory costs one fault for each 2 MB: a model's parameters, gradients
-// and the state of its optimiser are touched for the first time within its first step.
+// Fresh memory for blocks. Small blocks come from malloc. Large blocks are mapped one by one. Blocks between these
+// sizes lie side by side in chunks. The system then gives large pages, and fresh memory costs one fault for each 2 MB.
+// A model touches its parameters, its gradients and its optimiser's state for the first time in its first step.
 // Invariants:
-// 1. A block lies in a chunk exactly if the chunk is known by the block's address.
-// 2. Pages of a freed block go back to the system at once; its addresses do when the whole chunk is free.
+// 1. A block lies in a chunk exactly if `live_` has the chunk of the block's address.
+// 2. Pages of a freed block go back to the system at once. Its addresses go back when the whole chunk is free.
 // 3. A program that has few such blocks takes no chunk.
 #include "ops/core/block_memory.h"
 
@@ -26,7 +26,7 @@ char* aligned(const void* p, size_t to) {
   return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(p) + to - 1) / to * to);
 }
 
-// `bytes` of fresh pages at a multiple of `alignment`.
+// Maps `bytes` of fresh pages at a multiple of `alignment`.
 char* map_pages(size_t bytes, size_t alignment) {
   const size_t reserved = bytes + alignment;
   void* p = mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -42,7 +42,7 @@ size_t whole_pages(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
 class Chunks {
  public:
-  // Null: malloc shall have it.
+  // Returns null if malloc is to allocate the block.
   void* take(size_t bytes) {
     std::lock_guard lock(mutex_);
     if (few_ < kFew) {
@@ -60,7 +60,7 @@ class Chunks {
     live_[newest_]++;
     return p;
   }
-  // Whether p lay in a chunk.
+  // Returns whether p lay in a chunk.
   bool give_back(void* p, size_t bytes) {
     std::lock_guard lock(mutex_);
     char* chunk = static_cast<char*>(p) - reinterpret_cast<uintptr_t>(p) % kChunk;

@@ -1,4 +1,4 @@
-// Where blocks of the CPU's tensors come from: bytes in, fresh memory out.
+// Allocates the memory of blocks of the CPU's tensors.
 #pragma once
 #include <cstddef>
 
@@ -6,9 +6,9 @@ namespace lutra {
 
 constexpr size_t kBlockAlignment = 64;
 
-// Memory that nobody has; null where there is none. `bytes` is a multiple of the alignment.
+// Returns fresh memory, or null where there is none. `bytes` is a multiple of kBlockAlignment.
 void* new_block(size_t bytes);
-// p is new_block(bytes).
+// Frees p, which new_block(bytes) returned.
 void free_block(void* p, size_t bytes);
 
 }  // namespace lutra

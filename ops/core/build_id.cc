@@ -1,4 +1,4 @@
-// Looks the note up in the loaded object.
+// Finds the build id in the notes of the loaded object.
 #include "ops/core/build_id.h"
 
 #include <elf.h>
@@ -10,7 +10,7 @@ namespace lutra {
 namespace {
 
 struct Search {
-  uintptr_t address;  // of something in the object
+  uintptr_t address;  // an address inside the object
   std::string id;
 };
 

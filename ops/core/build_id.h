@@ -1,11 +1,11 @@
-// Which build of Lutra this is.
+// Identifies this build of Lutra.
 #pragma once
 #include <string>
 
 namespace lutra {
 
-// The linker's build id of the program or library that this code is part of, in hexadecimal; "" where it has none.
-// What was kept by another build is not read.
+// Returns the linker's build id, in hexadecimal, of the program or library that this code is part of; "" if it has
+// none. Files that another build wrote are not read.
 const std::string& build_id();
 
 }  // namespace lutra

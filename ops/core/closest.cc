@@ -1,4 +1,4 @@
-// A misspelt name and the known ones in, the one that was meant out.
+// Finds the known name that is meant by a misspelt one.
 #include "ops/core/closest.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace {
 
 int lower(char c) { return std::tolower(static_cast<unsigned char>(c)); }
 
-// How many letters have to be changed, left out or added, or swapped with their neighbour, to make a into b.
+// Returns the number of edits that make a into b: changed, deleted, inserted or swapped neighbouring letters.
 size_t letters_apart(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {

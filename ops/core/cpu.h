@@ -1,5 +1,5 @@
-// What this processor is: whether x86-64, and what it has of that family's extensions. Only here and in files that are
-// named after an instruction set (CMakeLists.txt compiles those for their family alone) does code ask.
+// Features of this processor: whether it is x86-64, and which extensions it has. Only this file asks, beside files
+// named after an instruction set, which CMakeLists.txt compiles for that family alone.
 #pragma once
 
 namespace lutra::cpu {
@@ -11,8 +11,8 @@ inline bool has_avx512() {
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 inline bool has_f16c() { return __builtin_cpu_supports("f16c") && __builtin_cpu_supports("avx"); }
-// AMX's tiles of bfloat16 and int8, with AVX-512 for bfloat16. The first question asks the system for the right to use
-// them, which the process then has (cpu_x64.cc).
+// Returns whether AMX's tiles of bfloat16 and int8, with AVX-512 for bfloat16, may be used. The first call asks the
+// system for the right to use tiles, which the process then keeps (cpu_x64.cc).
 bool has_amx();
 inline void pause() { __builtin_ia32_pause(); }
 inline unsigned float_mode() { return __builtin_ia32_stmxcsr(); }
@@ -34,8 +34,8 @@ constexpr unsigned float_mode() { return 0; }
 inline void set_float_mode(unsigned) {}
 #endif
 
-// While one lives, denormal operands and results of this thread's floats are zeros of their sign, if it is told so: on
-// x86-64 alone.
+// A scope in which denormal operands and results of this thread's floats are zeros of their sign, if `flushes` is true.
+// It has an effect on x86-64 only.
 class FlushDenormals {
  public:
   explicit FlushDenormals(bool flushes) : flushes_(flushes), before_(float_mode()) {

@@ -16,8 +16,8 @@ bool processor_has_amx() {
   return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & kAvx512BFloat16) && __builtin_cpu_supports("avx512bw");
 }
 
-// The system keeps tiles for a process from then on. It refuses where it does not know them, or where a thread's stack
-// for signals is too small for them.
+// Asks the system to keep the state of tiles for this process from now on. It refuses if it does not know tiles, or if
+// a thread's signal stack is too small for them.
 bool may_use_tiles() {
 #ifdef SYS_arch_prctl
   constexpr int kAskForState = 0x1023, kTileData = 18;

@@ -1,4 +1,5 @@
-// Who reads the current GPU or the default device: code that was captured where it was read runs for that one only.
+// Counts reads of the current GPU and of the default device. Code that was captured while they were read runs for that
+// device only.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +7,7 @@
 
 namespace lutra {
 
-// What a Lua state, or a thread without one, has said of devices.
+// The devices that a Lua state, or a thread without a state, has chosen.
 struct DeviceMode {
   int8_t cuda_index = 0;
   Device made_on;
@@ -14,10 +15,11 @@ struct DeviceMode {
 };
 extern constinit thread_local DeviceMode* installed_device_mode;  // null: the thread's own
 
-// How often this thread has asked which GPU is the current one, itself or by a device named "cuda".
+// Returns how often this thread has asked which GPU is the current one, directly or by a device named "cuda".
 uint64_t current_cuda_index_reads();
 
-// The device of tensors that are made without one; and how often this thread has asked for it.
+// The device of tensors that are made without one. default_device_reads() counts this thread's calls of
+// default_device().
 Device default_device();
 void set_default_device(Device device);
 uint64_t default_device_reads();

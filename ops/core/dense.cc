@@ -1,4 +1,4 @@
-// Chunks of memory, cut into pieces of whole cache lines; a list of free pieces a size.
+// Chunks of memory that are cut into pieces of whole cache lines, with a list of free pieces for each size.
 #include "ops/core/dense.h"
 
 #include <sys/mman.h>
@@ -10,7 +10,7 @@
 namespace lutra {
 namespace {
 
-// The address sanitizer sees to each object by itself.
+// The address sanitizer checks each object only if it is allocated by itself.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr size_t kMost = 0;
 #else
@@ -25,12 +25,12 @@ struct Piece {
 
 struct Pieces {
   std::mutex mutex;
-  std::array<Piece*, kMost / kLine + 1> free{};  // by lines
-  char *at = nullptr, *end = nullptr;            // of the newest chunk: what is not cut yet
-  size_t chunk = kFirstChunk;                    // how large the next one is
+  std::array<Piece*, kMost / kLine + 1> free{};  // indexed by the number of lines
+  char *at = nullptr, *end = nullptr;            // the part of the newest chunk that is not cut yet
+  size_t chunk = kFirstChunk;                    // bytes of the next chunk
 };
 
-// Objects may die after all else of the process.
+// Never destroyed: objects may outlive the static destructors.
 Pieces& pieces() {
   static Pieces& all = *new Pieces;
   return all;
@@ -38,7 +38,7 @@ Pieces& pieces() {
 
 size_t lines_of(size_t bytes) { return (bytes + kLine - 1) / kLine; }
 
-// As large as all before it, up to a page of the large kind.
+// Adds a chunk twice as large as the last one, up to a huge page.
 void add_chunk(Pieces& all) {
   const bool huge = all.chunk == kHugePage;
   all.at = static_cast<char*>(::operator new(all.chunk, std::align_val_t(huge ? kHugePage : kPageAlignment)));

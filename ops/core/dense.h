@@ -1,16 +1,17 @@
-// Objects of which calls look at one after the other, of thousands: they lie side by side, in memory of few pages. Each
-// page that a processor has not met for long costs it as much as several lines do.
+// Memory for thousands of objects that calls look at one after the other. The objects lie side by side, so that they
+// occupy few pages. A page that a processor has not touched for long costs as much as several cache lines do.
 #pragma once
 #include <cstddef>
 #include <new>
 
 namespace lutra {
 
-// Aligned to a cache line. Any thread may ask; what is given back is used again and stays with the process.
+// Returns memory aligned to a cache line. Any thread may call it. Memory that is given back is used again, and the
+// process keeps it.
 void* take_dense(size_t bytes);
 void give_back_dense(void* p, size_t bytes) noexcept;
 
-// Base of a class whose objects are made by new, or of a base with a virtual destructor.
+// Base of a class whose objects `new` makes. Delete them by their own type or by a base with a virtual destructor.
 struct Dense {
   static void* operator new(size_t bytes) { return take_dense(bytes); }
   static void operator delete(void* p, size_t bytes) { give_back_dense(p, bytes); }

@@ -1,4 +1,4 @@
-// Device names in, Devices out, and back.
+// Converts device names to Devices and back.
 #include "ops/core/device.h"
 
 #include "ops/core/closest.h"
@@ -16,7 +16,7 @@ DeviceMode& device_mode() {
   return installed_device_mode ? *installed_device_mode : own;
 }
 
-// One or two digits without leading zeros; -1: something else.
+// Parses one or two digits without leading zeros. Returns -1 for anything else.
 int index_of(std::string_view digits) {
   if (digits.empty() || digits.size() > 2 || (digits.size() == 2 && digits[0] == '0')) return -1;
   int index = 0;

@@ -1,4 +1,4 @@
-// Where a tensor lives: "cpu", "cuda:0".
+// The device of a tensor: "cpu", "cuda:0".
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 namespace lutra {
 
 enum class DeviceType : uint8_t { kCPU, kCUDA };
-// Types that may be registered, also beside those that have a name.
+// The number of device types that may be registered, including those without an enumerator.
 inline constexpr size_t kMostDeviceTypes = 4;
 
 struct Device {
@@ -18,7 +18,7 @@ struct Device {
 };
 
 std::string to_string(Device d);
-// What "cuda" without an index is, on this thread.
+// The index of this thread's current GPU, which "cuda" without an index means.
 int current_cuda_index();
 void set_current_cuda_index(int index);
 // Throws Error for anything but "cpu", "cuda" and "cuda:N".

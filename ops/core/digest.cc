@@ -1,4 +1,4 @@
-// XXH3 of 64 and of 128 bits.
+// Wraps XXH3 of 64 and of 128 bits.
 #include "ops/core/digest.h"
 
 #define XXH_INLINE_ALL

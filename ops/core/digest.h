@@ -1,5 +1,5 @@
-// Digests of bytes by XXH3 (xxhash): names of files and checksums of what a disk may have damaged. They are no
-// defence against somebody who forges.
+// Digests of bytes by XXH3 (xxhash), for names of files and for checksums against damage on disk. They don't protect
+// against forgery.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -8,7 +8,7 @@
 namespace lutra {
 
 uint64_t checksum(std::string_view bytes);
-// 32 hexadecimal digits.
+// Returns 32 hexadecimal digits.
 std::string digest(std::string_view bytes);
 
 }  // namespace lutra

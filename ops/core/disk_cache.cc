@@ -1,5 +1,5 @@
-// Entries: magic and version, the lengths and a checksum, the whole key, the data. A folder a kind, which only its
-// owner may write to.
+// An entry's file holds a magic number with the version, the lengths, a checksum, the whole key, and the data. Each
+// kind has its own folder, which only its owner may write to.
 #include "ops/core/disk_cache.h"
 
 #include <fcntl.h>
@@ -32,11 +32,11 @@ struct Header {
 constexpr char kMagic[8] = {'L', 'U', 'T', 'R', 'A', 'C', '0', '2'};
 
 std::mutex mutex;
-std::string warned;  // the cache directory that a line was last told of
+std::string warned;  // the cache directory that the last warning was about
 struct Written {
   uint64_t bytes = 0, files = 0;
 };
-std::map<std::string, Written> written;  // by cache directory: since its folders were looked through
+std::map<std::string, Written> written;  // by cache directory: what was written since the last call of shrink
 
 constexpr const char* kCacheKinds[] = {"segment", "cubin", "ptx"};
 
@@ -84,7 +84,7 @@ bool read_all(int fd, void* data, size_t bytes) {
   return true;
 }
 
-// Who else may write to a folder may have put code there that is not ours.
+// Returns whether only this user may write to the folder: others could have put code there.
 bool is_ours(const std::string& folder) {
   struct stat s;
   if (lstat(folder.c_str(), &s) != 0) return false;
@@ -96,7 +96,7 @@ bool is_ours(const std::string& folder) {
   return !why;
 }
 
-// Ours alone to write, a plain file, of the length that its header says.
+// Reads an entry. The file must be a plain file of this user, and its length must be what its header says.
 bool read_entry(int fd, const std::string& key, std::string& data) {
   struct stat s;
   Header h;
@@ -111,11 +111,12 @@ bool read_entry(int fd, const std::string& key, std::string& data) {
   return true;
 }
 
-// A writer gives its file the name of an entry when it is whole. One that was killed leaves the other name.
+// Returns whether the path is the temporary name of a file. A writer renames its file when it is whole, and a killed
+// writer leaves the temporary name behind.
 bool is_temporary(const std::string& path) { return path.find('.', path.rfind('/')) != std::string::npos; }
-constexpr time_t kWriting = 600;  // seconds; who began earlier has been killed
+constexpr time_t kWriting = 600;  // in seconds; a writer that began earlier has been killed
 
-// The first line of the key.
+// Returns the first line of the entry's key.
 std::string about(const std::string& path) {
   std::string text;
   Header h;
@@ -129,11 +130,12 @@ std::string about(const std::string& path) {
   return text.substr(0, text.find('\n'));
 }
 
-// What compiles waits for a look, so neither what it reads nor what it removes may be much: some file systems take
-// milliseconds to remove one. But no fewer bytes go than have come since the last look.
+// The compiler waits for shrink, so shrink must look at few files and remove few: some file systems take milliseconds
+// to remove one. But it removes at least as many bytes as were written since the last call.
 constexpr uint64_t kMostFiles = 16384, kMostGone = 256;
 
-// Where all entries together are more than the limits, the oldest go until a quarter of these is free, by and by.
+// If the entries exceed the limits, removes the oldest ones until a quarter of the limits is free. That may take
+// several calls. `come` is the number of bytes written since the last call.
 void shrink(uint64_t come) {
   struct File {
     std::string path;
@@ -168,8 +170,8 @@ void shrink(uint64_t come) {
   }
 }
 
-// Once the folders may have grown by a sixteenth. A process that writes few entries never sees that, so one entry in
-// 64, by its name, looks too. Gives how many bytes have come then.
+// Returns the bytes written since the last check, once the folders may have grown by a sixteenth of the limits. A
+// process that writes few entries never gets there, so one entry in 64, chosen by its name, triggers the check too.
 std::optional<uint64_t> may_be_full(const std::string& entry, uint64_t bytes) {
   std::lock_guard lock(mutex);
   Written& since = written[cache_directory()];
@@ -191,7 +193,7 @@ std::string cache_directory() {
 }
 
 void set_cache_directory(const std::string& path) {
-  // What a relative path means does not change with the working directory.
+  // Made absolute now, so that a later change of the working directory does not change it.
   settings().cache_directory = path.empty() ? "" : std::filesystem::absolute(path).lexically_normal().string();
 }
 
@@ -202,7 +204,7 @@ bool read_cached(const char* kind, const std::string& key, std::string& data) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return false;
   const bool whole = is_ours(folder) && read_entry(fd, key, data);
-  if (whole && settings().cache == CacheMode::kOn) futimens(fd, nullptr);  // the newest is the last to go
+  if (whole && settings().cache == CacheMode::kOn) futimens(fd, nullptr);  // now it is the entry used last
   close(fd);
   return whole;
 }
@@ -219,7 +221,7 @@ void write_cached(const char* kind, const std::string& key, const std::string& d
   Header h{};
   memcpy(h.magic, kMagic, sizeof kMagic);
   h.key_bytes = key.size(), h.data_bytes = data.size(), h.checksum = checksum(key + data);
-  // The first failure tells why.
+  // Keeps the errno of the first failure.
   int why = 0;
   const auto note = [&](bool good) {
     if (!good && !why) why = errno;
@@ -235,7 +237,7 @@ void write_cached(const char* kind, const std::string& key, const std::string& d
   if (!come) return;
   try {
     shrink(*come);
-  } catch (...) {  // an interrupt: the next entry looks again
+  } catch (...) {  // an interrupt: the next entry checks again
     std::lock_guard lock(mutex);
     Written& since = written[cache_directory()];
     since.files = kMostFiles, since.bytes += *come;

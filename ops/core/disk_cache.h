@@ -1,5 +1,5 @@
-// Keys and data as files of the user's cache directory, one an entry; what cannot be kept is forgotten, what was
-// damaged is not trusted.
+// Keeps keys and data as files of the user's cache directory, one file an entry. It drops an entry that cannot be
+// written and ignores a damaged one.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,27 +9,27 @@
 
 namespace lutra {
 
-// Where Lutra keeps files between runs: what was set (lt.config.cache_dir, which starts as LUTRA_CACHE_DIR), else
-// $XDG_CACHE_HOME/lutra, else ~/.cache/lutra; empty where there is no such place.
+// Returns the directory where Lutra keeps files between runs: lt.config.cache_dir (which starts as LUTRA_CACHE_DIR),
+// else $XDG_CACHE_HOME/lutra, else ~/.cache/lutra. Returns "" if there is no such place.
 std::string cache_directory();
-// In settings(); "" is back to the usual place. A relative path is made whole now.
+// Sets the directory in settings(). "" restores the usual place. A relative path becomes absolute now.
 void set_cache_directory(const std::string& path);
 
-// False where there is no whole entry of this key, and where others than the user may write to the folder.
+// Returns false if there is no whole entry of this key, or if others than the user may write to the folder.
 bool read_cached(const char* kind, const std::string& key, std::string& data);
-// Written to a temporary name and renamed. The first failure in a directory is told in one line on stderr; work
-// goes on. kind: "segment", "cubin", "ptx".
+// Writes an entry to a temporary file and renames it. The first failure in a directory prints one line on stderr, and
+// work goes on. `kind` is "segment", "cubin" or "ptx".
 void write_cached(const char* kind, const std::string& key, const std::string& data);
 
 struct CacheEntry {
   std::string kind, path;
-  std::string about;  // the key's first line; "" where the file is no entry of this version
+  std::string about;  // the key's first line; "" if the file is no entry of this version
   uint64_t bytes;
-  int64_t used;  // when, in seconds of Unix's time
+  int64_t used;  // when it was last used, in seconds of Unix time
 };
-// The one used last first.
+// Lists the entries, the one used last first.
 std::vector<CacheEntry> list_cached();
-// How many files went.
+// Removes all files. Returns how many it removed.
 size_t clear_cached();
 
 }  // namespace lutra

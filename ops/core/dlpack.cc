@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kMajor = 1, kMinor = 1;
 
-// DLPack's codes of kinds of elements and of devices.
+// DLPack's codes of element types and of devices.
 enum Code : uint8_t { kInt, kUInt, kFloat, kBfloat = 4, kComplex, kBool, kFloat8E4M3FN = 10, kFloat8E5M2 = 12 };
 enum : int32_t { kDLCPU = 1, kDLCUDA = 2, kDLCUDAHost = 3, kDLCUDAManaged = 13 };
 
@@ -66,7 +66,7 @@ Device device_of(DLDevice device) {
   }
 }
 
-// Until the device has done what it was given: then a byte can be read.
+// Waits until the device has done its work. Copying one byte to the host waits for that.
 void wait(const void* data, Device device) {
   char byte;
   if (data && device != Device{}) copy_bytes(&byte, Device{}, data, device, 1);
@@ -89,7 +89,7 @@ Tensor over(const DLTensor& t, std::function<void(void*)> deleter) {
   return tensor_over(data, sizes, t.strides ? &strides : nullptr, dtype, device, [device, deleter](void* p) {
     try {
       wait(p, device);
-    } catch (const Error&) {  // a context that is lost: what was asked of it is over
+    } catch (const Error&) {  // the context is lost, so its work is over
     }
     deleter(p);
   });
@@ -102,7 +102,7 @@ std::function<void(void*)> deleter_of(Managed* managed) {
   };
 }
 
-// What a consumer holds: the tensor, and the arrays that DLPack's struct leads to.
+// The object that a consumer holds: the tensor, and the arrays that DLPack's struct points to.
 template <class Managed>
 struct Loan {
   Tensor tensor;
@@ -116,7 +116,7 @@ template <class Managed>
 Managed* lent(const Tensor& t) {
   if (t->requires_grad) fail("to_dlpack: a tensor that requires grad cannot be shared; share x:detach()");
   const DLDataType type = type_of(t->dtype);
-  void* data = t->data();  // throws where there is none
+  void* data = t->data();  // throws if the tensor has no data
   if (t->sizes.size() > kMostDims) fail_dims(t->sizes.size());
   const Device device = t->device();
   if (t->numel().hint > 0) wait(data, device);

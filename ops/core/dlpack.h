@@ -1,11 +1,11 @@
-// Tensors of other libraries in, ours out, without a copy: DLPack's structs (as its version 1.1 lays them out in
-// memory) and what makes tensors of them.
+// Exchanges tensors with other libraries without a copy: DLPack's structs (laid out as in version 1.1) and conversions
+// from and to tensors.
 #pragma once
 #include <cstdint>
 
 #include "ops/core/tensor.h"
 
-// At global scope, under DLPack's names: what lutra.h declares.
+// At global scope, under DLPack's names, because lutra.h declares them there.
 struct DLDevice {
   int32_t device_type;
   int32_t device_id;
@@ -27,7 +27,7 @@ struct DLTensor {
   uint64_t byte_offset;
 };
 
-// Before version 1.
+// The struct before DLPack version 1.
 struct DLManagedTensor {
   DLTensor dl_tensor;
   void* manager_ctx;
@@ -48,14 +48,14 @@ namespace lutra {
 
 enum : uint64_t { kDLPackReadOnly = 1, kDLPackCopied = 2 };
 
-// A tensor over its memory; once it is made, the deleter is called when no tensor needs the memory any more. Throws
-// Error(kUser), and leaves what was given to the caller, for dtypes, devices, versions and layouts that Lutra lacks,
-// and for memory that may only be read. Work that others gave a GPU must be done before.
+// Makes a tensor over DLPack's memory and calls the deleter when no tensor needs the memory any more. Throws
+// Error(kUser) for dtypes, devices, versions and layouts that Lutra lacks, and for read-only memory. The caller then
+// still owns `managed`. Work that other libraries gave a GPU must be done before the call.
 Tensor from_dlpack(DLManagedTensorVersioned* managed);
 Tensor from_dlpack(DLManagedTensor* managed);
 
-// The tensor for another library, which calls the deleter when it is done, on any thread. Work on it is waited for.
-// The storage is lent until then: it cannot be freed or grow.
+// Shares t with another library, which calls the deleter when it is done, on any thread. The call waits for pending
+// work on t. The storage is lent until the deleter is called, so it cannot be freed or grow.
 DLManagedTensorVersioned* to_dlpack(const Tensor& t);
 DLManagedTensor* to_dlpack_unversioned(const Tensor& t);
 

@@ -1,4 +1,4 @@
-// DTypes in, their rows and PyTorch's promotion lattice out.
+// The table of dtypes, and PyTorch's promotion lattice.
 #include "ops/core/dtype.h"
 
 #include <cmath>
@@ -63,7 +63,7 @@ DType promote_types(DType a, DType b) {
     fail("promote_types: ", name(a), " and ", name(b), " have no common dtype; convert one by x:to(dtype)");
   }
   if (a > b) std::swap(a, b);
-  // The rows are ordered so that the later type wins, but for two pairs that neither converts to the other.
+  // The rows are ordered so that the later type wins, except for two pairs where neither converts to the other.
   if (a == DType::kUInt8 && b == DType::kInt8) return DType::kInt16;
   if (a == DType::kFloat16 && b == DType::kBFloat16) return DType::kFloat32;
   return b;

@@ -1,4 +1,5 @@
-// Element types: one row each, from which names, sizes, kinds and conversions are derived. DTypes are strings for Lua.
+// Element types: one row each. Names, sizes, kinds and conversions are derived from the row. In Lua a dtype is a
+// string.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +11,7 @@ enum class DKind : uint8_t { kBool, kInt, kFloat, kComplex };
 
 // X(enumerator, PyTorch's name, short name used by the IRs, type of an element (element_types.h), kind,
 //   name in .safetensors files, name in .npy files or "", PyTorch's short name or "", the least and the greatest number
-//   that converts to it: uint8 takes -255 to -1 as their remainders, an int64 is the double next to the greatest)
+//   that converts to it: uint8 takes -255 to -1 modulo 256; int64's greatest is the largest double that fits)
 #define LUTRA_DTYPES(X)                                                                               \
   X(kBool, "bool", "b8", Bool8, kBool, "BOOL", "b1", "", -HUGE_VAL, HUGE_VAL)                         \
   X(kUInt8, "uint8", "u8", uint8_t, kInt, "U8", "u1", "", -255, 255)                                  \
@@ -23,9 +24,10 @@ enum class DKind : uint8_t { kBool, kInt, kFloat, kComplex };
   X(kFloat32, "float32", "f32", float, kFloat, "F32", "f4", "float", -0x1.fffffep127, 0x1.fffffep127) \
   X(kFloat64, "float64", "f64", double, kFloat, "F64", "f8", "double", -HUGE_VAL, HUGE_VAL)
 
-// Stored dtypes: memory holds them, ops that only move memory take them, to() converts them. Nothing else takes them.
-// X(as above, then: the dtype of the same size that loops move in their place (of a complex dtype, that of its two
-// parts),
+// Stored dtypes: memory holds them, ops that only move memory accept them, and to() converts them. No other op accepts
+// them.
+// X(the same columns, then:
+//   the carrier: the dtype of the same size that loops move instead (for a complex dtype, the dtype of its two parts),
 //   the dtype that comparisons convert to)
 #define LUTRA_STORED_DTYPES(X)                                                                                         \
   X(kUInt16, "uint16", "u16", uint16_t, kInt, "U16", "u2", "", -65535, 65535, kInt16, kInt32)                          \
@@ -41,7 +43,7 @@ enum class DKind : uint8_t { kBool, kInt, kFloat, kComplex };
   X(kComplex128, "complex128", "c128", Complex<double>, kComplex, "", "c16", "cdouble", -HUGE_VAL, HUGE_VAL, kFloat64, \
     kComplex128)
 
-// int4 lies two elements a byte: see ops/defs/packed.h.
+// A byte holds two int4 elements: see ops/defs/packed.h.
 #define LUTRA_ALL_DTYPES(X) LUTRA_DTYPES(X) LUTRA_STORED_DTYPES(X)
 
 enum class DType : uint8_t {
@@ -57,47 +59,49 @@ struct DTypeInfo {
   const char* safetensors_name;
   const char* numpy_name;  // "" where NumPy has none
   const char* short_name;  // PyTorch's second name, or ""
-  uint8_t size;            // in bytes; of a packed dtype, of the byte that holds two elements
+  uint8_t size;            // in bytes; for a packed dtype, the size of the byte that holds two elements
   DKind kind;
-  DType carrier;       // what loops move: the dtype itself, of stored ones a computed one of the same size or of a part
-  DType compared_as;   // the dtype itself, or for stored ones a computed one that tells all their values apart
-  double least, most;  // what converts to it, its fraction aside
+  DType carrier;  // the dtype that loops move: the dtype itself; for a stored dtype a computed one of its size or its
+                  // part's
+  DType compared_as;   // the dtype itself; for a stored dtype one that keeps all its values distinct
+  double least, most;  // the numbers that convert to it, without their fractions
 };
 
 const DTypeInfo& info(DType t);
 inline const char* name(DType t) { return info(t).name; }
 inline size_t size_of(DType t) { return info(t).size; }
-// Two elements lie in a byte.
+// Returns whether a byte holds two elements.
 inline bool is_packed(DType t) { return t == DType::kInt4; }
-// What holds one element by itself: a packed dtype has none.
+// Returns a dtype that can hold a single element of t, which a packed dtype cannot.
 inline DType single(DType t) { return is_packed(t) ? info(t).compared_as : t; }
-// What n elements take, those of a packed dtype from an even one on.
+// Returns the bytes of n elements. Those of a packed dtype start at an even element.
 inline int64_t bytes_of(DType t, int64_t n) { return is_packed(t) ? (n + 1) / 2 : n * int64_t(size_of(t)); }
 inline bool is_bool(DType t) { return t == DType::kBool; }
 inline bool is_float(DType t) { return info(t).kind == DKind::kFloat; }
 inline bool is_integral(DType t) { return info(t).kind < DKind::kFloat; }  // bool counts, as in PyTorch
 inline bool is_int(DType t) { return info(t).kind == DKind::kInt; }
 inline bool is_stored(DType t) { return t > DType::kFloat64 && t != DType::kNone; }
-// An element is two of the carrier's, the real part and the imaginary one.
+// Returns whether an element consists of two elements of the carrier: the real part, then the imaginary part.
 inline bool is_complex(DType t) { return info(t).kind == DKind::kComplex; }
-// The complex dtype whose parts hold what t does.
+// Returns the complex dtype whose parts can hold values of t.
 inline DType to_complex(DType t) { return size_of(t) == 8 && is_float(t) ? DType::kComplex128 : DType::kComplex64; }
-// What whole positions are given in.
+// Returns whether t is a dtype of indices.
 inline bool is_index(DType t) { return t == DType::kInt64 || t == DType::kInt32; }
-// What sums and functions are computed in where float32 is enough for all but float64.
+// Returns the dtype in which sums and functions are computed where float32 is precise enough for all dtypes but
+// float64.
 inline DType at_least_float32(DType t) { return t == DType::kFloat64 ? t : DType::kFloat32; }
 // The least and the greatest value of an integer dtype; of bool, false and true.
 int64_t least_integer(DType t);
 int64_t greatest_integer(DType t);
-// By PyTorch's name ("float32"); DType::kNone where there is none.
+// Finds a dtype by PyTorch's name ("float32"). Returns DType::kNone for an unknown name.
 DType dtype_from_name(std::string_view name);
-// By the IRs' short name ("f32").
+// Finds a dtype by the IRs' short name ("f32").
 DType dtype_from_ir_name(std::string_view name);
-// By the name in a .safetensors file ("F32"), in a .npy file ("f4").
+// Find a dtype by its name in a .safetensors file ("F32"), in a .npy file ("f4").
 DType dtype_from_safetensors_name(std::string_view name);
 DType dtype_from_numpy_name(std::string_view name);
-// torch.promote_types: the smallest type both convert to, by PyTorch's lattice. A stored dtype goes with itself alone,
-// but a complex one with every computed one.
+// torch.promote_types: returns the smallest dtype that both convert to, by PyTorch's lattice. A stored dtype promotes
+// with itself only, but a complex dtype promotes with every computed one.
 DType promote_types(DType a, DType b);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// The C++ type of a dtype's elements, and functions called with it.
+// The C++ type of a dtype's elements, and calls of templates with that type.
 #pragma once
 #include <cstdint>
 #include <limits>
@@ -10,7 +10,7 @@
 
 namespace lutra {
 
-// A bool: sums are "or", products "and".
+// A bool, whose sum is "or" and whose product is "and".
 struct Bool8 {
   uint8_t v;
 };
@@ -43,7 +43,7 @@ constexpr bool kIsComplex = false;
 template <class Part>
 constexpr bool kIsComplex<Complex<Part>> = true;
 
-// f.template operator()<T>() with the type of a computed dtype's elements.
+// Calls f.template operator()<T>() with T the type of a computed dtype's elements.
 template <class F>
 decltype(auto) with_element_type(DType dtype, F&& f) {
   switch (dtype) {
@@ -55,7 +55,7 @@ decltype(auto) with_element_type(DType dtype, F&& f) {
   }
 }
 
-// The same with every dtype.
+// Does the same for every dtype.
 template <class F>
 decltype(auto) with_stored_type(DType dtype, F&& f) {
   switch (dtype) {
@@ -68,7 +68,7 @@ decltype(auto) with_stored_type(DType dtype, F&& f) {
   fail_internal("an element of no dtype");
 }
 
-// The same with the float dtypes that arithmetic is done in.
+// Does the same for the computed float dtypes.
 template <class F>
 decltype(auto) with_float_type(DType dtype, F&& f) {
   if (!is_float(dtype)) fail_internal("an element of ", name(dtype), " where floats are meant");

@@ -1,4 +1,4 @@
-// Wishes that a program stops, and their errors.
+// Requests to stop a program, and the errors that they raise.
 #include "ops/core/error.h"
 
 #include "ops/core/interrupt.h"

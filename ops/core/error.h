@@ -1,4 +1,4 @@
-// The one exception type of ops and jit; vm turns it into a Lua error with the Lua line in front.
+// The one exception type of ops and jit. vm turns it into a Lua error with the Lua line in front.
 #pragma once
 #include <atomic>
 #include <sstream>
@@ -7,22 +7,22 @@
 
 namespace lutra {
 
-// kUser: the user's arguments. kData: an index or value met while running (the op ran). kMemory: out of memory.
-// kInterrupt: the user wants to stop; nothing is run again. kInternal: our fault; a compiled frame that meets it falls
-// back to its original bytecode.
+// kUser: the user's arguments are wrong. kData: an index or value met at run time is wrong (the op ran). kMemory: out
+// of memory. kInterrupt: the user wants to stop; nothing is run again. kInternal: a bug of Lutra; a compiled frame that
+// meets it falls back to its original bytecode.
 enum class ErrorKind { kUser, kData, kMemory, kInterrupt, kInternal };
 
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind(kind) {}
   ErrorKind kind;
-  // Where the user's program called the op that failed, when that is not where the error was raised (compiled code).
+  // The place where the user's program called the op that failed, if compiled code raised the error elsewhere.
   const char* file = nullptr;
   int line = 0;
 };
 
-// Raised where elements of a FakeTensor would have to be read (x[mask], item, nonzero): under capture a graph break of
-// its own kind. Eager calls never meet it.
+// Raised when an op needs to read elements of a FakeTensor (x[mask], item, nonzero). Under capture it becomes a graph
+// break of its own kind. Eager calls never raise it.
 struct NeedsData : Error {
   explicit NeedsData(const std::string& message) : Error(ErrorKind::kUser, message) {}
 };
@@ -44,15 +44,15 @@ template <class... T>
   throw Error(ErrorKind::kInternal, str(parts...));
 }
 
-// Set by a host's signal handler: what may take long looks at it now and then, and the first that finds it set clears
-// it and raises Error(kInterrupt).
+// Set by a host's signal handler. Code that may take long checks it now and then. The first check that finds it set
+// clears it and raises Error(kInterrupt).
 extern std::atomic<bool> interrupt_wanted;
 [[noreturn]] void raise_interrupt();
 inline void check_interrupt() {
   if (interrupt_wanted.load(std::memory_order_relaxed)) raise_interrupt();
 }
 
-// Always on: cheap checks of what the compiler believes.
+// Checks an invariant, also in release builds. Keep the condition cheap.
 #define LUTRA_CHECK(cond, ...)                                                                                      \
   do {                                                                                                              \
     if (!(cond)) ::lutra::fail_internal("check failed: " #cond " (", __FILE__, ":", __LINE__, ") ", ##__VA_ARGS__); \

@@ -1,4 +1,4 @@
-// Bytes behind sizes and strides; what overflows is an error.
+// Computes the bytes that sizes and strides span.
 #pragma once
 #include <cstddef>
 
@@ -6,9 +6,10 @@
 
 namespace lutra {
 
-// From the first element's to the last one's. Throws where they overflow, or a size is negative.
+// Returns the bytes from the first element to the last. Throws if they overflow or a size is negative.
 size_t spanned_bytes(const Sizes& sizes, const Sizes& strides, DType dtype);
-// Throws where there are more elements than an int64 counts. Strides by wrapping multiplication would hide that.
+// Throws if there are more elements than an int64 counts. Strides that are computed by wrapping multiplication would
+// hide that.
 void check_product(const Sizes& sizes);
 
 }  // namespace lutra

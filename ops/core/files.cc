@@ -6,7 +6,7 @@
 
 namespace lutra {
 
-// By hand, as std::filesystem's iterator ends the process where memory ends.
+// Uses readdir, because std::filesystem's iterator ends the process when memory runs out.
 void each_file(const std::string& folder, const std::function<void(const std::string&, const struct stat&)>& f) {
   const auto close = [](DIR* d) { closedir(d); };
   const std::unique_ptr<DIR, decltype(close)> all(opendir(folder.c_str()), close);

@@ -1,4 +1,4 @@
-// Files of a folder.
+// Lists the files of a folder.
 #pragma once
 #include <sys/stat.h>
 
@@ -7,7 +7,7 @@
 
 namespace lutra {
 
-// Each plain file in a folder; none where it cannot be read.
+// Calls f for each plain file in a folder. A folder that cannot be read counts as empty.
 void each_file(const std::string& folder, const std::function<void(const std::string& path, const struct stat&)>& f);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// A dtype in, its format out.
+// The table of float formats.
 #include "ops/core/float_format.h"
 
 #include "ops/core/error.h"

@@ -1,11 +1,11 @@
-// What a floating point dtype that is computed in looks like: precision and bounds.
+// The precision and bounds of a computed floating point dtype.
 #pragma once
 #include "ops/core/dtype.h"
 
 namespace lutra {
 
 struct FloatFormat {
-  int digits;    // bits of the significand, the hidden one among them
+  int digits;    // bits of the significand, including the hidden one
   double least;  // the smallest number above zero
   double most;
 };

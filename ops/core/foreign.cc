@@ -1,4 +1,4 @@
-// Memory of others in, tensors out; see foreign.h.
+// Tensors over foreign memory. See foreign.h.
 #include "ops/core/foreign.h"
 
 #include <mutex>
@@ -10,7 +10,7 @@
 namespace lutra {
 namespace {
 
-// The deleter of a storage whose bytes are someone else's; its type says so.
+// The deleter of a storage over foreign memory. Its type marks the storage as foreign.
 struct Foreign {
   std::function<void(void*)> deleter;
   void operator()(void* data) const {
@@ -53,7 +53,7 @@ Tensor tensor_over(void* data, const Sizes& sizes, const Sizes* strides, DType d
   Ref<TensorImpl> t = make_ref<TensorImpl>();
   t->sizes = sizes, t->strides = steps, t->dtype = dtype;
   Ref<Storage> s = make_ref<Storage>();
-  s->deleter = Foreign{std::move(deleter)};  // the last that may fail: it is not called for data that is not there
+  s->deleter = Foreign{std::move(deleter)};  // the last step that may fail; without data it calls no deleter
   s->data = data, s->nbytes = bytes, s->device = device;
   count_storage(*s);
   t->storage = std::move(s);

@@ -1,6 +1,6 @@
-// A function as an op's argument: a branch, or the body of a loop. jit/graph has what it is made of.
-// Invariants: it writes nothing that exists before, draws no random numbers and reads no number of the caller's; its
-// parameters and results are tensors of fixed sizes, each result in memory of its own.
+// A function as an op's argument: a branch, or the body of a loop. jit/graph implements it.
+// Invariants: it writes nothing that exists before, draws no random numbers and reads no number of the caller. Its
+// parameters and results are tensors of fixed sizes. Each result has memory of its own.
 #pragma once
 #include <memory>
 #include <vector>
@@ -21,7 +21,7 @@ struct Function {
   virtual ~Function() = default;
   virtual std::vector<TensorType> parameters() const = 0;
   virtual std::vector<TensorType> results() const = 0;
-  // Op by op, on real tensors.
+  // Runs the function op by op on real tensors.
   virtual std::vector<Tensor> run(const std::vector<Tensor>& arguments) const = 0;
 };
 using FunctionRef = std::shared_ptr<const Function>;

@@ -1,4 +1,4 @@
-// float16, bfloat16 and the two float8: their bits to float and back, rounding to the nearest, ties to even; NaN stays
+// Conversions of float16, bfloat16 and the two float8 from and to float. They round to nearest, ties to even. NaN stays
 // NaN (quiet).
 #pragma once
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace lutra {
 
 inline bool is_half(DType t) { return t == DType::kFloat16 || t == DType::kBFloat16; }
-// What arithmetic in t is done in: PyTorch's opmath type.
+// Returns the dtype in which arithmetic on t is done: PyTorch's opmath type.
 inline DType opmath_type(DType t) { return is_half(t) ? DType::kFloat32 : t; }
 
 inline uint32_t float_bits(float f) {
@@ -50,7 +50,7 @@ inline uint16_t float_to_bfloat16(float f) {
   return uint16_t((u + 0x7fff + (u >> 16 & 1)) >> 16);
 }
 
-// The float8 of kMantissa bits of mantissa: e4m3fn of 3, which has no infinity and one NaN, e5m2 of 2.
+// The float8 with kMantissa bits of mantissa. 3 is e4m3fn, which has no infinity and one NaN. 2 is e5m2.
 template <int kMantissa>
 constexpr int kFloat8Bias = (1 << (6 - kMantissa)) - 1;
 
@@ -74,7 +74,8 @@ uint8_t float_to_float8(float f) {
   constexpr uint32_t kAdded = 127 - kFloat8Bias<kMantissa>, kShift = 23 - kMantissa;
   uint32_t rounded;
   if (a < (kAdded + 1) << 23) {
-    // Denormal: adding a power of two leaves the rounded multiple of the smallest in the low bits.
+    // Denormal: adding a power of two leaves the value, rounded to a multiple of the smallest denormal, in the low
+    // bits.
     const uint32_t magic = (kAdded + 1 + kShift) << 23;
     rounded = float_bits(float_of_bits(a) + float_of_bits(magic)) - magic;
   } else {
@@ -83,7 +84,7 @@ uint8_t float_to_float8(float f) {
   return uint8_t(sign | (rounded < beyond ? rounded : beyond));
 }
 
-// v as t holds it; other types than the two are left alone.
+// Rounds v to t if t is float16 or bfloat16. Returns v for other dtypes.
 inline float round_to_half(DType t, float v) {
   if (t == DType::kFloat16) return half_to_float(float_to_half(v));
   if (t == DType::kBFloat16) return bfloat16_to_float(float_to_bfloat16(v));

@@ -4,7 +4,7 @@
 
 namespace lutra {
 
-// Equal texts give the same address.
+// Returns the same address for equal texts.
 const char* intern(const std::string& text);
 
 }  // namespace lutra

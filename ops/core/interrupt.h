@@ -1,5 +1,5 @@
-// Who wants a program to stop: a person, whatever looks first (check_interrupt), or a limit of what one thread runs.
-// What may take long calls check_stop now and then.
+// Requests to stop a program. A person's request (check_interrupt) reaches whichever thread checks first. A limit's
+// request is for one thread. Code that may take long calls check_stop now and then.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -8,12 +8,13 @@
 
 namespace lutra {
 
-// Why what this thread runs is to stop, until that is raised; null: it is not. A signal handler on the thread may set
-// it.
+// Why this thread must stop, until the error is raised; null if it need not stop. A signal handler on the thread may
+// set it.
 extern constinit thread_local const char* stop_reason;
-// How many more looks of this thread pass such a reason by: tests stop at places that no clock moves.
+// The number of checks of this thread that still ignore such a reason. Tests use it to stop at places that do not
+// depend on the clock.
 extern constinit thread_local int64_t looks_to_pass;
-// Error(kInterrupt) of that text, once. True: this thread works in the background and goes on.
+// Raises Error(kInterrupt) with stop_reason, once. Returns true if this thread works in the background and goes on.
 bool heed_stop();
 
 inline void check_stop() {
@@ -21,13 +22,14 @@ inline void check_stop() {
   check_interrupt();
 }
 
-// Whether a loop of this thread may end unfinished, by check_stop's error: nothing that can be seen outside is written.
+// Whether check_stop's error may end a loop of this thread unfinished. The loop then must write nothing that can be
+// seen outside.
 extern constinit thread_local bool loops_are_stoppable;
-// Of the loop that this thread runs a part of for another one: whether it has ended.
+// Set while this thread runs a part of a loop for another thread: whether that loop has ended.
 extern constinit thread_local const std::atomic<bool>* loop_is_over;
 [[noreturn]] void end_part();
 
-// For what runs long within such a loop, or a part of it: it ends where it may and shall.
+// Checks within such a loop, or a part of it, whether to end it. Code that runs long calls this.
 inline void look_in_loop() {
   if (loop_is_over) {
     if (loop_is_over->load(std::memory_order_relaxed)) end_part();
@@ -36,9 +38,9 @@ inline void look_in_loop() {
   }
 }
 
-inline constexpr int64_t kStretch = 1 << 16;  // elements between two looks
+inline constexpr int64_t kStretch = 1 << 16;  // elements between two checks
 
-// body(begin, end) for stretches of [0, n), a look before each but the first.
+// Calls body(begin, end) for stretches of [0, n), with a check before each but the first.
 template <class F>
 inline void in_stretches(int64_t n, const F& body, int64_t stretch = kStretch) {
   for (int64_t i = 0; i < n; i += stretch) {
@@ -47,7 +49,7 @@ inline void in_stretches(int64_t n, const F& body, int64_t stretch = kStretch) {
   }
 }
 
-// An order that looks now and then, for std::sort and kin.
+// Wraps a comparator for std::sort and its kin so that it checks now and then.
 template <class Less>
 auto with_looks(const Less& less) {
   return [less, n = int64_t(0)](const auto& a, const auto& b) mutable {
@@ -56,8 +58,8 @@ auto with_looks(const Less& less) {
   };
 }
 
-// This thread works in the background for a scope: it stops where *wish is set, and leaves all other wishes to the
-// threads that they are about.
+// A scope in which this thread works in the background. It stops when `wish` is set, and ignores other requests, which
+// are for other threads.
 class BackgroundStop {
  public:
   explicit BackgroundStop(const std::atomic<bool>& wish);

@@ -1,10 +1,10 @@
-// Errors told later than they happened.
+// Errors that are reported later than they happen.
 #pragma once
 #include "ops/core/error.h"
 
 namespace lutra {
 
-// What a launch on a GPU met, raised where the host next waits: it names the op that met it, whichever runs now.
+// The error of a GPU launch, raised when the host next waits. It names the op that failed, not the op that runs now.
 struct LateError : Error {
   explicit LateError(const Error& error) : Error(error) {}
 };

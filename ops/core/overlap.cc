@@ -1,4 +1,4 @@
-// Sizes and strides in, answers about overlap out.
+// Answers about overlap from sizes and strides.
 #include "ops/core/overlap.h"
 
 #include <numeric>
@@ -6,7 +6,7 @@
 namespace lutra {
 namespace {
 
-// One past the last element's offset, and the first's: all strides are at least zero.
+// Returns the number of elements from the first to the last that t reaches. All strides are at least zero.
 SymInt span(const Tensor& t) {
   SymInt last = 0;
   for (size_t d = 0; d < t->sizes.size(); d++) {
@@ -25,8 +25,8 @@ bool same_layout(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-// The dimensions that are not of size 1, by hints of their strides: what is asked of these records what an answer rests
-// on.
+// Returns the dimensions that are not of size 1, sorted by the hints of their strides. The order itself asks nothing:
+// the caller's comparisons of these strides record the guards.
 SmallVec<uint32_t, 8> by_strides(const Sizes& sizes, const Sizes& strides) {
   SmallVec<uint32_t, 8> order;
   for (uint32_t d = 0; d < sizes.size(); d++) {
@@ -70,7 +70,7 @@ Overlap overlap(const Tensor& a, const Tensor& b) {
   if (a.same(b) || same_layout(a, b)) return Overlap::kSame;
   const SymInt na = span(a), nb = span(b);
   if (na == 0 || nb == 0) return Overlap::kNone;
-  // In bytes: views of another dtype share storages too.
+  // In bytes, because views of another dtype share storages too.
   const auto bytes = [](DType t, SymInt n) { return is_packed(t) ? floor_div(n, 2) : n * SymInt(int64_t(size_of(t))); };
   const SymInt a0 = bytes(a->dtype, a->offset), a1 = a0 + bytes(a->dtype, na);
   const SymInt b0 = bytes(b->dtype, b->offset), b1 = b0 + bytes(b->dtype, nb);

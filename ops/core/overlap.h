@@ -1,17 +1,17 @@
-// Two layouts in; whether writing through one can be seen through the other out. All answers ask symbols.
+// Answers whether a write through one layout can be seen through another. Every answer asks symbols.
 #pragma once
 #include "ops/core/tensor.h"
 
 namespace lutra {
 
-// Some element of t is reached by two indices (an expanded tensor).
+// Returns whether two indices reach the same element of t (an expanded tensor).
 bool overlaps_itself(const Tensor& t);
-// No element of t is reached by two indices, as far as strides in order of size tell.
+// Returns whether no two indices reach the same element of t, as far as strides in order of size tell.
 bool reaches_each_once(const Tensor& t);
-// Every element of the range that t spans belongs to it, once.
+// Returns whether the tensor has every element of the range that it spans, once.
 bool is_dense(const Sizes& sizes, const Sizes& strides);
 
-// kSame: equal layout of the same memory. kUnknown: same storage, layouts that simple tests cannot part.
+// kSame: equal layout of the same memory. kUnknown: the same storage, but simple tests cannot separate the layouts.
 enum class Overlap : uint8_t { kNone, kSame, kPartial, kUnknown };
 Overlap overlap(const Tensor& a, const Tensor& b);
 

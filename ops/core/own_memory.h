@@ -1,11 +1,12 @@
-// Working memory of code, which may be kept longer than any state: never the host's.
+// Working memory of compiled code. It may be kept longer than any state lives, so it never comes from the host's
+// allocator.
 #pragma once
 
 namespace lutra {
 
 extern constinit thread_local bool own_memory_only;
 
-// What this thread allocates in a scope is Lutra's own memory.
+// A scope in which this thread allocates Lutra's own memory.
 class OwnMemory {
  public:
   OwnMemory() : saved_(own_memory_only) { own_memory_only = true; }

@@ -1,4 +1,4 @@
-// What lists of dropped objects do where they are empty or full.
+// Grows and shortens lists of dropped objects.
 #include "ops/core/pooled.h"
 
 #include <algorithm>
@@ -8,7 +8,8 @@ namespace lutra {
 DroppedObjects::~DroppedObjects() {
   shorten(0);
   most_ = 0;
-  // Objects that die later ask for these numbers, which compilers would not write: a lifetime ends here.
+  // Objects that die later still read these members. Without this, compilers would drop the writes, because the
+  // lifetime ends here.
   asm volatile("" : : "r"(this) : "memory");
 }
 
@@ -22,7 +23,8 @@ void* DroppedObjects::make(size_t bytes) {
   return ::operator new(bytes);
 }
 
-// Of many that find no place one tells that the list is longer than it need be: a burst may be longer than any list.
+// Frees a block that finds no place. A burst of drops may be longer than any list, so only every kPatience-th such
+// block shortens the list.
 void DroppedObjects::give_back(void* p) {
   ::operator delete(p);
   if (most_ <= kFew || ++given_back_ < kPatience) return;

@@ -1,14 +1,15 @@
-// Objects that are made and dropped by the thousand: their memory is kept in a list of each thread.
+// Recycles the memory of objects that are made and dropped by the thousand, in a list of each thread.
 #pragma once
 #include <cstddef>
 #include <new>
 
 namespace lutra {
 
-// Memory of dropped objects of one kind, of one thread.
+// The memory of one thread's dropped objects of one kind.
 // Invariants:
-// 1. It keeps at most `most`, which grows only as the thread makes objects that the list does not have: who drops what
-//    others made keeps few, and for the rest what a burst of drops leaves, the next burst of new ones takes.
+// 1. It keeps at most `most_` blocks. `most_` grows only when the thread makes an object that the list has no block
+//    for. A thread that drops what others made therefore keeps few. Otherwise the next burst of new objects takes what
+//    a burst of drops left.
 // 2. Objects may die after their thread's list, which then keeps none.
 class DroppedObjects {
  public:
@@ -21,7 +22,7 @@ class DroppedObjects {
     Block* b = first_;
     first_ = b->next;
     count_--;
-    // The next one has long left the cache.
+    // Prefetches the next block, which has long left the cache.
     for (size_t i = 0; first_ && i < bytes; i += 64) __builtin_prefetch(reinterpret_cast<char*>(first_) + i, 1);
     return b;
   }
@@ -30,7 +31,7 @@ class DroppedObjects {
     first_ = new (p) Block{first_};
     count_++;
   }
-  void keep_few();  // the others go back
+  void keep_few();  // frees the other blocks
   size_t count() const { return count_; }
 
  private:

@@ -1,4 +1,4 @@
-// A tensor and sizes in, the tensor with these sizes out.
+// Resizes tensors. See resize.h.
 #include "ops/core/resize.h"
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 namespace lutra {
 namespace {
 
-// Bytes between two looks for the end.
+// Bytes between two checks for a stop.
 constexpr size_t kLook = 4 << 20;
 
-// The bytes from `begin` on. On a device each copy doubles what is cleared.
+// Clears the bytes from `begin` on. On a device each copy doubles the cleared part.
 void clear(const Storage& storage, size_t begin) {
   static const char zeros[1 << 16] = {};
   char* const to = static_cast<char*>(storage.data) + begin;
@@ -32,7 +32,7 @@ void clear(const Storage& storage, size_t begin) {
   }
 }
 
-// What `from` holds.
+// Copies all bytes of `from` to `to`.
 void fill_from(const Storage& to, const Storage& from) {
   const size_t most = from.device.type == DeviceType::kCPU ? kLook : from.nbytes;
   for (size_t done = 0, n; done < from.nbytes; done += n) {
@@ -76,7 +76,7 @@ int64_t extent(SymInt offset, const Sizes& sizes, const Sizes& strides) {
 }
 
 void reserve(const Tensor& t, SymInt offset, const Sizes& sizes, const Sizes& strides) {
-  t->data();  // throws where there is none
+  t->data();  // throws if the tensor has no data
   const int64_t elements = extent(offset, sizes, strides);
   if (!whole_bytes(t->dtype, sizes, strides, offset)) fail_packed("resize_", t->dtype, sizes);
   const auto held = int64_t(t->storage->nbytes / size_of(t->dtype)) * (is_packed(t->dtype) ? 2 : 1);

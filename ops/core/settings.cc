@@ -6,7 +6,7 @@ namespace lutra {
 constinit thread_local Settings* installed_settings = nullptr;
 
 Settings& process_settings() {
-  static Settings* all = new Settings;  // threads of the background may outlive static objects
+  static Settings* all = new Settings;  // background threads may outlive static objects
   return *all;
 }
 

@@ -1,9 +1,7 @@
-// Byte counts in, Storages out. Freed blocks are kept by size for reuse, so that loops do not fault in fresh pages each
-// time.
+// Allocates storages. Freed blocks are kept by size for reuse, so that loops do not fault in fresh pages each time.
 // Invariants:
 // 1. A block's bucket is a function of its size, so a cached block fits every request of its bucket.
-// 2. The cache holds at most kCacheBytes; it is emptied before an allocation is given up. Small blocks that threads
-// keep
+// 2. The cache holds at most kCacheBytes. It is emptied before an allocation fails. The small blocks that threads keep
 //    for themselves do not count: some hundred KB a thread.
 #include "ops/core/storage.h"
 
@@ -42,14 +40,14 @@ void count_bytes(const Storage& s, int64_t bytes) {
 
 std::atomic<bool (*)(size_t)> pressure_hook{nullptr};
 
-// Eight steps a power of two: at most an eighth of a block is wasted.
+// Rounds a size up to its bucket. There are eight buckets a power of two, so at most an eighth of a block is wasted.
 size_t bucket_of(size_t n) {
   if (n <= 512) return (n + kAlignment - 1) / kAlignment * kAlignment;
   size_t step = std::bit_floor(n - 1) / 8;
   return (n + step - 1) / step * step;
 }
 
-// Where a bucket is kept: multiples of the alignment up to 512, then eight a power of two.
+// Returns the index of a bucket's list: multiples of the alignment up to 512, then eight lists a power of two.
 constexpr size_t list_of(size_t bucket) {
   if (bucket <= 512) return bucket / kAlignment;
   size_t power = std::bit_floor(bucket - 1);
@@ -82,7 +80,7 @@ class BlockCache {
     bytes_ += bucket;
     return true;
   }
-  // Of one small bucket: some blocks come, or go. take_some answers how many.
+  // Take or put several blocks of one small bucket at once. take_some returns how many it took.
   size_t take_some(void** to, size_t most, size_t bucket) {
     std::lock_guard lock(mutex_);
     std::vector<void*>& blocks = free_[list_of(bucket)];
@@ -124,8 +122,8 @@ BlockCache& cache() {
   return *c;
 }
 
-// Small blocks of one thread, in front of all threads': most that are taken and given back need no lock. A thread that
-// ends closes it, and may give blocks back later still: so it has no destructor.
+// One thread's small blocks, in front of the cache that all threads share. Most of their allocations need no lock. A
+// thread closes it when it ends, but may still give blocks back afterwards, so the class has no destructor.
 class OwnBlocks {
  public:
   static constexpr size_t kLargest = 512;
@@ -186,7 +184,7 @@ bool keep_bytes(void* p, size_t bucket) {
 
 void* take_bytes(size_t bucket) {
   if (void* p = take_kept(bucket)) return p;
-  // Where the system promises more than there is, it would kill the process at the first touch.
+  // A system that overcommits memory would kill the process at the first touch.
   if (bucket > kSurely && double(bucket) + double(live_bytes.load()) > double(memory_bytes())) return nullptr;
   return new_block(bucket);
 }
@@ -259,7 +257,7 @@ void copy_bytes(void* to, Device to_device, const void* from, Device from_device
 
 namespace {
 
-// Bytes on the account of the state that runs, until a storage has them.
+// Charges bytes to the account of the running state until a storage takes them over.
 class Taken {
  public:
   explicit Taken(size_t bytes) : account_(installed_account), bytes_(int64_t(std::min(bytes, size_t(1) << 62))) {
@@ -276,7 +274,7 @@ class Taken {
   int64_t bytes_;
 };
 
-// A block of the host's. Its account lives as long as it holds bytes, so the block goes back first.
+// Allocates a block by the host's allocator. Its account lives as long as it holds bytes, so the block goes back first.
 Ref<Storage> allocate_of_host(size_t nbytes) {
   const size_t bytes = nbytes ? nbytes : 1;
   Taken taken(bytes);
@@ -310,14 +308,14 @@ Ref<Storage> allocate(size_t nbytes, Device device) {
     return s;
   }
   if (installed_account && installed_account->host.allocate && !own_memory_only) return allocate_of_host(nbytes);
-  // An empty tensor has an address too: kernels may form it.
+  // An empty tensor has an address too, because kernels may compute it.
   const size_t bucket = bucket_of(nbytes ? nbytes : 1);
   Taken taken(bucket);
   Ref<Storage> s = make_ref<Storage>();
   s->data = allocate_bytes(nbytes, bucket);
   s->nbytes = nbytes;
   s->device = device;
-  // As much as a std::function holds without memory of its own.
+  // This capture is the largest that a std::function holds without allocating.
   s->deleter = [bucket, account = taken.pass()](void* p) {
     if (account) account->give_back(int64_t(bucket));
     if (!keep_bytes(p, bucket)) free_block(p, bucket);

@@ -1,4 +1,4 @@
-// Host expressions in, hash-consed expressions with hints, and guards out.
+// Builds hash-consed host expressions with hints, and records guards.
 #include "ops/core/sym.h"
 
 #include <bit>
@@ -53,7 +53,7 @@ int64_t div_floor(int64_t a, int64_t b) {
 }
 int64_t mod_floor(int64_t a, int64_t b) { return wrap_sub(a, wrap_mul(div_floor(a, b), b)); }
 
-// INT64_MIN and INT64_MAX stand for what lies beyond.
+// INT64_MIN and INT64_MAX stand for values beyond them.
 int64_t clamp(__int128 v) { return v < INT64_MIN ? INT64_MIN : v > INT64_MAX ? INT64_MAX : int64_t(v); }
 
 bool is_commutative(SymOp op) {
@@ -75,8 +75,8 @@ bool same(const SymExpr& x, const SymExpr& y) {
   return x.op != SymOp::kConstNum || std::memcmp(&x.d, &y.d, 8) == 0;  // -0 and NaN stay apart
 }
 
-// An order of expressions by what they are, not by when they were made: a text that is read gives the same sums. Equal
-// operands are equal ids, so the first that differ decide. Where they lie too deep, it is when they were made.
+// Orders expressions by their structure, not by when they were made, so that a parsed text gives the same sums. Equal
+// operands have equal ids, so the first operands that differ decide. If the difference lies too deep, the ids decide.
 bool comes_before(const std::vector<SymExpr>& all, int32_t x, int32_t y) {
   for (int depth = 0; depth < kMostCompared && x != y; depth++) {
     const SymExpr &a = all[size_t(x)], &b = all[size_t(y)];
@@ -97,7 +97,7 @@ bool compare(SymCmp cmp, const SymExpr& a, const SymExpr& b) {
   return numbers ? compare_number(cmp, as_number(a), as_number(b)) : compare_int(cmp, a.i, b.i);
 }
 
-// As LuaJIT takes 32 bits of a number: those that lie where a sum with 3 * 2^51 has its whole part.
+// Returns 32 bits of a number as LuaJIT does: the low bits of its sum with 3 * 2^51.
 uint32_t bits_of(double d) { return uint32_t(std::bit_cast<uint64_t>(d + 0x1.8p52)); }
 
 uint32_t eval_bits(SymOp op, uint32_t a, uint32_t b) {
@@ -113,7 +113,7 @@ uint32_t eval_bits(SymOp op, uint32_t a, uint32_t b) {
   }
 }
 
-// Functions of Lua's libraries math and bit.
+// Evaluates functions of Lua's math and bit libraries.
 double eval_function(SymOp op, double a, double b) {
   double whole = 0;
   switch (op) {
@@ -209,7 +209,7 @@ int arity(SymCmp cmp) { return kCmps[size_t(cmp)].operands; }
 bool is_exact(SymRange r) { return -kMostExact <= r.low && r.high <= kMostExact; }
 
 SymEnv::SymEnv() : bounds_(std::make_unique<SymBounds>(*this)) {
-  exprs_.push_back({SymOp::kConstInt});  // id 0 means "constant" in a SymInt: never handed out
+  exprs_.push_back({SymOp::kConstInt});  // id 0 means "constant" in a SymInt: no expression gets it
   ranges_.push_back({0, 0});
   varies_.push_back(false);
 }
@@ -238,7 +238,7 @@ int32_t SymEnv::leaf(SymOp op, int32_t input, int32_t dim, int64_t int_hint, dou
   return intern({op, input, dim, int_hint, num_hint});
 }
 
-// The factors of a product, constants multiplied into one; false where there are too many.
+// Collects the factors of a product and multiplies its constants into `scale`. Returns false if there are too many.
 bool SymEnv::take_factors(int32_t id, SmallVec<int32_t, 8>& factors, int64_t& scale) const {
   SmallVec<int32_t, 8> stack{id};
   while (!stack.empty()) {
@@ -311,7 +311,7 @@ int32_t SymEnv::make(SymOp op, int32_t a, int32_t b) {
   e.i = eval_int(op, exprs_[a].i, exprs_[b].i);
   if (is_constant(exprs_[a]) && is_constant(exprs_[b])) return constant(e.i);
   if (op == SymOp::kMul) return make_product(a, b);
-  // Constants last, else in one order: equal sums are equal ids.
+  // Constants go last, other operands into one order, so that equal sums have equal ids.
   const bool swapped = is_constant(exprs_[a]) || (!is_constant(exprs_[b]) && comes_before(exprs_, b, a));
   if (is_commutative(op) && swapped) std::swap(e.a, e.b);
   if (int32_t id = simplify(op, e.a, e.b)) return id;
@@ -357,7 +357,7 @@ int32_t SymEnv::ask_integer(int32_t id) {
   const SymExpr e = exprs_[id];
   if (!is_number(e.op)) return id;
   if (e.op == SymOp::kToNum && ask_exact(e.a)) return e.a;
-  if (e.op == SymOp::kNDiv) {  // of integers that divide: a quotient of integers
+  if (e.op == SymOp::kNDiv) {  // one integer divides the other: the quotient is an integer
     const int32_t a = is_constant(exprs_[e.a]) || exprs_[e.a].op == SymOp::kToNum ? ask_integer(e.a) : 0;
     const int32_t b = is_constant(exprs_[e.b]) || exprs_[e.b].op == SymOp::kToNum ? ask_integer(e.b) : 0;
     const bool divides = a && b && exprs_[a].i != 0 && exprs_[b].i > 0 && exprs_[a].i % exprs_[b].i == 0;
@@ -383,15 +383,15 @@ void SymEnv::pin(int32_t id) {
 
 namespace {
 
-// "expression cmp constant" on its way to a simpler expression.
+// The guard "expression cmp constant" while it is being simplified.
 struct Bound {
   int32_t id;
   enum { kMost, kLeast, kIs } kind;
   int64_t value;
 };
 
-// x + k <= c says x <= c - k, k - x <= c says x >= k - c, k * x <= c says x <= floor(c / k). Operands that are far from
-// the ends of int64 cannot have wrapped.
+// Moves a constant operand to the right side: x + k <= c becomes x <= c - k, k - x <= c becomes x >= k - c, k * x <= c
+// becomes x <= floor(c / k). Operands far from the ends of int64 cannot have wrapped.
 bool simpler(const SymEnv& env, Bound& b, bool* never) {
   constexpr int64_t kFar = int64_t(1) << 61;
   const auto near = [](SymRange r) { return -kFar < r.low && r.high < kFar; };
@@ -417,7 +417,7 @@ bool simpler(const SymEnv& env, Bound& b, bool* never) {
   return true;
 }
 
-// An integer expression where id is one, or a number made of one that a double holds; else 0.
+// Returns id if it is an integer expression, or the integer that the number was made of if a double holds it; else 0.
 int32_t integer_in(const SymEnv& env, int32_t id) {
   const SymExpr& e = env[id];
   if (!is_number(e.op)) return id;
@@ -426,8 +426,8 @@ int32_t integer_in(const SymEnv& env, int32_t id) {
 
 }  // namespace
 
-// The guard in its simplest form: integers stay integers, constants are on the right, sums and products with constants
-// are solved. *decided: it holds whatever the values are.
+// Returns the guard in its simplest form: integers stay integers, constants are on the right, sums and products with
+// constants are solved. *decided: the guard holds for all values.
 SymGuard SymEnv::reduced(SymGuard g, bool* decided) {
   if (arity(g.cmp) == 1) {
     *decided = g.cmp == SymCmp::kWhole && integer_in(*this, g.a);
@@ -468,7 +468,7 @@ SymGuard SymEnv::reduced(SymGuard g, bool* decided) {
     b.value = x ? rounded(strict) : rounded(!strict);
     if (strict && b.value == (x ? INT64_MIN : INT64_MAX)) return *decided = true, g;
     if (strict) b.value += x ? -1 : 1;
-    if (!g.outcome) {  // the other side
+    if (!g.outcome) {  // x >= c, or c >= x
       if (b.value == (x ? INT64_MAX : INT64_MIN)) return *decided = true, g;
       b.value += x ? 1 : -1;
       b.kind = x ? Bound::kLeast : Bound::kMost;
@@ -503,7 +503,7 @@ bool SymEnv::ask(SymCmp cmp, int32_t a, int32_t b) {
 std::vector<std::pair<SymGuard, size_t>> SymEnv::needed_guards() {
   SymBounds bounds(*this);
   std::vector<std::pair<SymGuard, size_t>> kept;
-  // Later ones are the tighter ones.
+  // Later guards are tighter.
   for (size_t i = guards_.size(); i-- > 0;) {
     if (bounds.implies(guards_[i])) continue;
     bounds.learn(guards_[i]);

@@ -1,14 +1,14 @@
 // Numbers that may be symbols: sizes and strides (SymInt), Lua numbers that flow into tensors (Scalar, see value.h).
 //
 // A SymEnv is an arena of host expressions over leaves: the size or stride of a graph input, a scalar input, a
-// constant. Meta rules compute with SymInts; each carries the value seen (hint) and, when symbolic, an expression of
-// the current env. Asking a symbolic question (a == b) answers by the hints and records the answer as a guard of the
-// env. Invariants:
+// constant. Meta rules compute with SymInts. Each carries the value seen (the hint) and, if symbolic, an expression of
+// the current env. A symbolic question (a == b) is answered by the hints, and the env records the answer as a guard.
+// Invariants:
 // 1. expr == 0 means constant: the hint is the value.
-// 2. An expression refers to earlier expressions only; equal expressions are the same id (hash-consed).
+// 2. An expression refers to earlier expressions only. Equal expressions have the same id (hash-consed).
 // 3. Integer expressions are evaluated in int64, number expressions in double, as Lua would. A size that does not fit
-//    into int64 is a user's error.
-// 4. Nothing recurses over expressions: chains have any length, and what is shared is visited once.
+//   into int64 is a user error.
+// 4. No function recurses over expressions. Chains have any length, and a shared expression is visited once.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -22,8 +22,8 @@
 namespace lutra {
 
 // X(enumerator, text, is_number, operands): the host operations. Number ops are LuaJIT's double arithmetic (pow is
-// libm's). kToInt is of a whole number within +-2^53: whoever makes one asks kWhole before. kNWhole and kNRest are what
-// math.modf gives. Bits are LuaJIT's, of 32, in numbers; kBitSigned is its arshift, kBitRotate its rol.
+// libm's). kToInt takes a whole number within +-2^53: ask kWhole before making one. kNWhole and kNRest are the two
+// results of math.modf. Bit ops are LuaJIT's on 32 bits, as numbers; kBitSigned is its arshift, kBitRotate its rol.
 // clang-format off
 #define LUTRA_SYM_OPS(X)          \
   X(kConstInt, "int", 0, 0)       \
@@ -87,11 +87,11 @@ enum class SymOp : uint8_t {
 constexpr SymOp kLastSymOp = SymOp::kBitRotate;
 const char* name(SymOp op);
 bool is_number(SymOp op);
-int arity(SymOp op);  // operands that are expressions: 0 for leaves and constants
-// The meaning of an operation (no leaf, no constant) on values. Division by zero is an internal error; a sum,
-// difference or product of integers that does not fit is a user's.
+int arity(SymOp op);  // the number of operands that are expressions: 0 for leaves and constants
+// Evaluates an operation (no leaf, no constant) on values. Division by zero is an internal error. An integer sum,
+// difference or product that does not fit is a user error.
 int64_t eval_int(SymOp op, int64_t a, int64_t b);
-int64_t eval_to_int(double d);  // kToInt; of what is no int64, the least of them
+int64_t eval_to_int(double d);  // kToInt; returns INT64_MIN for a number that no int64 holds
 double eval_number(SymOp op, double a, double b);
 
 struct SymExpr {
@@ -101,8 +101,8 @@ struct SymExpr {
   double d = 0;          // kConstNum, and the hint of number expressions
 };
 
-// X(enumerator, text, operands). kEq is Lua's ==; kSame compares bits, so that NaN is itself and -0 is not 0; kWhole: a
-// is a whole number within +-2^53; kExact: an integer within +-2^53, so that a double holds it.
+// X(enumerator, text, operands). kEq is Lua's ==. kSame compares bits, so that NaN equals itself and -0 differs from 0.
+// kWhole: a is a whole number within +-2^53. kExact: a is an integer within +-2^53, so that a double holds it.
 #define LUTRA_SYM_CMPS(X) \
   X(kEq, "eq", 2)         \
   X(kNe, "ne", 2)         \
@@ -120,18 +120,18 @@ enum class SymCmp : uint8_t {
 const char* name(SymCmp cmp);
 int arity(SymCmp cmp);
 
-// The answer for values of one kind.
+// Compare two values of one kind.
 bool compare_int(SymCmp cmp, int64_t a, int64_t b);
 bool compare_number(SymCmp cmp, double a, double b);
 
-// A question asked of symbols while tracing, with the answer the trace relies on.
+// A question about symbols that was asked while tracing, with the answer that the trace relies on.
 struct SymGuard {
   SymCmp cmp;
   int32_t a, b;
   bool outcome;
 };
 
-// What an integer may be.
+// The range of an integer's possible values.
 struct SymRange {
   int64_t low = INT64_MIN, high = INT64_MAX;
   bool contains(int64_t v) const { return low <= v && v <= high; }
@@ -144,7 +144,7 @@ class SymEnv {
  public:
   SymEnv();
   ~SymEnv();
-  // Of all kSize leaves; whoever runs the guards checks it.
+  // Assumes this range for all kSize leaves. The code that runs the guards must check it.
   void assume_sizes(SymRange sizes) { sizes_ = sizes; }
   int32_t constant(int64_t v);
   int32_t number(double v);
@@ -155,23 +155,24 @@ class SymEnv {
   const std::vector<SymExpr>& exprs() const { return exprs_; }
   // Answers by the hints and, when a side is symbolic, records a guard, unless earlier ones imply the answer.
   bool ask(SymCmp cmp, int32_t a, int32_t b);
-  // Specialises on the value seen: its bits.
+  // Specialises on the bits of the value seen.
   void pin(int32_t id);
-  std::function<void(int32_t)> on_pin;  // called before; may throw
-  // Whether an integer is one that a double holds, asking where that is not known.
+  std::function<void(int32_t)> on_pin;  // called before pinning; may throw
+  // Returns whether a double holds the integer. It records a guard if that is not known yet.
   bool ask_exact(int32_t id);
-  // The integer that a number is, asking whether it is whole and not -0; 0 where it is not.
+  // Returns the integer expression that equals a number, or 0 if the number is not whole or is -0. It records guards.
   int32_t ask_integer(int32_t id);
-  // Whether it is made of sizes and of integers that numbers are: these are symbols because they change.
+  // Returns whether the expression contains sizes, strides or integers made from numbers. Those are symbols because
+  // they change.
   bool varies(int32_t id) const { return varies_[size_t(id)]; }
   const std::vector<SymGuard>& guards() const { return guards_; }
-  // The guards that all others follow from, each with its place in guards(). Bounds that leave one value become ==.
+  // Returns guards that imply all others, each with its index in guards(). Bounds that allow a single value become ==.
   std::vector<std::pair<SymGuard, size_t>> needed_guards();
-  // What an integer expression may be by its making, and by the guards as well.
+  // The range of an integer expression: made_range by its operands alone, range by the guards as well.
   SymRange made_range(int32_t id) const { return ranges_[size_t(id)]; }
   SymRange range(int32_t id) const;
-  // Prefix form: size(0, 1), mul(size(0, 0), 4), scalar(2), num(0.5); integer constants are bare. Of large expressions
-  // a part: what is left out reads "...".
+  // Prints in prefix form: size(0, 1), mul(size(0, 0), 4), scalar(2), num(0.5); integer constants are bare. In a large
+  // expression "..." replaces a part.
   std::string print(int32_t id) const;
 
   // The env that SymInts made on this thread refer to; null outside tracing.
@@ -181,17 +182,17 @@ class SymEnv {
   int32_t intern(const SymExpr& e);
   int32_t make_product(int32_t a, int32_t b);
   bool take_factors(int32_t id, SmallVec<int32_t, 8>& factors, int64_t& scale) const;
-  int32_t simplify(SymOp op, int32_t a, int32_t b);  // 0: nothing simpler
+  int32_t simplify(SymOp op, int32_t a, int32_t b);  // 0: there is nothing simpler
   SymRange range_of(const SymExpr& e) const;
   SymGuard reduced(SymGuard g, bool* decided);
 
   std::vector<SymExpr> exprs_;
-  std::vector<SymRange> ranges_;  // by expression: by its making
+  std::vector<SymRange> ranges_;  // by expression: its made_range
   std::vector<bool> varies_;      // by expression
   std::vector<SymGuard> guards_;
   std::unordered_multimap<uint64_t, int32_t> index_;
   SymRange sizes_{0, INT64_MAX};
-  std::unique_ptr<SymBounds> bounds_;  // what the guards say
+  std::unique_ptr<SymBounds> bounds_;  // the bounds that the guards imply
 };
 
 // Makes env current for a scope.
@@ -212,9 +213,9 @@ struct SymInt {
   SymInt(int64_t v) : hint(v) {}  // NOLINT: sizes are written as plain numbers
   static SymInt of_expr(const SymEnv& env, int32_t id);
   bool is_constant() const { return expr == 0; }
-  // The value, specialising the trace on it when symbolic.
+  // Returns the value. If symbolic, specialises the trace on it.
   int64_t guard() const;
-  // The expression in the current env (a constant is entered).
+  // Returns the expression in the current env. A constant is added to the env.
   int32_t to_expr() const;
 };
 
@@ -222,7 +223,7 @@ SymInt sym_binary(SymOp op, SymInt a, SymInt b);
 bool sym_ask(SymCmp cmp, SymInt a, SymInt b);
 
 [[noreturn]] void sym_overflow(SymOp op, int64_t a, int64_t b);
-// a + b, a - b or a * b; a user's error where that does not fit: a size that wrapped would pass every check.
+// Returns a + b, a - b or a * b. Overflow is a user error, because a size that wrapped would pass every check.
 inline int64_t sym_exact(SymOp op, int64_t a, int64_t b) {
   int64_t r;
   bool wraps;
@@ -265,6 +266,6 @@ inline bool operator>=(SymInt a, SymInt b) { return !(a < b); }
 using Sizes = SmallVec<SymInt, 5>;
 SymInt numel(const Sizes& sizes);
 Sizes contiguous_strides(const Sizes& sizes);
-std::string to_string(const Sizes& sizes);  // {2, 3}; symbols show their hint
+std::string to_string(const Sizes& sizes);  // {2, 3}; symbols print their hint
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Guards that compare an expression with a constant narrow its range; others are known or not.
+// A guard that compares an expression with a constant narrows its range. Any other guard implies only itself.
 #include "ops/core/sym_bounds.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ SymRange SymBounds::range(int32_t id) const {
   return r;
 }
 
-// The range that is left of `now` where the guard holds; *id is 0 for a guard that is about no single expression.
+// Returns the part of `now` where the guard holds. *id is 0 for a guard that does not bound a single expression.
 SymRange SymBounds::meant(const SymGuard& g, SymRange now, int32_t* id) const {
   *id = 0;
   if (g.cmp == SymCmp::kExact) {

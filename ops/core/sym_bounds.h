@@ -1,4 +1,4 @@
-// What guards say of single expressions: guards in, whether another follows from them out.
+// The bounds that guards set on single expressions. Answers whether they imply another guard.
 #pragma once
 #include <cstdint>
 #include <unordered_map>
@@ -23,7 +23,7 @@ class SymBounds {
   SymRange range(int32_t id) const;  // of an integer
 
  private:
-  // A bound of a number. One that a false answer gave holds for NaN, too: x >= 3 is false of it, but so is x < 3.
+  // A bound of a number. A bound learned from a false answer admits NaN, too: x >= 3 is false for NaN, but so is x < 3.
   struct Limit {
     double value;
     bool strict;
@@ -31,7 +31,7 @@ class SymBounds {
     bool gives(const Limit& wanted, bool upper) const;
   };
   struct Number {
-    Limit upper[2], lower[2];  // [1]: NaN meets it as well
+    Limit upper[2], lower[2];  // [1]: bounds that admit NaN
     bool pinned = false;
   };
   bool implies_integer(const SymGuard& g) const;

@@ -1,5 +1,5 @@
-// Integers that may be symbols, and the lists of them that shapes are, in; constants where nothing is symbolic, else
-// expressions of the environment that traces, out.
+// Arithmetic of SymInts and of lists of them. Constants give constants, anything else gives an expression of the
+// current SymEnv.
 #include <utility>
 
 #include "ops/core/error.h"
@@ -23,7 +23,7 @@ int64_t SymInt::guard() const {
 int32_t SymInt::to_expr() const { return expr ? expr : env_or_throw().constant(hint); }
 
 void sym_overflow(SymOp op, int64_t a, int64_t b) {
-  // A symbolic sum or product has its operands in an order of its own: the text does not show it.
+  // A symbolic sum or product sorts its operands. The message does not depend on that order.
   if (op != SymOp::kSub && a < b) std::swap(a, b);
   fail("sizes are too large: ", a,
        op == SymOp::kAdd   ? " + "
@@ -57,8 +57,8 @@ Sizes contiguous_strides(const Sizes& sizes) {
   SymInt next = 1;
   for (size_t d = sizes.size(); d-- > 0;) {
     strides[d] = next;
-    // As PyTorch, an empty dimension counts as one. A symbolic one is not asked: an empty tensor's strides mean
-    // nothing.
+    // As in PyTorch, an empty dimension counts as one. A symbolic dimension is not asked, because an empty tensor's
+    // strides mean nothing.
     if (!sizes[d].is_constant() || sizes[d].hint > 1) next = next * sizes[d];
   }
   return strides;

@@ -1,4 +1,4 @@
-// Sizes and storages in, tensors out.
+// Makes tensors from sizes and storages.
 #include "ops/core/tensor.h"
 
 #include "ops/core/error.h"
@@ -56,7 +56,8 @@ bool TensorImpl::is_contiguous() const {
   SymInt expected = 1;
   bool contiguous = true;
   for (size_t d = sizes.size(); contiguous && d-- > 0;) {
-    // A dimension of size one has any stride. Strides first: their symbols are usually equal, and nothing is asked.
+    // A dimension of size one may have any stride. Compares expressions first: they are usually equal, and then nothing
+    // is asked.
     if (!same_expr(strides[d], expected) && sizes[d] != 1 && strides[d] != expected) contiguous = false;
     expected = expected * sizes[d];
   }

@@ -1,5 +1,5 @@
-// A tensor: sizes and strides over a storage, with its autograd state. Real tensors have bytes; FakeTensors have only
-// meta data and stand for a value of a graph being traced.
+// A tensor: sizes and strides over a storage, with its autograd state. Real tensors have bytes. FakeTensors have only
+// metadata and stand for a value of the graph that is being traced.
 #pragma once
 #include <functional>
 #include <memory>
@@ -18,9 +18,9 @@ struct Node;      // jit/graph/graph.h
 struct TensorImpl;
 struct AutogradMeta;
 
-// What tells whether a tensor's elements may have changed since they were looked at. Who keeps what was made of a
-// tensor (a cast, a copy) compares it. A write through any tensor of the storage moves the storage's version on. A
-// tensor that takes another layout or storage (x.data = y, x:set_(y)) counts that itself: nothing was written, so what
+// Marks the state of a tensor's elements, so that code which keeps something derived from a tensor (a cast, a copy) can
+// see whether they may have changed. A write through any tensor of the storage raises the storage's version. A tensor
+// that takes another layout or storage (x.data = y, x:set_(y)) raises its own `laid`: nothing was written, so what
 // other tensors of either storage have saved stays valid.
 struct ElementsMark {
   uint32_t laid = 0, version = 0;
@@ -42,15 +42,15 @@ class Tensor {
   Ref<TensorImpl> impl_;
 };
 
-// Who keeps what a leaf's hook runs.
+// The owner of the function that a leaf's hook runs.
 struct HookKeeper {
   virtual ~HookKeeper() = default;
-  virtual void graph_leads_here(bool leads) = 0;  // only then the hook may run
-  virtual void take_turn(bool /*begins*/) {}      // meanwhile it runs, even where it is removed
+  virtual void graph_leads_here(bool leads) = 0;  // the hook may run only while `leads` is true
+  virtual void take_turn(bool /*begins*/) {}      // between the two calls the hook runs, even if it is removed
 };
 
-// Called with a gradient; a null result leaves it as it is. One of post_accumulate is called with the leaf itself, when
-// .grad has the sum. Removed ones stay in their list, no longer live.
+// A hook that is called with a gradient. A null result keeps the gradient. A post_accumulate hook is called with the
+// leaf itself, after the sum is in .grad. A removed hook stays in its list with *live == false.
 struct GradHook {
   std::function<Tensor(const Tensor&)> run;
   std::shared_ptr<HookKeeper> keeper = nullptr;
@@ -58,15 +58,15 @@ struct GradHook {
   bool post_accumulate = false;
 };
 
-// Autograd state of a tensor that takes part in it.
+// The autograd state of a tensor.
 // Invariants: grad_fn is set for non-leaves only; hooks run in order of registration.
 struct AutogradMeta : RefCounted {
   ~AutogradMeta();
   Tensor grad;
   Ref<GradNode> grad_fn;
   uint32_t output_nr = 0;
-  std::vector<GradHook> hooks;      // a leaf's; a non-leaf's are its grad_fn's
-  GradNode* accumulator = nullptr;  // a leaf's AccumulateGrad while one lives
+  std::vector<GradHook> hooks;      // of a leaf; a non-leaf's hooks are its grad_fn's
+  GradNode* accumulator = nullptr;  // a leaf's AccumulateGrad node while one lives
   bool has_hooks() const {
     for (const GradHook& h : hooks) {
       if (*h.live) return true;
@@ -76,8 +76,8 @@ struct AutogradMeta : RefCounted {
 };
 
 // How a view was made from its base; ops/defs/call.h has the steps.
-// Invariant: version is the storage's version that the view's grad_fn belongs to; once an in-place write moves the
-// storage on, the grad_fn is made anew from the base's.
+// Invariant: `version` is the version of the storage that the view's grad_fn belongs to. After an in-place write to the
+// storage, the grad_fn is made anew from the base's.
 struct ViewHistory : RefCounted {
   virtual ~ViewHistory() = default;
   uint32_t version = 0;
@@ -90,16 +90,16 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   SymInt offset;         // in elements
   DType dtype = DType::kFloat32;
   bool requires_grad = false;
-  bool hidden_base = false;  // a view of a tensor that compiled code kept to itself
-  uint32_t laid = 0;         // how often its sizes, strides or memory were changed in place: see lay_anew
+  bool hidden_base = false;  // a view of a tensor that compiled code does not return
+  uint32_t laid = 0;         // how often its sizes, strides or memory were replaced: see lay_anew
   Ref<AutogradMeta> autograd;
-  Tensor base;            // the tensor this is a view of (differentiable views; null if none)
-  Ref<ViewHistory> view;  // set with base where grad mode was on
-  // FakeTensors: the graph node that makes this value, and which of its results it is.
+  Tensor base;            // the tensor that this is a differentiable view of; null if none
+  Ref<ViewHistory> view;  // set together with base if grad mode was on
+  // FakeTensors: the graph node that makes this value, and the index of the value among its results.
   Node* node = nullptr;
   int32_t result = 0;
-  // The host's canonical object for this tensor (a Lua userdata, held weakly by the host), and how to tell it that the
-  // tensor dies.
+  // The host's canonical object for this tensor (a Lua userdata, held weakly by the host), and the function that tells
+  // the host that the tensor dies.
   void* host = nullptr;
   void (*host_drop)(void* host) = nullptr;
 
@@ -109,7 +109,7 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   bool is_view() const { return base || hidden_base; }
   bool is_fake() const { return storage->fake; }
   ElementsMark mark() const { return {laid, storage->version}; }
-  bool is_contiguous() const;  // asks symbols
+  bool is_contiguous() const;  // may ask symbols
   void* data() const;          // first element; throws if freed or fake
   template <class T>
   T* data_as() const {
@@ -117,21 +117,21 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   }
 };
 
-// A tensor that a program sees has at most so many dimensions; within an op there may be twice as many.
+// The most dimensions of a tensor that a program sees. Within an op there may be twice as many.
 inline constexpr size_t kMostDims = 16;
 [[noreturn]] void fail_dims(size_t dims);
 
-// Uninitialised, contiguous unless strides are given. Throws Error(kMemory).
+// Makes an uninitialised tensor, contiguous unless strides are given. Throws Error(kMemory).
 Tensor make_tensor(const Sizes& sizes, DType dtype, Device device = {});
 Tensor make_tensor(const Sizes& sizes, const Sizes& strides, DType dtype, Device device = {});
 Tensor make_fake(const Sizes& sizes, const Sizes& strides, DType dtype, Device device = {});
-// Whether no byte of a packed dtype is split: the last dimension has an even size and stride 1, all else begins at even
-// elements. True for every other dtype.
+// Returns whether no byte of a packed dtype is split: the last dimension has an even size and stride 1, and the offset
+// and the other strides are even. Returns true for every other dtype.
 bool whole_bytes(DType dtype, const Sizes& sizes, const Sizes& strides, SymInt offset);
 [[noreturn]] void fail_packed(const char* fn, DType dtype, const Sizes& sizes);
-// Another tensor over the same storage; no autograd state.
+// Makes another tensor over the same storage, without autograd state.
 Tensor alias(const Tensor& t, const Sizes& sizes, const Sizes& strides, SymInt offset);
-// f32[2, 3] as the IRs print it.
+// Formats a type as the IRs print it: f32[2, 3].
 std::string describe(const Tensor& t);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Scalars in, their wholeness and arithmetic out; both work on symbols.
+// Wholeness and arithmetic of Scalars, symbolic ones included.
 #include "ops/core/value.h"
 
 #include <cmath>
@@ -76,7 +76,7 @@ bool converts(const Scalar& s, DType dtype) {
   const double least = info(dtype).least, most = info(dtype).most;
   if (most == HUGE_VAL || s.kind == Scalar::kBool) return true;
   if (dtype == DType::kInt64 && s.kind == Scalar::kInt) return true;
-  // Whole numbers below zero wrap around, fractions do not.
+  // Whole numbers below zero wrap around, fractions don't.
   const bool wraps = least < 0 && dtype == DType::kUInt8;
   if (wraps && s.kind == Scalar::kNumber && scalar_ask(SymCmp::kLt, s, 0.0) && !s.is_whole()) return false;
   if (!s.expr) {
@@ -85,7 +85,7 @@ bool converts(const Scalar& s, DType dtype) {
     return is_float(dtype) && !std::isfinite(v);
   }
   if (!is_float(dtype)) return scalar_ask(SymCmp::kLe, least, s) && scalar_ask(SymCmp::kLe, s, most);
-  // Asked so that a NaN, too, fits.
+  // These questions accept a NaN, too.
   if (!scalar_ask(SymCmp::kLt, s, least) && !scalar_ask(SymCmp::kLt, most, s)) return true;
   return scalar_ask(SymCmp::kEq, s, HUGE_VAL) || scalar_ask(SymCmp::kEq, s, -HUGE_VAL);
 }

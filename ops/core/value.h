@@ -1,5 +1,4 @@
-// What an op's argument can be. A Scalar is a Lua number (weak in promotion), an exact int64 or a bool; it may be
-// symbolic.
+// The arguments of ops. A Scalar is a Lua number (weak in promotion), an exact integer or a bool. It may be symbolic.
 #pragma once
 #include <string>
 #include <variant>
@@ -11,11 +10,11 @@
 
 namespace lutra {
 
-// Invariants: expr != 0 means symbolic: an expression of the current SymEnv whose hint is in d (kNumber) or i (kInt).
+// Invariant: expr != 0 means symbolic: an expression of the current SymEnv with its hint in d (kNumber) or i (kInt).
 struct Scalar {
-  // kUInt: above what an int64 holds, its bits in i.
+  // kUInt: an integer that only a uint64 holds, with its bits in i.
   enum Kind : uint8_t { kNumber, kInt, kBool, kUInt } kind = kNumber;
-  bool is_complex = false;  // a kNumber whose imaginary part is im: an element, not an op's argument
+  bool is_complex = false;  // a kNumber with imaginary part im: only an element, never an argument of an op
   int32_t expr = 0;
   union {
     double d = 0;
@@ -49,32 +48,32 @@ struct Scalar {
     s.expr = v.expr;
     return s;
   }
-  // A whole number within +-2^53 (or an int or bool). Asking a symbolic number records a guard.
+  // Returns whether it is a whole number within +-2^53 (or an int or bool). Asking a symbolic number records a guard.
   bool is_whole() const;
-  // The hint, when symbolic.
+  // Return the hint if symbolic.
   double to_double() const { return kind == kNumber ? d : kind == kUInt ? double(uint64_t(i)) : double(i); }
   int64_t to_int() const { return kind == kNumber ? int64_t(d) : i; }
 };
 
-// The expression of s as a number, which an integer becomes.
+// Returns the expression of s as a number. An integer is converted.
 int32_t number_expr(SymEnv& env, const Scalar& s);
-// An integer that is a symbol as Lua has it: a number, which is no int64.
+// Returns a symbolic integer as Lua has it: as a number, not an int64.
 Scalar as_number(const Scalar& s);
-// Arithmetic (kNAdd, kNSub, kNMul, kNDiv) and questions of Scalars as numbers, symbolic ones included.
+// Arithmetic (kNAdd, kNSub, kNMul, kNDiv) and comparison of Scalars as numbers, symbolic ones included.
 Scalar scalar_binary(SymOp op, const Scalar& a, const Scalar& b);
 bool scalar_ask(SymCmp cmp, const Scalar& a, const Scalar& b);
-// A number that the program depends on: a symbol is pinned to what was seen, bit for bit.
+// Returns s as a constant that the program depends on. A symbol is pinned to the bits of the value seen.
 Scalar pin(Scalar s);
-// s as the integer that it is, false where it has a fraction. A symbolic number stays a symbol where what it is made of
-// varies; else it is pinned.
+// Converts s to an integer. Returns false if it has a fraction. A symbolic number stays a symbol if its operands vary,
+// else it is pinned.
 bool to_integer(Scalar& s);
 std::string to_string(const Scalar& s);
-// Whether dtype holds s, its fraction aside: infinities and NaN are floats' own, bool takes everything, and uint8 takes
-// -255 to -1 as their remainders (all this is PyTorch's). Asking a symbolic number records guards.
+// Returns whether dtype can hold s, its fraction aside. As in PyTorch, only floats hold infinities and NaN, bool takes
+// everything, and uint8 takes -255 to -1 modulo 256. Asking a symbolic number records guards.
 bool converts(const Scalar& s, DType dtype);
 
 struct Value {
-  // Sizes is a list of sizes or dims; a single int is a Scalar of kind kInt with a SymInt expression.
+  // Sizes is a list of sizes or dims. A single int is a Scalar of kind kInt with a SymInt expression.
   std::variant<std::monostate, Tensor, std::vector<Tensor>, Scalar, bool, Sizes, DType, Device, std::string,
                FunctionRef, std::vector<double>>
       v;
@@ -105,7 +104,7 @@ struct Value {
   }
 };
 
-// How errors name a value: "number 3", "a tensor f32[2, 3]".
+// Formats a value for an error message: "number 3", "a tensor f32[2, 3]".
 std::string describe(const Value& v);
 
 using Args = std::vector<Value>;
