@@ -1,5 +1,4 @@
-// An op's arguments as a caller gave them in; complete arguments of the row's kinds out, or an error that names op and
-// argument.
+// Completes an op's arguments to the kinds of its row, or raises an error that names op and argument.
 #include <array>
 
 #include "ops/defs/call.h"
@@ -26,7 +25,7 @@ const char* expected(ArgType type) {
   return "?";
 }
 
-// Brings v to the form of the type; false where it has none.
+// Converts v to the form of the type. Returns false if it has none.
 bool accept(ArgType type, Value& v) {
   switch (type) {
     case ArgType::kTensor: return v.is<Tensor>();
@@ -52,7 +51,7 @@ bool accept(ArgType type, Value& v) {
   return false;
 }
 
-// -- dtypes that PyTorch has no kernel of
+// -- dtypes for which PyTorch has no kernel
 
 constexpr uint8_t kBools = 1, kBytes = 2, kIntegers = 4;
 struct Refused {

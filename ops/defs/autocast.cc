@@ -12,7 +12,8 @@ AutocastState& state() { return modes().autocast; }
 
 size_t index_of(Device device) { return device.type == DeviceType::kCUDA; }
 
-// float64 stays, and so do tensors of other devices: a number on the CPU beside tensors of a GPU.
+// Returns whether autocast may cast t. float64 stays. So do tensors on other devices: a number on the CPU beside
+// tensors of a GPU.
 bool eligible(const Tensor& t, Device device) {
   return t && t->device().type == device.type && is_float(t->dtype) && t->dtype != DType::kFloat64;
 }
@@ -33,7 +34,7 @@ bool is_kept(const Tensor& t, DType to, Device device) {
          t->requires_grad && !t->base && (!t->autograd || !t->autograd->grad_fn);
 }
 
-// Answers with what is known already: the tape above makes its node as ever.
+// Returns a known value for any op. The tape above it makes its node as usual.
 struct KeptMode : Mode {
   explicit KeptMode(Tensor t) : value(std::move(t)) {}
   Results call(OpId, Args&) override { return {alias(value, value->sizes, value->strides, value->offset)}; }
@@ -43,7 +44,7 @@ struct KeptMode : Mode {
 
 Tensor cast(const Tensor& t, DType to, Device device) {
   if (t->dtype == to) return t;
-  // A graph under way has its own way to join what is equal.
+  // While a mode records, its graph merges equal casts itself.
   if (current_mode() || !is_kept(t, to, device)) return op1(OpId::to_dtype, {t, to});
   KeptCast& kept = state().kept[t.get()];
   if (!kept.cast || kept.cast->dtype != to || !(kept.mark == t->mark())) {

@@ -1,4 +1,4 @@
-// Calls on elements in, calls on the batch out. See batch.h.
+// Turns calls on elements into calls on the batch. See batch.h.
 #include "ops/defs/batch.h"
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 namespace lutra {
 namespace {
 
-// Dimensions that count one further: those from the end stay. None is all of an element's. False where no list of
-// dimensions can say that.
+// Increments the dimensions that count from the start. None becomes all dimensions of an element. Returns false if a
+// list of dimensions cannot express that.
 bool shift_dims(const OpInfo& op, Args& args, size_t rank) {
   for (size_t i = 0; i < args.size(); i++) {
     if (!names_dims(op.args[i])) continue;
@@ -26,7 +26,7 @@ bool shift_dims(const OpInfo& op, Args& args, size_t rank) {
       for (size_t d = 0; d < rank; d++) dims.push_back(int64_t(d) + 1);
       if (dims.empty()) return false;
     } else {
-      // A view's list orders all dimensions: the batch stays in front.
+      // A view's list orders all dimensions, so the batch stays first.
       if (op.has(kView) && !op.args[i].optional) dims.push_back(0);
       for (SymInt d : args[i].as<Sizes>()) dims.push_back(d >= 0 ? d + 1 : d);
     }

@@ -1,5 +1,5 @@
-// A program on single tensors, run once on a batch of them. While a Batch is installed as a mode, FakeTensors stand for
-// the elements of the batch; each op is called on all of them, as its row's batching says.
+// Runs a program for single tensors once on a batch of them. While a Batch is installed as a mode, FakeTensors stand
+// for the elements of the batch. Each op is called on the whole batch, by its row's batching rule.
 #pragma once
 #include <unordered_map>
 
@@ -10,9 +10,10 @@ namespace lutra {
 class Batch : public Mode {
  public:
   explicit Batch(SymInt size) : size_(size) {}
-  // What stands for each part of t along its first dimension, which is the batch.
+  // Returns the FakeTensor that stands for each slice of t along its first dimension, the batch.
   Tensor enter(const Tensor& t);
-  // All that t stands for, the batch in front. What does not depend on the batch is repeated.
+  // Returns the whole batch of t, with the batch dimension first. A tensor that does not depend on the batch is
+  // expanded.
   Tensor leave(const Tensor& t);
 
   Results call(OpId op, Args& args) override;
@@ -21,7 +22,8 @@ class Batch : public Mode {
  private:
   bool is_batched(const Tensor& t) const { return whole_.contains(t.get()); }
   Results call_whole(OpId op, const Args& args);
-  // All tensors with the batch in front and, for `rank`, ones behind it up to that many dimensions of an element.
+  // Returns args with the whole batch of each tensor. A tensor with fewer than `rank` dimensions beside the batch gets
+  // dimensions of size 1 behind it.
   Args with_batch(const Args& args, size_t rank);
 
   struct Whole {

@@ -1,6 +1,6 @@
-// An op and its arguments in, its results out: autocast, tape, modes from the top, executor.
+// Runs a call of an op: autocast, tape, modes from the top, executor.
 // Invariants:
-// 1. The tape is entered at most once a call: what runs below it runs with grad mode off.
+// 1. The tape is entered at most once a call: code below it runs with grad mode off.
 // 2. A mode's handler sees the modes below it only; a ModeScope made inside it goes on top of those.
 #include "ops/defs/call.h"
 
@@ -16,14 +16,14 @@
 
 namespace lutra {
 
-// ops/grad: declared here, as the arrow goes from grad to defs.
+// Defined in ops/grad. Declared here because ops/grad includes ops/defs, not the other way round.
 Results tape_call(OpId op, Args& args);
 Tensor tape_call_inplace(OpId op, Args& args);
 void refresh_view(const Tensor& view);
 
 struct CallStack {
   static thread_local ModeScope* top;
-  // Goes one down for a scope.
+  // Makes the mode below the current one for a scope.
   struct Below {
     ModeScope* saved = top;
     Below() { top = saved->below_; }
@@ -64,11 +64,11 @@ void check_usable(const OpInfo& op, size_t i, const Tensor& t, const Tensor*& de
 }
 
 struct Inspected {
-  bool wants_grad = false;  // the tape has to see the call
-  bool stored = false;      // a dtype among the arguments can only be stored
+  bool wants_grad = false;  // the tape must see the call
+  bool stored = false;      // an argument is or has a stored dtype
 };
 
-// Checks the tensors.
+// Checks the tensors among the arguments.
 Inspected inspect(const OpInfo& op, const Args& args) {
   Inspected seen;
   const bool grad_mode = modes().grad;
@@ -82,7 +82,7 @@ Inspected inspect(const OpInfo& op, const Args& args) {
   const Tensor *device_of = nullptr, *other = nullptr;
   each_argument_tensor(args, [&](size_t i, const Tensor& t) {
     if (!t) fail(op.name, ": argument '", op.args[i].name, "' has a nil among its tensors");
-    // copy_ goes from any device to any.
+    // copy_ copies from any device to any device.
     const bool stored = is_stored(t->dtype);
     if (!moves && stored) refuse_stored(op, i, t->dtype);
     seen.stored |= stored;
@@ -96,7 +96,7 @@ Inspected inspect(const OpInfo& op, const Args& args) {
   return seen;
 }
 
-// Indices on the CPU go with a tensor of any device.
+// Copies indices on the CPU to the device of the tensor. They may be used with a tensor of any device.
 void bring_indices(Args& args) {
   if (!args[0].is<Tensor>() || !args[0].as<Tensor>() || !args[1].is<std::vector<Tensor>>()) return;
   const Device device = args[0].as<Tensor>()->device();
@@ -118,8 +118,8 @@ Ref<ViewHistory> step_by_places(const Tensor& t) {
 
 namespace {
 
-// A view remembers its base, so that writes through either are known to the tape. A complex view of a float tensor is
-// the base of its own views: histories end there.
+// Records a view's base, so that the tape sees writes through either. A complex view of a float tensor starts a new
+// base, because histories end there.
 void track_view(OpId op, const Args& args, const Tensor& result) {
   const Tensor& input = args[0].as<Tensor>();
   if ((!is_float(result->dtype) && !is_complex(result->dtype)) || result.same(input)) return;
@@ -191,7 +191,7 @@ void run_bottom_inplace(OpId id, Args& args) {
     if (copy_bytes_into(self, args[1].as<Tensor>())) return;
     args[1] = copy_to(args[1].as<Tensor>(), self->device());
   }
-  const bool at_call = op.takes_as_parts();  // its numbers decide what it is made of
+  const bool at_call = op.takes_as_parts();  // its numbers select its parts
   if (!at_call && !reads_written(id, args)) return exec.run_inplace(id, args, specs);
   Tensor value = id == OpId::copy_ ? op1(OpId::clone, {args[1]})
                  : at_call         ? decompose_named(op, args)[0]
@@ -204,9 +204,9 @@ void run_bottom_inplace(OpId id, Args& args) {
 
 namespace {
 
-// What becomes of an argument that shares memory with the tensor that is written, as in PyTorch.
+// How an op treats an argument that shares memory with the written tensor, as in PyTorch.
 enum class Sharing : uint8_t {
-  kElementwise,  // each element is read before it is written: harmless where the layouts are the same
+  kElementwise,  // each element is read before it is written: harmless if the layouts are equal
   kRefused,
   kReadFirst,
 };
@@ -251,7 +251,7 @@ void check_inplace(OpId id, const Args& args, const ResultSpec& spec) {
          to_string(spec.sizes));
   }
   bool castable = id == OpId::copy_ || info(spec.dtype).kind <= info(self->dtype).kind;
-  // A running sum in place is one in the tensor's own dtype, which is no other that was asked for.
+  // A running sum in place has the tensor's own dtype, so asking for another one is an error.
   const bool running = (id == OpId::cumsum || id == OpId::cumprod) && !args[2].is_none();
   if (running && args[2].as<DType>() != self->dtype) castable = false;
   if (!castable) {
@@ -350,7 +350,7 @@ Tensor call_inplace_below_tape(OpId id, Args& args) {
     if (CallWatch* watch = modes().watch.get()) watch->writes(self);
     try {
       run_bottom_inplace(id, args);
-    } catch (const LateError&) {  // a begun write is a write
+    } catch (const LateError&) {  // a write that has begun counts as a write
       if (self->storage->version == version) self->storage->version++;
       throw;
     }
@@ -363,16 +363,16 @@ namespace {
 
 bool autocast_is_on() { return modes().autocast.watched && modes().autocast.mode.any(); }
 
-// The rest of call_op, on complete arguments.
+// Runs the rest of call_op, after autocast, on complete arguments.
 Results call_cast(const OpInfo& op, Args& args) {
   const OpId id = op.id;
   const auto [wants_grad, stored] = inspect(op, args);
   if (stored && takes_parts(op, args)) return {call_on_parts(op, args, false)};
   if (stored && has_packed(op, args)) return {call_packed(op, args)};
-  // Autocast that is still on here is for the parts.
+  // If autocast is still on here, the policies of the parts apply.
   const bool by_parts = op.has(kByParts) && (!CallStack::mode() || autocast_is_on());
   if (by_parts || op.has(kAtCall)) return call_parts(op, args);
-  // Of real tensors: what decides is known, and what the functions do is on the tape.
+  // On real tensors the condition is known, so the function runs and the tape records its ops.
   if (wants_grad && op.has(kControl) && !CallStack::mode()) return run_control(id, args);
   bool taped = wants_grad && (op.vjp || op.vjp_decomposes);
   Results results = taped ? tape_call(id, args) : call_below_tape(id, args);

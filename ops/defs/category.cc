@@ -1,10 +1,10 @@
-// A row in, its category and batching rule out.
+// Derives an op's category and batching rule from its row.
 #include "ops/defs/category.h"
 
 namespace lutra {
 namespace {
 
-// Of rows whose flags say nothing: by their lowering.
+// The category by lowering, for rows whose flags don't decide it.
 struct ByLowering {
   std::string_view lower;
   Category category;
@@ -20,7 +20,7 @@ struct ByFlag {
   OpFlags flag;
   Category category;
 };
-// The first that a row has decides.
+// The first flag that a row has decides.
 constexpr ByFlag kByFlag[] = {
     {kMutates, Category::kWrite},    {kRandom, Category::kRandom},       {kCreation, Category::kCreation},
     {kView, Category::kView},        {kSpatial, Category::kSpatial},     {kContraction, Category::kContraction},
@@ -58,7 +58,7 @@ bool names_dims(const ArgInfo& arg) {
 }
 
 namespace {
-// Whether all that a row says of places in its tensors is said by dimensions.
+// Returns whether the op's arguments describe places in tensors by dimensions only.
 bool goes_by_dims(const OpInfo& op, Category c) {
   if (c != Category::kReduction && c != Category::kView && c != Category::kMovement && c != Category::kLibrary) {
     return false;

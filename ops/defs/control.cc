@@ -1,4 +1,4 @@
-// Branches and loops, op by op.
+// Runs branches and loops op by op.
 #include "ops/defs/control.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ Results run_while(const Args& args) {
     }
     carried.resize(count);
   }
-  // What was carried no time is not the caller's own memory.
+  // If no step ran, `carried` still is the caller's own memory.
   if (!carried.empty() && carried[0].same(list(args, 2)[0])) {
     for (Tensor& t : carried) t = own_copy(t);
   }
@@ -132,7 +132,7 @@ Tensor contiguous_copy(const Tensor& t) { return op1(OpId::clone, {t, std::strin
 
 namespace {
 
-// What decides the order is asked.
+// Guards the strides, which decide the order.
 Sizes order_in_memory(const Tensor& t) {
   for (size_t d = 0; t->strides.size() > 1 && d < t->strides.size(); d++) t->strides[d].guard();
   return falling(t->strides);

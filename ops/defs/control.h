@@ -1,55 +1,56 @@
-// Ops that run functions, on real tensors: the eager witness of compiled branches and loops.
+// Runs ops that take functions (branches and loops) on real tensors. This is the eager reference of the compiled ones.
 #pragma once
 #include "ops/defs/op.h"
 
 namespace lutra {
 
 enum class Control : uint8_t { kNone, kCond, kWhileLoop, kWhileLoopBack, kScan };
-// How op runs its functions.
+// Returns the kind of control flow that op does.
 Control control_of(OpId op);
 
-// op has kControl.
+// Runs op, which has kControl.
 Results run_control(OpId op, const Args& args);
 
-// A function, and what it reads beside what the op gives it.
+// A function, and the tensors that it reads beside the arguments that the op passes it.
 struct ControlFunction {
   FunctionRef function;
   std::vector<Tensor> reads;
 };
-// The ops, in a trace.
+// Calls of the control ops, for a trace.
 Results call_cond(const Tensor& pred, const ControlFunction& f, const ControlFunction& g);
-// kept: of how many steps what body gives beside carried is stacked.
+// kept: the number of steps for which the body's results beside `carried` are stacked.
 Results call_while_loop(const ControlFunction& test, const ControlFunction& body, const std::vector<Tensor>& carried,
                         int64_t kept = 0);
-// back's reads are what it is given after sums and what body keeps; saved are the loop's stacks, or none.
+// The reads of `back` are its arguments behind `sums` and the values that `body` keeps. `saved` are the loop's stacks,
+// or none.
 Results call_while_loop_back(const ControlFunction& body, const ControlFunction& back, const Tensor& steps,
                              const std::vector<Tensor>& carried, const std::vector<Tensor>& sums,
                              const std::vector<Tensor>& saved);
-// The first n of these values, which lie in memory as `like` says, stacked; zeros stand for what is missing.
+// Stacks the first n values, which have the type and layout of `like`. Zeros stand for missing ones.
 Tensor stacked_steps(const std::vector<Tensor>& made, int64_t n, const TensorType& like, Device device);
-// xs are sliced, each along its dim.
+// xs are sliced, each along its dim of `dims`.
 Results call_scan(const ControlFunction& body, const std::vector<Tensor>& carried, const std::vector<Tensor>& xs,
                   const Sizes& dims, bool reverse);
-// What a function gives must be memory of its own.
+// Copies a tensor: a function's result must have memory of its own.
 Tensor own_copy(const Tensor& t);
 Tensor contiguous_copy(const Tensor& t);
-// Where a loop's gradients are to lie: as the dense tensor `like` does, so in each step alike.
+// Returns t with the layout of the dense tensor `like`. The gradients of a loop need the same layout in each step.
 Tensor laid_as(const Tensor& t, const Tensor& like);
 Tensor zeros_laid_as(const Tensor& like);
 
-// Whether op does the same with a number beside t and with a tensor that has it: that it has t's dtype before anything
-// is computed. Of half types it has not.
+// Returns whether op computes the same with a number beside t and with a tensor of that number. That holds if the
+// number takes t's dtype before anything is computed, which is not so for half types.
 bool takes_tensor_for_number(OpId op, const Tensor& t);
 
-// How often the body of a scan runs.
+// Returns how often the body of a scan runs.
 int64_t scan_length(const Args& args);
-// Slice i of x along dim.
+// Returns slice i of x along dim.
 Tensor slice_of(const Tensor& x, int64_t dim, SymInt i);
-// Slices [from, from + n) of x along dim.
+// Returns slices [from, from + n) of x along dim.
 Tensor slices_of(const Tensor& x, int64_t dim, SymInt from, SymInt n);
-// One slice, as the only one of a stack of slices.
+// Returns a stack of slices with this slice as its only one.
 Tensor stack_of(const Tensor& slice);
-// The tensor that has the slices of these stacks along dim.
+// Returns the tensor whose slices along dim are the slices of these stacks.
 Tensor unsliced(const std::vector<Tensor>& stacks, int64_t dim);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// What elements of special functions take, and the flops of contractions: a row for each op with kContraction.
+// The cost of elements of special functions, and the flops of contractions: a row for each op with kContraction.
 #include "ops/defs/cost.h"
 
 #include <functional>
@@ -10,11 +10,11 @@ namespace {
 double product(const std::vector<int64_t>& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), 1.0, std::multiplies<double>());
 }
-// Products for each element of the side that convolves: input channels of a group times the window.
+// Returns the products for each element of the convolved side: input channels of a group times the window.
 double window(const std::vector<int64_t>& weight) {
   return weight.empty() || weight[0] == 0 ? 0 : product(weight) / double(weight[0]);
 }
-// The size of a dimension, counted from the last.
+// Returns the size of a dimension, counted from the last one.
 double from_end(const std::vector<int64_t>& sizes, size_t d) {
   return sizes.size() <= d ? 0 : double(sizes[sizes.size() - 1 - d]);
 }
@@ -47,7 +47,7 @@ double flops(OpId op, const SizeLists& in, const SizeLists& out) {
     case OpId::convolution_weight: return 2 * product(in[0]) * window(out[0]);
     // query and key: every query with every key, once for the scores and once for the values.
     case OpId::flash_attention: return 4 * product(in[0]) * from_end(in[1], 1);
-    // Scores anew, and the gradients of scores, values, queries and keys.
+    // The scores again, and the gradients of scores, values, queries and keys.
     case OpId::flash_attention_backward: return 10 * product(in[1]) * from_end(in[2], 1);
     default: return 0;
   }

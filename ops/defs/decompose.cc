@@ -1,4 +1,4 @@
-// A composite and its arguments in, the results of its decomposition out.
+// Runs the decomposition of a composite.
 #include "ops/core/half.h"
 #include "ops/defs/call.h"
 #include "ops/defs/order.h"
@@ -6,7 +6,7 @@
 namespace lutra {
 namespace {
 
-// Whether something was of a half type.
+// Converts half types to float32. Returns whether v had one.
 bool to_opmath(Value& v) {
   if (v.is<DType>() && is_half(v.as<DType>())) {
     v = DType::kFloat32;

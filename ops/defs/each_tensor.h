@@ -1,4 +1,4 @@
-// Tensors among values and arguments, in order, lists spread.
+// Visits the tensors among values and arguments in order, those in lists included.
 #pragma once
 #include <vector>
 
@@ -17,7 +17,7 @@ void each_tensor(const Args& args, const F& f) {
   for (const Value& v : args) each_tensor(v, f);
 }
 
-// f(number of the argument, tensor), those that are nil, too.
+// Calls f(number of the argument, tensor). Nil tensors are included.
 template <class A, class F>
 void each_argument_tensor(A& args, const F& f) {
   for (size_t i = 0; i < args.size(); i++) {

@@ -1,4 +1,4 @@
-// One element of any dtype in, a Scalar out, and back.
+// Converts one element of any dtype to a Scalar and back.
 #include "ops/defs/element.h"
 
 #include <cmath>
@@ -10,7 +10,7 @@
 namespace lutra {
 namespace {
 
-// Out of int64's range or NaN: the smallest, as x64's conversion gives.
+// Truncates. Returns INT64_MIN for NaN and for numbers out of int64's range, as x64's conversion does.
 int64_t whole_part(const Scalar& s) {
   if (s.kind != Scalar::kNumber) return s.i;
   return s.d > -9.3e18 && s.d < 9.223372036854775807e18 ? int64_t(s.d) : INT64_MIN;

@@ -1,5 +1,5 @@
-// Elements of real tensors as Scalars: for printing, item, totable, lt.tensor, results whose size is in the elements.
-// Not a fast path.
+// Reads and writes elements of real tensors as Scalars: for printing, item, totable, lt.tensor, and results whose size
+// depends on elements. It is not a fast path.
 #pragma once
 #include <functional>
 
@@ -9,17 +9,17 @@
 namespace lutra {
 
 Scalar load_element(const void* at, DType dtype);
-// For ops that read elements: throws NeedsData for FakeTensors.
+// Checks for an op that reads elements: throws NeedsData for a FakeTensor.
 void need_data(const char* fn, const Tensor& t);
-// Rounds to dtype; integers take the whole part, as PyTorch's casts do.
+// Rounds to dtype. Integers take the whole part, as in PyTorch's casts.
 void store_element(void* at, DType dtype, const Scalar& value);
 
-// The elements of t by their index in row-major order, whatever the strides.
+// Access to the elements of t by their offset or in row-major order.
 class Elements {
  public:
-  // Copied to the host where they are not there, and unpacked: strides are this object's to tell.
+  // Copies t to the host and unpacks it, if needed. So use this object's strides, not those of t.
   explicit Elements(const Tensor& t) : t_(readable(t)), base_(static_cast<const char*>(t_->data())) {}
-  // At offset elements from the first one (multiply indices with strides).
+  // Returns the element at an offset in elements from the first one (multiply indices with strides).
   Scalar at(int64_t offset) const { return load_element(base_ + offset * int64_t(size_of(t_->dtype)), t_->dtype); }
   int64_t size(size_t dim) const { return t_->sizes[dim].hint; }
   int64_t stride(size_t dim) const { return t_->strides[dim].hint; }

@@ -1,4 +1,4 @@
-// The rows of forms.def in, forms with their schemas parsed out.
+// Parses the rows of forms.def.
 #include "ops/defs/forms.h"
 
 namespace lutra {
@@ -11,7 +11,7 @@ int find(const std::vector<ArgInfo>& args, std::string_view name) {
   return -1;
 }
 
-// One part of a row's arguments: "p=q", "p:5".
+// Applies one part of a row's arguments: "p=q", "p:5".
 void apply(Form& form, const std::vector<ArgInfo>& of_op, std::string_view part) {
   const size_t mark = part.find_first_of("=:");
   LUTRA_CHECK(mark != part.npos, "forms.def: malformed arguments");

@@ -1,4 +1,5 @@
-// The forms in which a public name can be called: the rows of forms.def. A name without rows is an op's own.
+// The forms in which a public name can be called: the rows of forms.def. A name without rows is called by its op's
+// schema.
 #pragma once
 #include <map>
 #include <span>
@@ -10,23 +11,23 @@ namespace lutra {
 struct Form {
   OpId op;
   const char* schema;
-  std::vector<ArgInfo> args;  // of schema
+  std::vector<ArgInfo> args;  // parsed from schema
   uint32_t flags;             // kMethodOnly, kFunctionOnly
-  // For each argument of op: the form's argument that gives it, or -1 and a constant.
+  // For each argument of op: the index of the form's argument that gives it, or -1 for a constant.
   std::vector<int> from;
   Args constants;
-  int inplace = -1;  // the form's argument that asks for name_, where the op has none of that name
+  int inplace = -1;  // the form's argument that asks for the in-place form, if the op has no name_
 
-  // The op's arguments out of the form's.
+  // Makes the op's arguments from the form's.
   Args op_args(const Args& given) const;
 };
 
-// By name, in the order of their rows.
+// The forms by name, in the order of their rows.
 const std::map<std::string, std::vector<Form>, std::less<>>& forms();
 
 struct OtherName {
   const char *name, *of;
-  bool copies;  // the results
+  bool copies;  // the results are copied
 };
 std::span<const OtherName> other_names();
 

@@ -1,5 +1,5 @@
-// Calls of a host's ops to text and back. Integers end with ';', texts stand in hexadecimal digits: a graph's text
-// keeps no line ends.
+// Converts calls of a host's ops to text and back. An integer ends with ';'. A text is written in hexadecimal digits,
+// because a graph's text cannot hold line ends.
 #include "ops/defs/host_op.h"
 
 #include <algorithm>

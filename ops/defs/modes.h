@@ -1,5 +1,5 @@
-// What ops are told beside their arguments: grad mode, autocast, the default device, the random state. A Lua state has
-// its own and installs them on the thread that runs it; a thread without one has modes of its own.
+// The state that ops depend on beside their arguments: grad mode, autocast, the default device, the random state. A Lua
+// state has its own and installs it on the thread that runs it. A thread without installed modes has modes of its own.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace lutra {
 
-// By device type: 0 the CPU, 1 CUDA.
+// Indexed by device type: 0 is the CPU, 1 is CUDA.
 struct AutocastMode {
   std::array<bool, 2> enabled{};
   std::array<DType, 2> dtype{DType::kBFloat16, DType::kFloat16};
@@ -30,28 +30,28 @@ struct KeptCast {
 
 struct AutocastState {
   AutocastMode mode;
-  bool watched = false;   // whether call_op has to ask at all
-  bool counting = false;  // a trace wants to know who asks
+  bool watched = false;   // whether call_op must look at autocast at all
+  bool counting = false;  // a trace counts the reads
   uint64_t reads = 0;
   std::unordered_map<const TensorImpl*, KeptCast> kept;
 };
 
-// Sees the tensors of eager calls.
+// Is told the tensors of eager calls.
 struct CallWatch : RefCounted {
   virtual ~CallWatch() = default;
   virtual void takes(const Tensor& t) = 0;
   virtual void made(const Tensor& t) = 0;
-  virtual void writes(const Tensor& t) = 0;  // before it does
+  virtual void writes(const Tensor& t) = 0;  // before the write
 };
 
 struct BackwardParts;  // ops/grad/engine.h
 
-// Threads of a host in the place of our own.
+// A host's threads, which replace our own.
 struct HostThreads {
-  // task(task_arg, i) for each i in [0, n), on whatever threads; returns when all have returned.
+  // Runs task(task_arg, i) for each i in [0, n), on any threads. Returns when all have returned.
   void (*run)(void* arg, int n, void (*task)(void* task_arg, int i), void* task_arg) = nullptr;
   void* arg = nullptr;
-  int count = 0;  // the calling one included
+  int count = 0;  // including the calling thread
 };
 
 struct Modes {
@@ -63,17 +63,17 @@ struct Modes {
   AutocastState autocast;
   Ref<CallWatch> watch;
   BackwardParts* backward_parts = nullptr;
-  int64_t calls_to_hook = kNever;  // eager calls until the host's hook runs
-  OwnAccount account;              // of a state
-  HostThreads threads;             // of its host, if it brought any
-  Settings settings;               // of a state
+  int64_t calls_to_hook = kNever;  // the number of eager calls before the host's hook runs
+  OwnAccount account;              // of a Lua state
+  HostThreads threads;             // of the host, if it brought any
+  Settings settings;               // of a Lua state
 };
 
 extern constinit thread_local Modes* installed_modes;
-Modes& thread_modes();  // of a thread that has none installed
+Modes& thread_modes();  // the modes of a thread that has none installed
 inline Modes& modes() { return installed_modes ? *installed_modes : thread_modes(); }
 
-// Installs modes on this thread for a scope; null: those of the thread.
+// Installs modes on this thread for a scope. Null installs the thread's own.
 class ModesScope {
  public:
   explicit ModesScope(Modes* modes) : saved_(installed_modes) {

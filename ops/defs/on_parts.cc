@@ -1,4 +1,4 @@
-// A call on complex tensors in; its result, made by the same op on view_as_real of them, out.
+// Runs ops on complex tensors as the same ops on view_as_real of them.
 #include "ops/defs/on_parts.h"
 
 #include "ops/defs/call.h"
@@ -8,7 +8,7 @@ namespace {
 
 Tensor parts(const Tensor& t) { return op1(OpId::view_as_real, {t}); }
 
-// A mask of elements as one of pairs.
+// Returns a mask of pairs for a mask of elements.
 Tensor of_pairs(const Tensor& mask) { return op1(OpId::unsqueeze, {mask, Scalar::of_int(-1)}); }
 
 }  // namespace
@@ -45,7 +45,7 @@ bool takes_parts(const OpInfo& op, const Args& args) {
 
 Tensor call_on_parts(const OpInfo& op, const Args& args, bool inplace) {
   const Tensor& self = args[0].as<Tensor>();
-  if (op.id != OpId::masked_select) op.meta(op.id, args);  // raises on bad arguments, by the sizes that were given
+  if (op.id != OpId::masked_select) op.meta(op.id, args);  // raises on bad arguments, with the caller's sizes
   Args own = args;
   own[0] = parts(self);
   if (op.id == OpId::index_put) {

@@ -1,24 +1,24 @@
-// Tensors of stored dtypes as tensors of computed ones, and ops whose kernels know no complex elements: the same ops on
+// Views tensors of stored dtypes as tensors of computed ones, and runs ops whose kernels know no complex elements on
 // the tensors' parts.
 #pragma once
 #include "ops/defs/op.h"
 
 namespace lutra {
 
-// Whether t's elements are of a stored dtype that has parts or bytes.
+// Returns whether t's dtype is complex or packed.
 bool has_cells(const Tensor& t);
-// The same bytes as elements of another dtype: a view.
+// Returns a view of the same bytes as elements of another dtype.
 Tensor view_as_dtype(const Tensor& t, DType dtype);
-// The memory of t as elements of a computed dtype: the parts of complex elements, the bytes of packed ones. t itself
-// where it has neither.
+// Returns the memory of t as elements of a computed dtype: the parts of complex elements, the bytes of packed ones.
+// Returns t itself if its dtype is neither.
 Tensor as_cells(const Tensor& t);
-// Such cells as elements of dtype again.
+// Returns such cells as elements of dtype again.
 Tensor of_cells(const Tensor& cells, DType dtype);
-// Sizes, strides and offset of as_cells(t).
+// Returns the sizes, strides and offset of as_cells(t).
 ResultSpec layout_of_cells(const Tensor& t);
 
 bool takes_parts(const OpInfo& op, const Args& args);
-// args[0] itself where the call is in place.
+// Returns args[0] itself if the call is in place.
 Tensor call_on_parts(const OpInfo& op, const Args& args, bool inplace);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// The rows of ops.def in, the table of OpInfos out. A row that names a rule nobody wrote does not link.
+// Builds the table of OpInfos from the rows of ops.def. A row that names a missing rule does not link.
 #include "ops/defs/op.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 constexpr bool equal(std::string_view a, std::string_view b) { return a == b; }
 constexpr bool is_rule(std::string_view vjp) { return vjp != "none" && vjp != "decompose"; }
 
-// The names in a discarded branch are not used, so nobody need define vjp_none or decompose_add.
+// A discarded branch does not use its names, so vjp_none and decompose_add need no definition.
 #define PICK(cond, value) \
   [] {                    \
     if constexpr (cond)   \

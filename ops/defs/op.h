@@ -14,7 +14,7 @@ enum class OpId : uint16_t {
 #define OP(name, ...) name,
 #include "ops/defs/ops.def"
 #undef OP
-  // Graphs only: a value that comes from outside.
+  // Only in graphs: a value that comes from outside.
   input,
   kCount
 };
@@ -47,7 +47,7 @@ enum OpFlags : uint32_t {
   kControl = 16777216,
 };
 
-// What happens to an op's arguments under autocast; see ops.def.
+// How autocast treats an op's arguments. See ops.def.
 enum class AutocastPolicy : uint8_t {
   kNone,
   kLower,
@@ -88,20 +88,20 @@ struct ArgInfo {
   Value def;
 };
 
-// One size, dtype and layout of a result, as meta rules give them.
+// The sizes, dtype and layout of one result, as meta rules return them.
 struct ResultSpec {
   Sizes sizes;
   Sizes strides;
   DType dtype = DType::kFloat32;
   bool view = false;  // aliases the first tensor argument at offset
   SymInt offset;
-  bool parts = false;  // of a decomposition that no node can stand for: it aliases an argument, writes or draws
+  bool parts = false;  // the decomposition aliases an argument, writes or draws, so that no node can stand for it
 };
 using ResultSpecs = std::vector<ResultSpec>;
-// The view of t that spec describes: op's result.
+// Returns the view of t that spec describes, as op's result.
 Tensor alias(OpId op, const Tensor& t, const ResultSpec& spec);
 
-// A number that dtype cannot hold is an error that names op and argument (PyTorch's rule, see converts).
+// Raises an error that names op and argument if dtype cannot hold a number (PyTorch's rule, see converts).
 void check_converts(OpId op, size_t argument, const Value& v, DType dtype);
 
 struct VjpContext;  // ops/grad/vjp.h
@@ -118,16 +118,16 @@ struct OpInfo {
   int results;
   MetaFn meta_rule;
   VjpFn vjp;              // null: not differentiable, or vjp_decomposes
-  const char* saves;      // what vjp reads, see ops/grad/vjp.h; null without vjp
-  bool vjp_decomposes;    // the tape records the decomposition instead
+  const char* saves;      // the values that vjp reads, see ops/grad/vjp.h; null without vjp
+  bool vjp_decomposes;    // the tape records the decomposition
   DecomposeFn decompose;  // null: primitive
-  DynamicFn dynamic;      // not null: real tensors only, results of any size
+  DynamicFn dynamic;      // null, or makes results whose sizes depend on elements; real tensors only
   uint32_t flags;
   std::string_view lower;      // the rule's name
   AutocastPolicy autocast[2];  // on the CPU, on CUDA
   const char* about;
   std::vector<uint8_t> converted = {};  // arguments marked '~'
-  // The rule, then the check that numbers which become the results' dtype fit into it.
+  // Runs the rule, then checks that numbers which become the results' dtype fit into it.
   ResultSpecs meta(OpId op, const Args& args) const {
     ResultSpecs specs = meta_rule(op, args);
     for (uint8_t a : converted) check_converts(op, a, args[a], specs[0].dtype);
@@ -135,18 +135,18 @@ struct OpInfo {
   }
   bool has(OpFlags f) const { return flags & f; }
   bool is_composite() const { return decompose != nullptr; }
-  // What it takes is decided by its parts.
+  // Returns whether the op's parts decide which arguments it takes.
   bool takes_as_parts() const { return flags & (kAtCall | kByParts); }
 };
 
-// Parses a row's schema; throws Error(kInternal) where it is malformed.
+// Parses a row's schema. Throws Error(kInternal) if it is malformed.
 std::vector<ArgInfo> parse_schema(std::string_view schema);
-// The value that text stands for where arg takes it.
+// Parses the constant `text` for an argument.
 Value parse_constant(const ArgInfo& arg, std::string_view text);
 
 const OpInfo& info(OpId id);
 inline const char* name(OpId id) { return info(id).name; }
-// The op of that name, or OpId::kCount.
+// Returns the op of that name, or OpId::kCount.
 OpId find_op(std::string_view name);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Orders of dims: which comes first in memory, and the order that undoes one.
+// Orders of dims: from outermost to innermost in memory, and the inverse of an order.
 #pragma once
 #include <algorithm>
 #include <numeric>
@@ -8,7 +8,7 @@
 
 namespace lutra {
 
-// Dims by falling strides, by hints; equal ones as they come.
+// Returns the dims by falling strides, by hints. Equal strides keep their order.
 inline Sizes falling(const Sizes& strides) {
   std::vector<int64_t> dims(strides.size());
   std::iota(dims.begin(), dims.end(), 0);

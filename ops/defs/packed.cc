@@ -1,4 +1,4 @@
-// A call with int4 tensors, or one that asks for int4, in; the same op on their bytes, or shifts of bytes, out.
+// Runs calls with int4 tensors, or calls that ask for int4, as the same op on bytes or as shifts of bytes.
 #include "ops/defs/packed.h"
 
 #include "ops/defs/call.h"
@@ -48,7 +48,7 @@ DType dtype_of(const Args& args) {
   fail(op.name, ": not defined for ", name(dtype), ", which lies two elements a byte; convert by x:to('int8')");
 }
 
-// The op's dims (argument `at`), none of which may be the last one.
+// Refuses the last dim among the op's dims (argument `at`).
 void check_dims(const OpInfo& op, const Args& args, size_t at) {
   const int64_t last = args[0].as<Tensor>()->dim() - 1;
   const auto check = [&](SymInt d) {

@@ -1,4 +1,4 @@
-// A row's schema text in, ArgInfos out.
+// Parses a row's schema text into ArgInfos.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -28,7 +28,7 @@ std::string_view trim(std::string_view s) {
   return s;
 }
 
-// "int? end!=None": type, name, marks, default.
+// Parses "int? end!=None": type, name, marks, default.
 ArgInfo parse_arg(std::string_view text) {
   ArgInfo arg;
   size_t space = text.find(' ');

@@ -1,4 +1,5 @@
-// A tensor in, its elements on another device out: what is not dense is made so where it is, then bytes are copied.
+// Copies elements to another device. A tensor that is not dense is made dense on its own device, then its bytes are
+// copied.
 #include "ops/defs/to_device.h"
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 namespace lutra {
 namespace {
 
-// Whether the elements are numel neighbours in memory, in whatever order of dimensions.
+// Returns whether the elements occupy numel consecutive places in memory, in any order of dimensions.
 bool is_dense(const Tensor& t) {
   std::vector<std::pair<int64_t, int64_t>> dims;
   for (size_t d = 0; d < t->sizes.size(); d++) {
