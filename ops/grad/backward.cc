@@ -1,10 +1,10 @@
-// Roots and their gradients in; gradients of leaves accumulated, or of chosen tensors returned.
+// Runs backward from roots and their gradients. Accumulates gradients of leaves, or returns chosen ones.
 // Invariants:
-// 1. A node's inputs were numbered before it. Taking the highest number first, all of a node's gradients are there when
-//    its turn comes.
-// 2. Leaves come last, in the order they were reached; a leaf's contributions are summed before they go into .grad.
-// 3. The gradient of a part (x[i], a piece of a split) has zeros elsewhere. A sum that is the engine's own takes it in
-//    place, to the same bits: x + 0 is x, but for -0, which becomes 0.
+// 1. A node's inputs were numbered before it. The highest number runs first, so all gradients of a node have come when
+//    it runs.
+// 2. Leaves come last, in the order they were reached. A leaf's contributions are summed before they go into .grad.
+// 3. The gradient of a part (x[i], a piece of a split) has zeros elsewhere. If the engine owns the sum, it adds only
+//    the part in place, to the same bits: x + 0 is x, except that -0 becomes 0.
 #include "ops/grad/engine.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ void Engine::send(const Edge& edge, const Tensor& g, Sum sum) {
   p->sums[edge.result] = std::move(sum);
 }
 
-// The gradient of a part, added where it belongs. False where there is no sum yet that may be written.
+// Adds the gradient of a part to the sum of the whole. Returns false if there is no sum yet that may be written.
 bool Engine::add_part(GradNode& node, const Tensor& g) {
   Pending* p = !node.is_part() || g->is_fake() ? nullptr : pending(node.next[0]);
   if (!p || !p->sums[node.next[0].result].own) return false;
@@ -55,7 +55,7 @@ bool Engine::add_part(GradNode& node, const Tensor& g) {
   return true;
 }
 
-// Where what has been sent to an edge is; null where nothing has.
+// Returns the entry of an edge that gradients have been sent to; null if there is none.
 Pending* Engine::pending(const Edge& edge) {
   Pending* p = nullptr;
   auto leaf = leaf_at_.find(edge.node.get());
@@ -65,11 +65,11 @@ Pending* Engine::pending(const Edge& edge) {
   return p && p->grads.size() > edge.result && p->grads[edge.result] ? p : nullptr;
 }
 
-// Ascending by number, a node is needed if one of its next is.
+// Goes through the nodes by ascending number. A node is needed if one of its next is.
 void Engine::mark_needed() {
   std::map<uint64_t, GradNode*> all;
   std::vector<GradNode*> stack;
-  std::unordered_map<const GradNode*, std::set<uint32_t>> results;  // of joint nodes: those that something goes to
+  std::unordered_map<const GradNode*, std::set<uint32_t>> results;  // of joint nodes: results that an edge leads to
   for (auto& [seq, p] : nodes_) {
     stack.push_back(p.node.get());
     for (size_t k = 0; p.node->joint && k < p.grads.size(); k++) results[p.node.get()].insert(uint32_t(k));
@@ -117,8 +117,8 @@ bool Engine::is_wanted(const Edge& edge) const {
 
 namespace {
 
-// The hooks that are there when a gradient's turn comes. As in PyTorch all of them run, those that another one of them
-// removes as well; what they register waits for the next backward.
+// The hooks at the moment a gradient's turn comes. As in PyTorch all of them run, including those that another one of
+// them removes. Hooks that they register wait for the next backward.
 class HooksInTurn {
  public:
   HooksInTurn() = default;
@@ -143,7 +143,7 @@ class HooksInTurn {
 
 }  // namespace
 
-// What a hook makes of a gradient.
+// Runs a hook. Returns the gradient to go on with.
 Tensor Engine::hooked(const GradHook& hook, const Tensor& gradient) {
   const Tensor given = rehearsal_ ? rehearsal_->run_hook(hook, gradient) : hook.run(gradient);
   seen_by_lua(gradient), seen_by_lua(given);
@@ -173,34 +173,34 @@ void Engine::run_hooks(const GradNode& node, std::vector<Tensor>& grads) {
 void Engine::take_targets(const GradNode* node, const std::vector<Tensor>& grads) {
   for (const Target& t : targets_) {
     if (t.edge.node.get() != node || t.edge.result >= grads.size()) continue;
-    if (grads[t.edge.result]) results[t.index] = grads[t.edge.result];  // those of a joint node come one by one
+    if (grads[t.edge.result]) results[t.index] = grads[t.edge.result];  // a joint node's come one by one
   }
 }
 
-// A clone of it would have its strides: those of dimensions of one element may be others.
+// Returns whether a clone of g would have g's strides. Those of dimensions of one element may differ.
 bool lies_as_clone(const Tensor& g) {
   const Sizes strides = info(OpId::clone).meta(OpId::clone, {g, std::string("preserve_format")})[0].strides;
   return std::equal(strides.begin(), strides.end(), g->strides.begin(), g->strides.end(),
                     [](const SymInt& a, const SymInt& b) { return a.expr == b.expr && a.hint == b.hint; });
 }
 
-// A view without history, of all of a base that nobody else holds.
+// Returns whether g is a view without history of a whole base that has no other holder.
 bool holds_base_alone(const Tensor& g) {
   return g->base && !g->view && g->base->refs.load() == 1 && g->storage->refs.load() == 2 &&
          g->base->numel().hint == g->numel().hint && lies_as_clone(g);
 }
 
-// Whether a hook of a later leaf may see the memory of g, which is fake: of real memory the engine counts who has it.
+// Returns whether a hook of a later leaf may see the memory of g, a FakeTensor. Real memory has reference counts.
 bool Engine::seen_later(const Tensor& g) const {
   if (!leaf_hooks_) return false;
   return std::any_of(leaves_.begin() + std::ptrdiff_t(leaves_done_), leaves_.end(),
                      [&](const Pending& p) { return p.grads[0] && p.grads[0]->storage == g->storage; });
 }
 
-// A gradient that becomes .grad belongs to that leaf alone and lies as the leaf does.
+// Returns g, or a copy, for .grad: it must belong to that leaf alone and have the leaf's layout.
 Tensor Engine::owned(const Tensor& leaf, Tensor g) {
   const bool viewed = !g->is_fake() && holds_base_alone(g);
-  const bool plain = create_ || !g->requires_grad;  // the gradient of a function may be what it saved
+  const bool plain = create_ || !g->requires_grad;  // a function's gradient may be a tensor that it saved
   bool alone = plain && g->refs.load() == 1 && (viewed || g->storage->refs.load() == 1);
   if (g->is_fake()) {
     alone = plain && !seen_later(g) && given_.insert(g->storage.get()).second && (!g->base || lies_as_clone(g));
@@ -228,7 +228,7 @@ void Engine::accumulate(const Tensor& leaf, Tensor g) {
   run_post_accumulate_hooks(leaf);
 }
 
-// Results of a joint node that somebody looks at.
+// Returns the results of a joint node that have hooks, are retained or are targets.
 std::vector<uint32_t> Engine::points(const GradNode& node) const {
   std::set<uint32_t> all;
   for (auto& [result, hook] : node.hooks) {
@@ -257,7 +257,7 @@ Tensor Engine::visit(const GradNode& node, uint32_t result, Tensor g) {
   return grads[result];
 }
 
-// The hooks of a single root run as PyTorch's do, even where its gradient goes nowhere. Whether that is all there is.
+// Runs the hooks of a single root as PyTorch does, even if its gradient goes nowhere. Returns true if that is all.
 bool Engine::run_lone_root() {
   if (!collecting_ || nodes_.size() + leaves_.size() != 1 || roots_ != 1) return false;
   Pending& p = nodes_.empty() ? leaves_[0] : nodes_.begin()->second;
@@ -268,8 +268,8 @@ bool Engine::run_lone_root() {
   return true;
 }
 
-// Whether something comes of a node's gradients: an input of it wants one, or one of a joint node's results that others
-// of its results depend on.
+// Returns whether a node's gradients are needed: an input of it wants one, or a result of a joint node that other
+// results of it depend on.
 bool Engine::runs(const Pending& p) const {
   const auto wanted = [this](const Edge& e) { return is_wanted(e); };
   bool given = false;
@@ -378,7 +378,7 @@ void Engine::run_above(uint64_t stop) {
   while (leaves_done_ < end) run_leaf();
 }
 
-// The leaf that a rehearsal ends before. What it and those behind it wait for becomes no other leaf's gradient.
+// Finds the leaf that a rehearsal ends before. Its gradient and later ones must not become another leaf's.
 size_t Engine::first_to_wait() {
   size_t first = leaves_done_;
   while (first < leaves_.size() && !rehearsal_->stops_at(*leaves_[first].node)) first++;
@@ -390,7 +390,7 @@ size_t Engine::first_to_wait() {
   return first;
 }
 
-// Who is to run parts of it; null: nobody.
+// Returns the object that runs parts of this backward, or null.
 BackwardParts* Engine::parts() const {
   BackwardParts* parts = modes().backward_parts;
   if (!parts || current_mode() || tape_watch() || !parts->is_on()) return nullptr;
@@ -550,7 +550,7 @@ std::function<void()> add_hook(const Tensor& t, GradHook added) {
   AutogradMeta& meta = autograd_meta(t);
   auto live = added.live;
   if (added.keeper && meta.accumulator) added.keeper->graph_leads_here(true);
-  std::erase_if(meta.hooks, is_removed);  // who runs hooks has a copy of the list
+  std::erase_if(meta.hooks, is_removed);  // running hooks use a copy of the list
   if (meta.grad_fn) {
     std::erase_if(meta.grad_fn->hooks, [](const auto& known) { return is_removed(known.second); });
     meta.grad_fn->hooks.emplace_back(meta.output_nr, std::move(added));
@@ -578,8 +578,8 @@ std::function<void()> register_post_accumulate_grad_hook(const Tensor& t, std::f
   return add_hook(t, std::move(added));
 }
 
-// The node may outlive the tensor: a guard among the tensor's own hooks, which non-leaves do not run, tells it when
-// that is gone.
+// The node may outlive the tensor. So the tensor's own hooks, which a non-leaf does not run, hold a guard that tells
+// the node when the tensor is gone.
 void retain_grad(const Tensor& t) {
   struct Guard {
     explicit Guard(AutogradMeta* meta) : meta(std::make_shared<AutogradMeta*>(meta)) {}

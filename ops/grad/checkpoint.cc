@@ -1,4 +1,4 @@
-// A call watched, then repeated.
+// Watches a call, then repeats it.
 #include "ops/grad/checkpoint.h"
 
 #include <algorithm>
@@ -93,7 +93,7 @@ void Checkpoint::check_outside() const {
   }
 }
 
-// What is in memory from outside that the call wrote, and the copy of it.
+// Swaps the content of outside memory that the call wrote with its copy.
 void Checkpoint::exchange_content() {
   for (auto& [key, out] : outside_) {
     if (!out.before) continue;
@@ -103,7 +103,7 @@ void Checkpoint::exchange_content() {
   }
 }
 
-// The modes of then, for a scope; versions from outside are as before.
+// Restores the modes of the first call for a scope. At its end the versions of outside memory are as before.
 struct Checkpoint::Repetition {
   Checkpoint& self;
   const Generator generator = default_generator();
@@ -132,7 +132,7 @@ void Checkpoint::repeat() {
   if (running_) fail("checkpoint: its function asks for gradients of what it has not yet returned");
   check_outside();
   const Ref<Checkpoint> keep_alive(this);
-  // What is given is whole or nothing, whatever ends the function: an error of Lua's, too.
+  // Drops an incomplete set of tensors, whatever ends the function: an error of Lua, too.
   struct GivenWhole {
     Checkpoint& self;
     bool whole = false;
@@ -160,7 +160,7 @@ Tensor Checkpoint::give(size_t number, const char* op) {
 void Checkpoint::drop(size_t number) {
   if (number < given_.size()) given_[number] = Tensor();
   if (--live_ > 0) return;
-  // Nobody asks any more.
+  // No node requests a tensor any more.
   again_ = nullptr, call_ = nullptr;
   outside_.clear(), given_.clear();
 }

@@ -1,12 +1,13 @@
-// A call whose nodes save nothing (lt.checkpoint): a function that repeats it in, at the first need what would have
-// been saved out.
+// A checkpointed call (lt.checkpoint): its nodes save nothing. At the first request for a saved tensor it repeats the
+// call, and the repetition gives the tensors.
 //
 // Invariants:
 // 1. The nodes are those of the first call. The repetition only gives them their tensors, in the order in which they
-//    were saved; so gradients are eager's bit for bit, hooks and double backward included.
-// 2. The call is repeated with the random state and the modes of then, and on the elements of then: memory from outside
-//    that it wrote has its former content meanwhile, and its present one afterwards.
-// 3. Memory from outside that the call read must not have been written since: an error, never a wrong gradient.
+//    were saved. So gradients are eager's bit for bit, hooks and double backward included.
+// 2. The repetition runs with the random state, the modes and the elements of the first call. Outside memory that the
+//    call wrote has its former content meanwhile, and its present content afterwards.
+// 3. Outside memory that the call read must not have been written since. Otherwise an error is raised, never a wrong
+//    gradient.
 #pragma once
 #include <functional>
 #include <memory>
@@ -21,9 +22,9 @@ namespace lutra {
 
 class Checkpoint final : public SavedLater {
  public:
-  // call: what `again` calls, to those who know it.
+  // again: repeats the call. call: identifies the function that `again` calls, for code that knows it.
   Checkpoint(std::function<void()> again, std::shared_ptr<HookKeeper> call);
-  // Between them the call is made, once.
+  // The call is made once, between begin and end.
   void begin();
   void end();
 
@@ -42,7 +43,8 @@ class Checkpoint final : public SavedLater {
     bool requires_grad;
     uint32_t saver;
   };
-  // For those who repeat it otherwise, in the modes of then: null where nobody may ask any more.
+  // For code that repeats the call in another way, with the modes of the first call. Null if nothing may be requested
+  // any more.
   const std::shared_ptr<HookKeeper>& call() const { return call_; }
   const std::vector<Kept>& kept() const { return kept_; }
   const Generator& generator() const { return generator_; }
@@ -51,14 +53,14 @@ class Checkpoint final : public SavedLater {
   size_t live() const { return live_; }
   bool is_running() const { return running_; }
   bool writes_outside() const;
-  // Throws where what the call read is no longer what it was.
+  // Throws if outside memory that the call read has changed.
   void check_outside() const;
 
  private:
   struct Outside {
     Ref<Storage> storage;
-    uint32_t version = 0;  // when the call was over
-    Ref<Storage> before;   // a copy of its content, where the call wrote it
+    uint32_t version = 0;  // at the end of the call
+    Ref<Storage> before;   // a copy of its former content, if the call wrote it
   };
   struct Repetition;
   void compare(const Tensor& t);
@@ -70,11 +72,11 @@ class Checkpoint final : public SavedLater {
   Generator generator_;
   AutocastMode autocast_;
   std::unordered_map<const Storage*, Outside> outside_;
-  std::unordered_set<const Storage*> inside_;  // made by the call that runs
+  std::unordered_set<const Storage*> inside_;  // made by the running call
   std::vector<Kept> kept_;
-  std::vector<Tensor> given_;  // by number, of the repetition
+  std::vector<Tensor> given_;  // the repetition's tensors, by number
   std::vector<uint32_t> versions_;
-  size_t live_ = 0;  // numbers that nodes may still ask for
+  size_t live_ = 0;  // the number of saved tensors that nodes may still request
   bool running_ = false, repeating_ = false, draws_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Values that control flow has made in, the same with a node of the tape that settles which gradients there are out.
+// Adds a node to the tape that decides which values of control flow get gradients.
 #include "ops/grad/control_border.h"
 
 #include <algorithm>
@@ -12,11 +12,11 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-// Edges: of what is read, of the values, of the token. Results: the values, then this border's token.
+// Edges: the reads, the values, the token. Results: the values, then this border's token.
 struct BorderNode final : GradNode {
-  bool fills = false;  // zeros for values, and all laid as they are
+  bool fills = false;  // gradients of values are filled with zeros and have the values' layouts
   std::vector<SavedTensor> reads, values;
-  std::vector<std::vector<size_t>> wanted_by;  // by result: reads that have a gradient where it has one
+  std::vector<std::vector<size_t>> wanted_by;  // by result: the reads that get a gradient if it has one
 
   BorderNode() { joint = true; }
   const char* name() const override { return "control_border"; }

@@ -1,5 +1,5 @@
-// The engine of backward as data: gradients under way in, the next node run. Who runs a part of a backward otherwise
-// (BackwardParts) reads its state, and leaves the state that eager would.
+// The engine of backward as data: it takes pending gradients and runs the next node. Code that runs a part of a
+// backward in another way (BackwardParts) reads its state, and leaves the state that eager would leave.
 #pragma once
 #include <map>
 #include <set>
@@ -10,10 +10,10 @@
 
 namespace lutra {
 
-// What is known of a gradient that came together in the engine.
+// Facts about a gradient that the engine has accumulated.
 struct Sum {
-  bool own = false;         // nobody else has its memory
-  Ref<GradNode> last = {};  // -0 may stand only in the part that this node's gradient went into; null: nowhere
+  bool own = false;         // its memory is not shared
+  Ref<GradNode> last = {};  // only the part that this node's gradient went into may hold -0; null: no element may
 };
 
 struct Pending {
@@ -27,12 +27,12 @@ struct Target {
   size_t index;
 };
 
-// A part of a backward that is run on FakeTensors, so that it is recorded.
+// A part of a backward that runs on FakeTensors, to record it.
 struct Rehearsal {
   virtual ~Rehearsal() = default;
   virtual Ref<GradNode> stand_in(GradNode& node) = 0;  // over FakeTensors
   virtual Tensor& gradient_of(const GradNode& leaf) = 0;
-  // What a hook makes of a FakeTensor; null: it stays.
+  // Returns what a hook makes of a FakeTensor, or null if it keeps the gradient.
   virtual Tensor run_hook(const GradHook& hook, const Tensor& gradient) = 0;
   virtual bool stops_at(const GradNode& leaf) = 0;
   virtual Tensor& retained_gradient(const GradNode& node, size_t number) = 0;
@@ -49,9 +49,9 @@ class Engine {
     send(gradient_edge(root), gradient);
     roots_++;
   }
-  // What has come to an edge before the engine begins.
+  // Adds a gradient that has come to an edge before the engine begins.
   void seed(const Edge& edge, const Tensor& g) { send(edge, g); }
-  // Gradients are collected for targets instead of accumulated into leaves; nodes that lead to none are left out.
+  // Collects gradients for targets instead of accumulating them into leaves. Nodes that lead to no target don't run.
   void collect(const std::vector<Target>& targets, size_t count) {
     collecting_ = true;
     targets_ = targets;
@@ -61,22 +61,22 @@ class Engine {
   bool run_lone_root();
   void run();
   void accumulate(const Tensor& leaf, Tensor& grad, Tensor g);
-  // The sum is in the leaf's .grad.
+  // Adds g to the leaf's .grad.
   void accumulate(const Tensor& leaf, Tensor g);
   std::vector<Tensor> results;
 
-  // The same engine over FakeTensors. `fake` gives one for each gradient under way.
+  // Returns the same engine over FakeTensors. `fake` gives one for each pending gradient.
   Engine rehearsed(Rehearsal& rehearsal, const std::function<Tensor(const Tensor&)>& fake) const;
   // No gradient may share the memory of a FakeTensor.
   void keep_apart(const Tensor& fake) { given_.insert(fake->storage.get()); }
-  // Lua code may keep it.
+  // Called for a gradient that Lua code may keep.
   void seen_by_lua(const Tensor& g) {
     if (g && g->is_fake()) keep_apart(g);
   }
   void seen_by_lua(const std::vector<Tensor>& all) {
     for (const Tensor& g : all) seen_by_lua(g);
   }
-  // Runs nodes numbered above stop, and where none is left, leaves: of a rehearsal up to one that it stops at.
+  // Runs the nodes numbered above stop. If no node is left, runs the leaves, in a rehearsal up to one that it stops at.
   void run_above(uint64_t stop);
   bool is_wanted(const Edge& edge) const;
   bool is_needed(const GradNode& node) const { return !collecting_ || needed_.count(&node) > 0; }
@@ -84,14 +84,14 @@ class Engine {
   bool retains() const { return retain_; }
   const std::vector<Target>& targets() const { return targets_; }
   std::map<uint64_t, Pending, std::greater<>>& nodes() { return nodes_; }
-  // Those not yet run come in order from there on.
+  // The leaves that have not run are in order, from leaves_done() on.
   std::vector<Pending>& leaves() { return leaves_; }
   size_t leaves_done() const { return leaves_done_; }
-  // What is under way is that now; leaves in the order they were reached.
+  // Replaces the pending nodes and leaves. Leaves are in the order they were reached.
   void go_on_with(std::vector<Pending> nodes, std::vector<Pending> leaves);
-  // Nodes that have run, in order; of a rehearsal.
+  // In a rehearsal: the nodes that have run, in order.
   std::vector<GradNode*> ran;
-  // Who runs parts of it knows this backward from an earlier run.
+  // BackwardParts knows this backward from an earlier run.
   bool seen_before = false;
 
  private:
@@ -124,20 +124,21 @@ class Engine {
   std::map<uint64_t, Pending, std::greater<>> nodes_;
   std::vector<Pending> leaves_;
   size_t leaves_done_ = 0;
-  bool leaf_hooks_ = false;  // some of them have hooks, which may give others some; of FakeTensors
-  std::unordered_map<const GradNode*, size_t> leaf_at_;  // in leaves_
+  bool leaf_hooks_ = false;  // for FakeTensors: a leaf has hooks, which may set gradients of other leaves
+  std::unordered_map<const GradNode*, size_t> leaf_at_;  // a leaf's index in leaves_
   std::vector<Target> targets_;
   std::unordered_set<const GradNode*> needed_;
   std::set<std::pair<const GradNode*, uint32_t>> needed_results_;  // of joint nodes
   std::unordered_set<const Storage*> given_;  // storages of FakeTensors that a gradient must not share
 };
 
-// Runs parts of backwards otherwise (compiled autograd).
+// Runs parts of a backward in another way (compiled autograd).
 struct BackwardParts {
   virtual ~BackwardParts() = default;
   virtual bool is_on() const = 0;
-  virtual void refuse(const char* why) = 0;  // a backward runs eagerly
-  // Asked while nodes are left. True: it has run the next ones. False: the engine is to run those above stop.
+  virtual void refuse(const char* why) = 0;  // a backward runs eagerly for this reason
+  // Called while nodes are left. Returns true if it has run the next nodes, false if the engine must run those above
+  // stop.
   virtual bool run(Engine& engine, uint64_t& stop) = 0;
 };
 

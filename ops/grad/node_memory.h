@@ -1,4 +1,4 @@
-// What nodes of the tape take, and how they die.
+// Counts the memory of the tape's nodes and destroys nodes without recursion.
 #pragma once
 #include <new>
 #include <utility>
@@ -9,7 +9,8 @@
 
 namespace lutra {
 
-// Lets go of the node. Where one holder is left, that may be the result itself, whose hooks' keepers are told.
+// Drops a reference to the node. If one other holder is left, it may be the node's own result, so the keepers of the
+// hooks are told that no graph leads there.
 inline void leave(Ref<GradNode> node) {
   if (node->hooks.empty() || node->refs.load(std::memory_order_acquire) != 2) return;
   for (const auto& [result, hook] : node->hooks) {
@@ -17,8 +18,8 @@ inline void leave(Ref<GradNode> node) {
   }
 }
 
-// Nodes die one by one, not recursively: a chain of a million is no deep stack. Destructors come here: where there is
-// no memory for the list a node dies at once.
+// Destroys nodes one by one, not recursively, so that a chain of a million nodes needs no deep stack. Destructors call
+// it. If there is no memory for the list, the node dies at once.
 inline void bury(Ref<GradNode> node) {
   static thread_local std::vector<Ref<GradNode>>* graves = nullptr;
   if (!node) return;
@@ -40,7 +41,7 @@ inline void bury(Ref<GradNode> node) {
   graves = nullptr;
 }
 
-// Bytes of a node on the account of the state that made it, as long as the node lives.
+// Charges the bytes of a node to the account of the state that made it, while the node lives.
 class NodeBytes {
  public:
   NodeBytes() = default;

@@ -1,5 +1,5 @@
-// The tensors that a function of lt.autograd.Function saves for its gradient: arguments, results of its own node,
-// others.
+// The tensors that a function of lt.autograd.Function saves for its gradient: arguments, results of its own node, other
+// tensors.
 #pragma once
 #include <string>
 #include <vector>
@@ -11,14 +11,14 @@ namespace lutra {
 
 class NodeSaves {
  public:
-  // t may be a result of `node`, which keeps these.
+  // Saves t, which may be a result of `node`, the owner of this object.
   void save(const GradNode* node, const Tensor& t) {
     const bool mine = t->autograd && t->autograd->grad_fn.get() == node;
     own_.push_back(mine ? int(t->autograd->output_nr) : -1);
     origins_.push_back(mine ? Edge{} : gradient_edge(t));
     saved_.push_back(SavedTensor::elements_of(t));
   }
-  // With their history where that of the gradient is recorded.
+  // Returns the saved tensors, with their history if create_graph is set.
   std::vector<Tensor> unpack(GradNode* node, const std::string& title, bool create_graph) const {
     std::vector<Tensor> out;
     for (size_t i = 0; i < saved_.size(); i++) {
@@ -33,8 +33,8 @@ class NodeSaves {
 
  private:
   std::vector<SavedTensor> saved_;
-  std::vector<Edge> origins_;  // of each saved tensor; that of a result of the node has no node, or it would be a cycle
-  std::vector<int> own_;       // which result of the node it is, or -1
+  std::vector<Edge> origins_;  // by saved tensor; no node for a result of the node itself: it would be a cycle
+  std::vector<int> own_;       // by saved tensor: its number among the node's results, or -1
 };
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// A node's op and arguments in, the part that it puts in a place out.
+// Recognises the part that a node puts in a place.
 #include "ops/grad/parts.h"
 
 #include <algorithm>

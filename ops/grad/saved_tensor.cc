@@ -1,4 +1,4 @@
-// Tensors in, what a GradNode keeps of them out.
+// Saves tensors for GradNodes.
 #include "ops/grad/saved_tensor.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ Tensor OverwriteScope::copy_of(const Tensor& t) {
 }
 
 SavedTensor SavedTensor::shape_of(const Tensor& t) {
-  // One storage for all: such a tensor has no identity that anybody asks for.
+  // All of these share one storage, because nobody asks for their identity.
   static const Ref<Storage> cpu = fake_storage({});
   SavedTensor s;
   s.tensor_ = Tensor(make_ref<TensorImpl>());

@@ -1,4 +1,4 @@
-// Saves texts ("0:a1 1:r0 0:a0|r0") in, masks out; parsed once.
+// Parses saves texts ("0:a1 1:r0 0:a0|r0") into masks, once.
 #include "ops/grad/saves.h"
 
 #include <array>
@@ -9,7 +9,7 @@ namespace {
 constexpr size_t kMaxArgs = 8;
 using Row = std::array<SaveMasks, kMaxArgs>;
 
-// "a1" or "r0".
+// Adds "a1" or "r0" to the masks.
 void add_to(SaveMasks& masks, std::string_view value) {
   (value[0] == 'a' ? masks.args : masks.results) |= 1u << (value[1] - '0');
 }

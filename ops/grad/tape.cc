@@ -1,4 +1,4 @@
-// Calls of differentiable ops in; their results with GradNodes out.
+// Calls differentiable ops and gives their results GradNodes.
 #include "ops/grad/tape.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ void fail_second_backward() {
 }
 namespace {
 
-// Of the process: a graph may be made by several threads in turn, and backward tells its nodes apart by it.
+// One counter for the process: several threads in turn may make a graph, and backward identifies its nodes by number.
 std::atomic<uint64_t> next_seq{1};
 
 struct AccumulateGrad : GradNode {
@@ -52,9 +52,9 @@ struct AccumulateGrad : GradNode {
 struct OpNode : GradNode {
   OpId op;
   Args args;                            // without the tensors
-  std::vector<SavedTensor> args_saved;  // one a tensor argument, as next
+  std::vector<SavedTensor> args_saved;  // one for each tensor argument, in the order of next
   std::vector<SavedTensor> results_saved;
-  bool in_place = false;  // the result took the place of the first argument
+  bool in_place = false;  // the result was written over the first argument
   bool released = false;
   NodeBytes bytes;
 
@@ -140,9 +140,9 @@ struct OpNode : GradNode {
 
   bool is_released() const override { return released; }
   void release() override {
-    if (!(masks.args | masks.results)) return;  // nothing to give back: such a node may run again
+    if (!(masks.args | masks.results)) return;  // it has saved nothing, so it may run again
     released = true;
-    hooks.clear();  // they run no more, and may hold what holds the node
+    hooks.clear();  // they don't run any more, and may own what owns the node
     for (SavedTensor& s : args_saved) s.release();
     for (SavedTensor& s : results_saved) s.release();
   }
@@ -150,7 +150,7 @@ struct OpNode : GradNode {
  private:
   SaveMasks masks;
 
-  // A rule's gradient has its argument's sizes and dtype.
+  // Checks that a rule's gradient has its argument's sizes and dtype.
   Tensor checked(const Tensor& g, const Tensor& arg, size_t i) const {
     if (!g) return g;
     bool same = g->dtype == arg->dtype && g->sizes.size() == arg->sizes.size();
@@ -161,10 +161,10 @@ struct OpNode : GradNode {
   }
 };
 
-// How a view lies in memory that its base's gradient is given, where the way to it is by places in memory.
+// The memory layout of a view's base that its gradient must get, if the steps to the view contain an as_strided.
 struct BasePlaces {
   Sizes strides;
-  SymInt offset, start, end;  // of the base; the places that the base and the views take
+  SymInt offset, start, end;  // offset of the base; the range of places that the base and the views use
   bool matter = false;
 
   BasePlaces(const Tensor& base, const Ref<ViewHistory>& view) : strides(base->strides), offset(base->offset) {
@@ -181,7 +181,7 @@ struct BasePlaces {
     v.sizes(strides);
     for (SymInt* n : {&offset, &start, &end}) v.size(*n);
   }
-  // A copy of g that lies as the base does.
+  // Copies g into the base's layout.
   Tensor lay(const Tensor& g) const {
     Tensor memory = full({end - start}, 0.0, g->dtype, g->device());
     Tensor out = op1(OpId::as_strided, {memory, g->sizes, strides, Scalar::of_sym(offset - start)});
@@ -196,7 +196,7 @@ struct BasePlaces {
   }
 };
 
-// The steps to a view, gone through.
+// Visits the steps to a view. Returns a copy of them.
 Ref<ViewHistory> visited_view(const Ref<ViewHistory>& view, NodeVisitor& v) {
   std::vector<const ViewStep*> steps;
   for (const auto* s = static_cast<const ViewStep*>(view.get()); s; s = step_before(*s)) steps.push_back(s);
@@ -214,8 +214,8 @@ Ref<ViewHistory> visited_view(const Ref<ViewHistory>& view, NodeVisitor& v) {
   return out;
 }
 
-// A write through a view: as a value, the base with what was written in the place of the view. next: the base, then the
-// writer's result.
+// A write through a view: the new value of the base is its old one with the written values in the place of the view.
+// next: the base, then the writer's result.
 struct CopySlices : GradNode {
   Ref<ViewHistory> view;
   BasePlaces places;
@@ -280,7 +280,7 @@ void check_writable(const char* op, const Tensor& self) {
   }
 }
 
-// self was written: it now is the result that edge names, of the sizes and dtype of src.
+// Makes self, which was written, the result that edge names, with the sizes and dtype of src.
 void take_history(const Tensor& self, const Tensor& src, const Edge& edge) {
   if (!self->view) return set_history(self, edge.node, edge.result);
   if (self->base->laid) self->view = step_by_places(self);
@@ -288,7 +288,7 @@ void take_history(const Tensor& self, const Tensor& src, const Edge& edge) {
   refresh_view(self);
 }
 
-// copy_(self, src) on the tape.
+// Runs copy_(self, src) on the tape.
 Tensor tape_copy(Args& args) {
   Tensor self = args[0].as<Tensor>(), src = args[1].as<Tensor>();
   Edge edge;
@@ -307,7 +307,7 @@ Tensor tape_copy(Args& args) {
   return self;
 }
 
-// An op with a rule of its own, which writes its result over its first argument.
+// Runs an op whose rule covers its in-place form, which writes the result over its first argument.
 Tensor tape_overwrite(OpId op, Args& args) {
   Tensor self = args[0].as<Tensor>();
   auto* node = new OpNode(op, args, true);
@@ -322,7 +322,7 @@ Tensor tape_overwrite(OpId op, Args& args) {
   return self;
 }
 
-// Any other: its value copied into its first argument.
+// Runs any other in-place op: computes its value and copies that into the first argument.
 Tensor tape_assign(OpId op, Args& args) {
   Tensor self = args[0].as<Tensor>(), value;
   reads_written(op, args);
@@ -461,10 +461,10 @@ void refresh_view(const Tensor& t) {
   if (!t->view || t->view->version == t->storage->version) return;
   if (t->base->laid) t->view = step_by_places(t);
   t->view->version = t->storage->version;
-  refresh_view(t->base);  // a complex one may be a view, too
+  refresh_view(t->base);  // a complex base may be a view itself
   if (!t->base->requires_grad || base_left(t)) return;
   if (is_complex(t->dtype) || is_complex(t->base->dtype)) {
-    t->requires_grad = true;  // lost_history
+    t->requires_grad = true;  // see lost_history
     return;
   }
   GradModeScope on(true);
@@ -521,7 +521,7 @@ void link(GradNode& node, const std::vector<Tensor>& inputs) {
 }
 
 namespace {
-// What a tensor retains is the gradient of its last value.
+// Moves the retained gradients of a tensor to its new node: a tensor retains the gradient of its last value.
 void move_retained(GradNode& from, GradNode& to, const AutogradMeta& meta, uint32_t output_nr) {
   const auto end = std::remove_if(from.retained.begin(), from.retained.end(), [&](const Retained& r) {
     if (!result_of(r, meta)) return false;
@@ -543,7 +543,7 @@ void set_history(const Tensor& result, Ref<GradNode> node, uint32_t output_nr) {
 
 Results tape_call(OpId op, Args& args) {
   const OpInfo& row = info(op);
-  // The meta rule checks what the parts take for granted.
+  // The parts rely on the meta rule's checks.
   if (row.vjp_decomposes) return row.meta(op, args), call_parts(row, args);
   auto* node = new OpNode(op, args);
   Ref<GradNode> keep(node);
@@ -552,7 +552,7 @@ Results tape_call(OpId op, Args& args) {
     GradModeScope off(false);
     results = call_below_tape(op, args);
   }
-  // The argument itself (a conversion to its own dtype) has its history already.
+  // A result that is the argument itself (a conversion to its own dtype) has its history already.
   for (const Value& v : args) {
     if (v.is<Tensor>() && v.as<Tensor>().same(results[0])) return results;
   }

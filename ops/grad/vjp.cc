@@ -1,4 +1,4 @@
-// What vjp rules share: which arguments want a gradient, and bringing a gradient to an argument's sizes and dtype.
+// Helpers of vjp rules: which arguments want a gradient, and conversion of a gradient to an argument's sizes and dtype.
 #include "ops/grad/vjp.h"
 
 #include "ops/decompose/emit.h"

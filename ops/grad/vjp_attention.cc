@@ -15,7 +15,7 @@ namespace {
 Tensor flipped(const Tensor& t) { return transpose(t, int_arg(-2), int_arg(-1)); }
 Tensor product(const Tensor& a, const Tensor& b) { return op1(OpId::matmul, {a, b}); }
 
-// A gradient of repeated heads summed down to those of t.
+// Sums a gradient of repeated heads down to the heads of t.
 Tensor sum_heads(const Tensor& g, const Tensor& t) {
   const Sizes& s = t->sizes;
   if (s[1].hint == g->sizes[1].hint && s[1] == g->sizes[1]) return g;
@@ -23,7 +23,7 @@ Tensor sum_heads(const Tensor& g, const Tensor& t) {
   return sum(groups, {2}, false);
 }
 
-// By the formula, in ops that can be differentiated again; in float32 for half types.
+// Computes the gradients by the formula, in ops that can be differentiated again; in float32 for half types.
 void by_formula(VjpContext& ctx) {
   const DType type = ctx.arg(0)->dtype;
   const auto wide = [&](const Tensor& t) { return to_dtype(t, opmath_type(type)); };

@@ -5,7 +5,7 @@
 namespace lutra {
 namespace {
 
-// Arguments of a primitive from `first` on: its attributes.
+// Appends arguments [first, last) of a primitive: its attributes.
 Args with_attributes(Args args, const Args& from, size_t first, size_t last) {
   for (size_t i = first; i < last; i++) args.push_back(from[i]);
   return args;

@@ -6,7 +6,7 @@
 
 namespace lutra {
 
-// LUTRA_OF_X(op, formula of g and the argument x), LUTRA_OF_R(op, formula of g and the result r), in wide() types.
+// LUTRA_OF_X(rule, formula of g and the argument x), LUTRA_OF_R(rule, formula of g and the result r), in wide() types.
 #define LUTRA_OF_X(rule, formula)                        \
   LUTRA_VJP(rule, "0:a0") {                              \
     Tensor g = wide(ctx.grads[0]), x = wide(ctx.arg(0)); \
@@ -50,7 +50,7 @@ LUTRA_OF_X(logsigmoid, g* sigmoid(neg(x)))
 
 LUTRA_VJP(gelu, "0:a0") { ctx.give(0, op1(OpId::gelu_backward, {ctx.grads[0], ctx.args[0], ctx.args[1]})); }
 
-// PyTorch has none with respect to input, either.
+// PyTorch has no derivative with respect to input, either.
 LUTRA_VJP(igamma, "1:a0 1:a1") {
   const std::string op = name(ctx.op);
   if (ctx.needs(0)) fail(op, ": the derivative with respect to input is not implemented");
@@ -60,7 +60,7 @@ LUTRA_VJP(igamma, "1:a0 1:a1") {
   ctx.give(1, ctx.op == OpId::igammac ? neg(slope) : slope);
 }
 
-// exp(-|x|) I0(x) falls as the exponential does.
+// exp(-|x|) I0(x): its derivative includes that of the exponential factor.
 LUTRA_VJP(i0e, "0:a0 0:r0") {
   const Tensor x = wide(ctx.arg(0)), r = wide(ctx.results[0]);
   ctx.give(0, wide(ctx.grads[0]) * (op1(OpId::i1e, {x}) - sign(x) * r));
@@ -75,7 +75,7 @@ LUTRA_VJP(i1, "0:a0") {
   ctx.give(0, wide(ctx.grads[0]) * where(zero, Scalar(0.5), slope));
 }
 
-// Denominators are never 0, so that the gradient of the gradient is no NaN there.
+// Denominators are never 0, so that the second derivative is no NaN there.
 LUTRA_VJP(sinc, "0:a0") {
   Tensor x = wide(ctx.arg(0)), zero = eq(x, Scalar(0.0)), safe = where(zero, Scalar(1.0), x), p = safe * M_PI;
   ctx.give(0, where(zero, Scalar(0.0), wide(ctx.grads[0]) * ((cos(p) * p - sin(p)) / (p * safe))));
@@ -98,13 +98,13 @@ LUTRA_VJP(mish, "0:a0") {
 
 namespace {
 
-// A result whose sign is not its input's says nothing of it.
+// If a result's sign differs from its input's, the input cannot be recovered from the result.
 void refuse_negative(const VjpContext& ctx, const Scalar& slope, const char* what) {
   if (!scalar_ask(SymCmp::kLt, slope, Scalar(0.0))) return;
   fail(name(ctx.op), "_: the in-place form has no gradient for a negative ", what, "; leave out inplace");
 }
 
-// scale * (x or alpha * (exp(x * input_scale) - 1)).
+// The gradient of scale * (x or alpha * (exp(x * input_scale) - 1)).
 void elu_grad(VjpContext& ctx, const Scalar& alpha, const Scalar& scale, const Scalar& input_scale) {
   Tensor g = wide(ctx.grads[0]), above = mul(g, scale);
   if (!ctx.in_place) {
@@ -148,7 +148,7 @@ LUTRA_VJP(hardtanh, "0:a0") { hardtanh_grad(ctx, ctx.args[1], ctx.args[2]); }
 LUTRA_VJP(relu6, "0:a0") { hardtanh_grad(ctx, Scalar(0.0), Scalar(6.0)); }
 
 namespace {
-// Within [-lambd, lambd] nothing flows.
+// No gradient flows within [-lambd, lambd].
 void shrink_grad(VjpContext& ctx) {
   Scalar low = scalar_binary(SymOp::kNSub, Scalar(0.0), ctx.args[1].as<Scalar>());
   Tensor inside = logical_and(ge(ctx.args[0], low), le(ctx.args[0], ctx.args[1]));
@@ -165,13 +165,13 @@ LUTRA_VJP(softplus, "0:a0") {
 
 LUTRA_VJP(threshold, "0:a0") { ctx.give(0, where(le(wide(ctx.arg(0)), ctx.args[1]), Scalar(0.0), ctx.grads[0])); }
 
-// Of x = mantissa * 2^exponent the exponent is constant.
+// In x = mantissa * 2^exponent the exponent is piecewise constant.
 LUTRA_VJP(frexp_mantissa, "0:a0") {
   Tensor e = op1(OpId::frexp_exponent, {ctx.args[0]});
   ctx.give(0, ctx.grads[0] / to_dtype(pow(Scalar(2.0), to_dtype(e, DType::kFloat64)), ctx.grads[0]->dtype));
 }
 
-// -- of two tensors
+// -- functions of two tensors
 
 LUTRA_VJP(atan2, "0:a0 0:a1 1:a0 1:a1") {
   Tensor y = wide(ctx.arg(0)), x = wide(ctx.arg(1)), length = y * y + x * x;
@@ -194,7 +194,8 @@ LUTRA_VJP(copysign, "0:a0 0:r0") {
   if (ctx.needs(1)) ctx.give(1, zeros_like(ctx.grads[0]));
 }
 
-// PyTorch's floor for the slope, a float there too: finite at 0 and 1, and 0 where the target is met.
+// The slope's denominator has PyTorch's lower bound (also a float there). So the slope is finite at 0 and 1, and 0
+// where the input equals the target.
 LUTRA_VJP(binary_cross_entropy, "0:a0 0:a1 1:a0") {
   Tensor x = ctx.arg(0), g = ctx.grads[0];
   if (ctx.needs(0)) ctx.give(0, g * (x - ctx.arg(1)) / clamp((1.0 - x) * x, Scalar(double(1e-12f)), {}));
@@ -214,7 +215,7 @@ LUTRA_VJP(fmaxmin, "0:a0 0:a1 1:a0 1:a1") {
   if (ctx.needs(1)) ctx.give(1, where(first, Scalar(0.0), ctx.grads[0]));
 }
 
-// By the difference of the two, which rounds less than that from the result and knows infinities.
+// Uses the difference of the two, which rounds less than the difference from the result and handles infinities.
 LUTRA_VJP(logaddexp, "0:a0 0:a1 1:a0 1:a1") {
   Tensor a = wide(ctx.arg(0)), b = wide(ctx.arg(1));
   if (ctx.needs(0)) ctx.give(0, ctx.grads[0] * sigmoid(a - b));
@@ -226,7 +227,7 @@ LUTRA_VJP(logaddexp2, "0:a0 0:a1 1:a0 1:a1") {
   if (ctx.needs(1)) ctx.give(1, ctx.grads[0] * sigmoid((b - a) * M_LN2));
 }
 
-// 0 * log(y) is 0 with the gradient 0, unless y is NaN or not positive; so is 0 * log1p(y), of y + 1.
+// 0 * log(y) is 0 with gradient 0, unless y is NaN or not positive. The same holds for 0 * log1p(y), with y + 1.
 LUTRA_VJP(xlogy, "0:a0 0:a1 1:a0 1:a1") {
   const bool shifted = ctx.op == OpId::xlog1py;
   Tensor g = ctx.grads[0];
@@ -241,7 +242,7 @@ LUTRA_VJP(xlogy, "0:a0 0:a1 1:a0 1:a1") {
   if (ctx.needs(1)) ctx.give(1, mul(g, div(ctx.args[0], shifted ? ctx.arg(1) + 1.0 : ctx.arg(1))));
 }
 
-// The Euclidean length along a dim: no direction at 0.
+// The Euclidean length along a dim. Its gradient is 0 where the length is 0.
 LUTRA_VJP(norm_along, "0:a0 0:r0") {
   Tensor g = ctx.grads[0], r = ctx.results[0];
   if (!ctx.args[2].as<bool>()) g = unsqueeze(g, ctx.args[1]), r = unsqueeze(r, ctx.args[1]);

@@ -1,4 +1,4 @@
-// vjp rules of a host's ops: the host makes the gradients, in an op of its own.
+// vjp rules of a host's ops: the host computes the gradients, in an op of its own.
 #include "ops/decompose/emit.h"
 #include "ops/defs/host_op.h"
 #include "ops/grad/vjp.h"

@@ -1,4 +1,4 @@
-// vjp rules of gathering, scattering and sorting: what a gather reads, its gradient scatters, and the other way round.
+// vjp rules of gathering, scattering and sorting: the gradient of a gather is a scatter, and the other way round.
 #include "ops/decompose/emit.h"
 #include "ops/grad/vjp.h"
 #include "ops/meta/rules.h"
@@ -40,7 +40,7 @@ LUTRA_VJP(embedding, "1:a0") {
   int64_t at = -1;
   const SymInt n = ctx.arg(1)->sizes[0];
   if (!ctx.args[2].is_none()) at = pad.sym_int().guard();
-  // A padding_idx counted from the end is brought to one from the start; -1 stands for none.
+  // Converts a padding_idx counted from the end to one from the start. -1 stands for none.
   const bool from_end = !ctx.args[2].is_none() && at < 0;
   Scalar position = from_end ? Scalar::of_int(at + n.guard()) : int_arg(at);
   ctx.give(1,
@@ -78,8 +78,8 @@ LUTRA_VJP(scatter, "0:a2 3:a2") {
 
 namespace {
 
-// The gradient of a reduction that scatters, as PyTorch's: `spread` brings a value of the result's shape to src's, and
-// `collect` adds one of src's shape into one of the result's.
+// The gradient of a reducing scatter, as in PyTorch. `spread` brings a value of the result's shape to src's. `collect`
+// adds one of src's shape into one of the result's.
 struct ReduceGrad {
   VjpContext& ctx;
   std::string reduce;
@@ -114,7 +114,7 @@ struct ReduceGrad {
     }
   }
 
-  // Without zeros the other factors are result / factor; a lone zero is left out of the product instead.
+  // If there is no zero, the product of the other factors is result / factor. A single zero is left out of the product.
   void product(const Tensor& g, const Tensor& x, const Tensor& src, const Tensor& r) {
     if (ctx.needs(0)) {
       Tensor masked = where(eq(x, Scalar(0.0)), Scalar(1.0), x);
@@ -131,8 +131,8 @@ struct ReduceGrad {
     give(self_grad, to_src);
   }
 
-  // Shared evenly among those equal to the result; self takes its share (and loses it) also where it is not included,
-  // as PyTorch has it.
+  // Elements equal to the result share the gradient evenly. self gets its share (and loses it) even if it is not
+  // included, as in PyTorch.
   void extreme(const Tensor& g, const Tensor& x, const Tensor& src, const Tensor& r) {
     Tensor self_is = to_dtype(eq(x, r), g->dtype), src_is = to_dtype(eq(src, spread(r)), g->dtype);
     Tensor count = collect(self_is, src_is);
@@ -214,7 +214,7 @@ LUTRA_VJP(masked_scatter, "0:a1 2:a1") {
   const Tensor &g = ctx.grads[0], mask = ctx.arg(1);
   if (ctx.needs(0)) ctx.give(0, op1(OpId::masked_fill, {g, mask, Scalar(0.0)}));
   if (!ctx.needs(2)) return;
-  // Element i of source went to the i-th true place: gather it back by the running count of the mask.
+  // Element i of source went to the i-th true place, so gathers it back by the running count of the mask.
   const Tensor src = ctx.arg(2);
   ctx.give(2, op1(OpId::masked_gather, {g, mask, src->sizes}));
 }
@@ -229,7 +229,7 @@ LUTRA_VJP(masked_select, "0:a1") {
   ctx.give(0, op1(OpId::masked_scatter, {zeros, ctx.args[1], ctx.grads[0]}));
 }
 
-// Shared evenly among those equal to the median.
+// Elements equal to the median share the gradient evenly.
 LUTRA_VJP(median_all, "0:a0 0:r0") {
   const Tensor x = ctx.arg(0), r = ctx.results[0];
   Tensor is = op1(OpId::logical_or, {eq(x, r), logical_and(op1(OpId::isnan, {x}), op1(OpId::isnan, {r}))});
@@ -237,7 +237,7 @@ LUTRA_VJP(median_all, "0:a0 0:r0") {
   ctx.give(0, mul(div(ctx.grads[0], sum_all(hits)), hits));
 }
 
-// -- sorting: sort and topk, whose dim is argument 1 and 2
+// -- sorting: dim is argument 1 of sort, argument 2 of topk
 
 LUTRA_VJP(sort, "0:r1") {
   if (!ctx.grads[0]) return;

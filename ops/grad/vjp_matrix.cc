@@ -18,7 +18,7 @@ LUTRA_VJP(bmm, "0:a1 1:a0") {
 }
 
 LUTRA_VJP(linear, "0:a1 1:a0") {
-  const Tensor x = ctx.arg(0), weight = ctx.arg(1);  // weight may be its sizes only, which no op takes
+  const Tensor x = ctx.arg(0), weight = ctx.arg(1);  // weight may have sizes only, so no op may take it
   const bool vector = weight->dim() == 1;
   const SymInt width = weight->sizes.back();
   SymInt rows = 1;

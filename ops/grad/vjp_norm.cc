@@ -8,7 +8,8 @@ void norm_statistics(const Tensor& x, const Sizes& shape, const Scalar& eps, Ten
                      Tensor& rstd);
 void batch_statistics(const Tensor& x, Tensor& mean, Tensor& var);
 
-// mean and rstd are saved; a gradient to be differentiated again computes them again, as functions of the input.
+// mean and rstd are saved. If the gradient is to be differentiated again, they are recomputed as functions of the
+// input.
 LUTRA_VJP(native_layer_norm, "0:a0 0:a2 0:r1 0:r2 2:a0 2:r1 2:r2") {
   Tensor g = ctx.grads[0], x = ctx.arg(0), mean = ctx.results[1], rstd = ctx.results[2];
   if (!g) return;

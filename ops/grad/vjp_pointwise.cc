@@ -38,7 +38,7 @@ LUTRA_VJP(remainder, "1:a0 1:a1") {
 
 namespace {
 
-// Where the exponent is zero the power is constant, also at 0 and Inf.
+// The gradient of the base is 0 where the exponent is zero, also at 0 and Inf: the power is constant there.
 Tensor pow_base_grad(const Tensor& g, const Value& base, const Value& exponent) {
   if (exponent.is<Scalar>()) {
     const Scalar& e = exponent.as<Scalar>();
@@ -68,7 +68,8 @@ LUTRA_VJP(minmax, "0:a0 0:a1 1:a0 1:a1") {
   if (ctx.needs(1)) ctx.give(1, where(op1(loses, {b, a}), Scalar(0.0), shared));
 }
 
-// The bounds take what the input does not; where they cross, the upper one does.
+// An element outside the bounds passes its gradient to the bound that it meets. If the bounds cross, the upper one gets
+// it.
 LUTRA_VJP(clamp, "0:a0 0:a1 0:a2 1:a0 1:a1 1:a2 2:a0 2:a1 2:a2") {
   const Value &x = ctx.args[0], &low = ctx.args[1], &high = ctx.args[2];
   const Tensor& g = ctx.grads[0];
@@ -120,10 +121,10 @@ LUTRA_VJP(reciprocal, "0:r0") {
   ctx.give(0, mul(neg(ctx.grads[0]), mul(r, r)));
 }
 
-// Piecewise constant.
+// The gradient of piecewise constant functions.
 LUTRA_VJP(zero, "") { ctx.give(0, zeros_like(ctx.grads[0])); }
 
-// A NaN lets the gradient through, as PyTorch's threshold does.
+// The gradient passes where the result is NaN, as in PyTorch's threshold.
 LUTRA_VJP(relu, "0:r0") { ctx.give(0, where(le(ctx.results[0], Scalar(0.0)), Scalar(0.0), ctx.grads[0])); }
 
 LUTRA_VJP(where, "1:a0 2:a0") {

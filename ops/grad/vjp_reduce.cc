@@ -6,7 +6,7 @@
 namespace lutra {
 namespace {
 
-// A reduction's result or gradient with its reduced dims back as ones, so that it broadcasts over the input.
+// Reshapes a reduction's result or gradient to have its reduced dims as ones, so that it broadcasts over the input.
 Tensor with_dims(const VjpContext& ctx, const Tensor& t) {
   const Sizes& sizes = ctx.args[0].as<Tensor>()->sizes;
   if (ctx.args[2].as<bool>()) return t;
@@ -17,7 +17,7 @@ Tensor with_dims(const VjpContext& ctx, const Tensor& t) {
 
 LUTRA_VJP(sum, "") { ctx.give(0, expand(with_dims(ctx, ctx.grads[0]), ctx.arg(0)->sizes)); }
 
-// Ties share the gradient evenly; NaN, which is the result wherever there is one, ties with NaN.
+// Ties share the gradient evenly. If the input has a NaN, the result is NaN, and all NaNs tie.
 LUTRA_VJP(amaxmin, "0:a0 0:r0") {
   Tensor x = ctx.arg(0), given = op1(OpId::logical_or, {eq(x, with_dims(ctx, ctx.results[0])), ne(x, x)});
   Tensor ties = to_dtype(given, x->dtype);

@@ -1,4 +1,4 @@
-// vjp rules of joins, of views along diagonals and windows, and of padding.
+// vjp rules of joins, views along diagonals and windows, and padding.
 #include <algorithm>
 
 #include "ops/decompose/emit.h"
@@ -41,7 +41,7 @@ LUTRA_VJP(diagonal_scatter, "") {
   if (ctx.needs(1)) ctx.give(1, op1(OpId::diagonal, {g, ctx.args[2], ctx.args[3], ctx.args[4]}));
 }
 
-// Windows may overlap: each element gathers what all of them say.
+// Windows may overlap, so each element sums the gradients of all windows that have it.
 LUTRA_VJP(unfold, "") {
   Tensor x = ctx.arg(0), g = ctx.grads[0];
   const size_t rank = x->sizes.size();
@@ -61,7 +61,7 @@ LUTRA_VJP(unfold, "") {
 
 namespace {
 
-// A layout over memory that begins at element `start` of the storage.
+// A layout over a storage's memory.
 struct Layout {
   const Sizes &sizes, &strides;
   SymInt offset;
@@ -71,7 +71,7 @@ struct Layout {
     for (size_t d = 0; d < sizes.size(); d++) last = last + (sizes[d] - 1) * strides[d];
     return last + 1;
   }
-  // Some place may be shown twice.
+  // Returns whether two elements may have the same place.
   bool may_overlap() const {
     std::vector<size_t> order;
     for (size_t d = 0; d < sizes.size(); d++) {
@@ -85,7 +85,7 @@ struct Layout {
     }
     return false;
   }
-  // The place of each element, counted from `start`, as one row.
+  // Returns the place of each element as one row, counted from element `start` of the storage.
   Tensor places(SymInt start, Device device) const {
     Tensor index = full({}, Scalar::of_sym(offset - start), DType::kInt64, device);
     for (size_t d = 0; d < sizes.size(); d++) {
@@ -98,8 +98,8 @@ struct Layout {
 
 }  // namespace
 
-// The gradient of each place of memory is the sum over what shows it; the elements of the argument that lie there share
-// it. Places that the argument does not show have none to give to.
+// The gradient of a place in memory is the sum over the result's elements there. The argument's elements at that place
+// share it. Places without an element of the argument drop it.
 LUTRA_VJP(as_strided, "") {
   Tensor x = ctx.arg(0), g = ctx.grads[0];
   const SymInt offset = ctx.args[3].is_none() ? x->offset : ctx.args[3].sym_int();

@@ -8,7 +8,7 @@
 namespace lutra {
 namespace {
 
-// A result or gradient with its reduced dims back as ones, so that it broadcasts over the input.
+// Reshapes a result or gradient to have its reduced dims as ones, so that it broadcasts over the input.
 Tensor with_dims(const VjpContext& ctx, const Tensor& t, size_t dim, size_t keepdim) {
   const Sizes& sizes = ctx.args[0].as<Tensor>()->sizes;
   if (ctx.args[keepdim].as<bool>()) return t;
@@ -23,7 +23,7 @@ Sizes dims_of(const VjpContext& ctx, size_t dim) {
 
 Tensor is_zero(const Tensor& x) { return eq(x, Scalar(0.0)); }
 
-// 2 g (x - mean(x)) / (n - correction), where g belongs to the variance.
+// Returns 2 g (x - mean(x)) / (n - correction), where g is the gradient of the variance.
 Tensor var_grad(const VjpContext& ctx, const Tensor& g) {
   Tensor x = ctx.arg(0);
   SymInt n = 1;
@@ -38,7 +38,7 @@ Tensor var_grad(const VjpContext& ctx, const Tensor& g) {
 
 LUTRA_VJP(var, "0:a0") { ctx.give(0, var_grad(ctx, ctx.grads[0])); }
 
-// Where all elements are equal, the standard deviation's gradient is taken to be 0.
+// If all elements are equal, the standard deviation's gradient is taken to be 0.
 LUTRA_VJP(std, "0:a0 0:r0") {
   const Tensor& r = ctx.results[0];
   ctx.give(0, var_grad(ctx, where(is_zero(r), Scalar(0.0), div(ctx.grads[0], mul(r, Scalar(2.0))))));
@@ -53,12 +53,12 @@ Tensor pairs(OpId op, const Tensor& line) {
   Tensor at = counting(line->sizes.back(), line);
   return op1(op, {unsqueeze(at, int_arg(1)), at});
 }
-// [.., i, j]: element j of the line, or 1 where i = j.
+// Returns a tensor with element j of the line at [.., i, j], or 1 if i = j.
 Tensor others_of(const Tensor& line) { return where(pairs(OpId::eq, line), Scalar(1.0), unsqueeze(line, int_arg(-2))); }
 
 Tensor last(const Tensor& t, const Value& dim) { return transpose(t, dim, int_arg(-1)); }
 
-// (g belongs to the product over dim, which it still has.)
+// g is the gradient of the product over dim, with that dim kept.
 Tensor prod_grad_again(const Tensor& x, const Tensor& g, const Value& dim) {
   if (dim.is_none() || x->dim() == 0) {
     Tensor line = reshape(x, {x->numel()});
@@ -68,7 +68,8 @@ Tensor prod_grad_again(const Tensor& x, const Tensor& g, const Value& dim) {
   return mul(last(op1(OpId::prod, {others_of(last(x, dim)), int_arg(-1)}), dim), g);
 }
 
-// The sum over the j that element i is in, of g[j] times the product up to j of all but i.
+// Returns, for each element i, the sum of g[j] times the product up to j of all but i, over the j whose product
+// includes i.
 Tensor cumprod_grad_again(const Tensor& x, const Tensor& g, const Value& dim, bool reverse) {
   Tensor line = last(x, dim);
   Tensor products = op1(OpId::scan_prod, {contiguous(others_of(line)), int_arg(line->dim()), reverse});
@@ -77,7 +78,8 @@ Tensor cumprod_grad_again(const Tensor& x, const Tensor& g, const Value& dim, bo
   return last(sum(terms, {-1}, false), dim);
 }
 
-// The sum over the j that element i is in, of g[j] exp(x[i] - r[j]), which is at most g[j].
+// Returns, for each element i, the sum of g[j] exp(x[i] - r[j]), over the j whose sum includes i. Each term is at most
+// g[j].
 Tensor logcumsumexp_grad_again(const Tensor& x, const Tensor& r, const Tensor& g, const Value& dim, bool reverse) {
   Tensor share = exp(sub(unsqueeze(last(x, dim), int_arg(-1)), unsqueeze(last(r, dim), int_arg(-2))));
   Tensor in = pairs(reverse ? OpId::ge : OpId::le, last(x, dim));
@@ -87,7 +89,8 @@ Tensor logcumsumexp_grad_again(const Tensor& x, const Tensor& r, const Tensor& g
 
 }  // namespace
 
-// The product of the others: the product over x where no element is zero; at the one zero the product of the rest.
+// The gradient is the product of the other elements: the product over x, if no element is zero. If exactly one is zero,
+// it gets the product of the rest.
 LUTRA_VJP(prod, "0:a0") {
   Tensor x = ctx.arg(0), g = with_dims(ctx, ctx.grads[0], 1, 2);
   if (x->dtype != g->dtype) x = to_dtype(x, g->dtype);
@@ -106,7 +109,7 @@ LUTRA_VJP(logsumexp, "0:a0 0:r0") {
   ctx.give(0, mul(with_dims(ctx, ctx.grads[0], 1, 2), exp(shifted)));
 }
 
-// As PyTorch: where the norm is 0, so is the gradient.
+// As in PyTorch, the gradient is 0 where the norm is 0.
 LUTRA_VJP(vector_norm, "0:a0 0:r0") {
   Tensor x = ctx.arg(0), g = with_dims(ctx, ctx.grads[0], 2, 3), r = with_dims(ctx, ctx.results[0], 2, 3);
   g = to_dtype(g, x->dtype), r = to_dtype(r, x->dtype);
@@ -121,7 +124,7 @@ LUTRA_VJP(vector_norm, "0:a0 0:r0") {
     return ctx.give(0, mul(share, sign(x)));
   }
   const Tensor power = mul(sign(x), pow(abs(x), Scalar(p - 1)));
-  // The norm may be too small for its reciprocal's power.
+  // The reciprocal's power may overflow, because the norm may be too small.
   if (p < 1) return ctx.give(0, mul(mul(where(is_zero(x), Scalar(0.0), power), g), pow(r, Scalar(1 - p))));
   ctx.give(0, mul(power, where(is_zero(r), Scalar(0.0), div(g, pow(r, Scalar(p - 1))))));
 }
@@ -137,8 +140,8 @@ Tensor scan(OpId op, const Tensor& t, const VjpContext& ctx, bool backwards) {
 
 LUTRA_VJP(scan_sum, "") { ctx.give(0, scan(OpId::scan_sum, ctx.grads[0], ctx, true)); }
 
-// Before the first zero: the sum of g * result from here on, over x. At the first zero: the products that leave it out.
-// After it nothing.
+// Before the first zero: the sum of g * result from there on, divided by x. At the first zero: the sum over the
+// products that leave it out. After it: 0.
 LUTRA_VJP(scan_prod, "0:a0 0:r0") {
   Tensor x = ctx.arg(0), g = ctx.grads[0];
   if (grad_enabled() && x->dim() > 0) {
@@ -154,7 +157,8 @@ LUTRA_VJP(scan_prod, "0:a0 0:r0") {
   ctx.give(0, where(first, at_first, where(before, div(ahead, safe), Scalar(0.0))));
 }
 
-// Each element's share of the sums it is in, in logarithms, positive and negative gradients apart.
+// Computes each element's share of the sums that include it, in logarithms, separately for positive and negative
+// gradients.
 LUTRA_VJP(scan_logsumexp, "0:a0 0:r0") {
   if (ctx.arg(0)->sizes.empty()) return ctx.give(0, ctx.grads[0]);
   Tensor x = ctx.arg(0), g = ctx.grads[0];

@@ -7,7 +7,7 @@ namespace lutra {
 
 LUTRA_VJP(reshape, "") { ctx.give(0, reshape(ctx.grads[0], ctx.arg(0)->sizes)); }
 LUTRA_VJP(transpose, "") { ctx.give(0, transpose(ctx.grads[0], ctx.args[1], ctx.args[2])); }
-LUTRA_VJP(expand, "") { ctx.give(0, ctx.grads[0]); }  // give sums what was broadcast
+LUTRA_VJP(expand, "") { ctx.give(0, ctx.grads[0]); }  // give sums over the broadcast dimensions
 
 LUTRA_VJP(permute, "") {
   const Sizes& dims = ctx.args[1].as<Sizes>();
