@@ -10,7 +10,8 @@ void check_float(OpId op, const char* what, const Tensor& t) {
 
 bool equal(SymInt a, SymInt b) { return a.hint == b.hint && a == b; }
 
-// (batch, head, position, feature), positions outermost but for the batch: how the next layer wants it.
+// Describes a {batch, head, position, feature} tensor with positions outermost but for the batch: the layout that the
+// next layer wants.
 ResultSpec by_position(const Sizes& s, DType dtype) {
   ResultSpec spec;
   spec.sizes = s;
@@ -27,7 +28,7 @@ void check_mask(OpId op, const Tensor& q, const Tensor& mask, bool causal) {
   }
 }
 
-// The sizes before the last two of q, k and v broadcast; with enable_gqa a head of k and v serves several of q.
+// Broadcasts the sizes before the last two of q, k and v. With enable_gqa a head of k and v serves several of q.
 Sizes leading(OpId op, const Tensor& q, const Tensor& k, const Tensor& v, bool gqa) {
   const auto lead = [](const Tensor& t) {
     Sizes s;

@@ -1,4 +1,5 @@
-// Meta rules of control flow: what functions take is what they are given; results are the functions'.
+// Meta rules of control flow: they check the arguments against the functions' parameters. The results are the
+// functions'.
 #include "ops/core/tensor_type.h"
 #include "ops/meta/rules.h"
 
@@ -10,7 +11,7 @@ using Tensors = std::vector<Tensor>;
 const Tensors& list(const Args& args, size_t i) { return args[i].as<Tensors>(); }
 const Function& function(const Args& args, size_t i) { return *args[i].as<FunctionRef>(); }
 
-// The functions' sizes are fixed: a symbol has been pinned to what they have.
+// Compares by hints. The functions' sizes are fixed: a symbol has been pinned to them.
 bool same_type(const TensorType& a, const TensorType& b) {
   return a.dtype == b.dtype && same_values(a.sizes, b.sizes) && same_values(a.strides, b.strides);
 }
@@ -50,7 +51,7 @@ ResultSpecs specs_of(const std::vector<TensorType>& types) {
   return specs;
 }
 
-// What is carried on, then the others of n steps as stacks.
+// Describes the carried values, then stacks of n steps of the other results.
 ResultSpecs stacked_behind(size_t carried, SymInt n, const std::vector<TensorType>& results) {
   ResultSpecs specs = specs_of(results);
   for (size_t i = carried; i < specs.size(); i++) {

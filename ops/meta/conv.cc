@@ -14,7 +14,7 @@ Pair pair_of(OpId op, const char* argument, const Value& v, int dims, int64_t he
 
 bool is_channels_last(const Tensor& t) {
   if (t->dim() != 4) return false;
-  // Row-major as written: never, and nothing is asked.
+  // A row-major layout is never channels last. Comparing the expressions asks nothing.
   const Sizes rows = contiguous_strides(t->sizes);
   bool row_major = true;
   for (size_t d = 0; d < 4; d++) {
@@ -71,7 +71,7 @@ void check_positive(OpId op, const char* argument, const Pair& p, int64_t least)
   }
 }
 
-// Lists of 4 are {top, left, bottom, right}, of 2 in one dimension {left, right}: padding="same" may be uneven.
+// A list of 4 is {top, left, bottom, right}, one of 2 in one dimension is {left, right}: padding="same" may be uneven.
 std::array<int64_t, 4> padding_of(OpId op, const Value& v, int dims) {
   const Sizes& list = v.as<Sizes>();
   std::array<int64_t, 4> p;

@@ -16,7 +16,7 @@ ResultSpec create_spec(OpId op, const Sizes& sizes, const Value& dtype, DType ot
   if (!elements || *elements > INT64_MAX / 16) {
     fail(name(op), ": sizes ", to_string(sizes), " overflow the address space");
   }
-  // Capture allocates nothing; where no machine has so many addresses, it raises what eager raises.
+  // Capture allocates nothing. If no machine can address so much, it raises eager's error.
   const int64_t bytes = bytes_of(type, *elements);
   if (bytes >= int64_t(1) << 56) {
     throw Error(ErrorKind::kMemory, str("out of memory: tried to allocate ", bytes, " bytes"));
@@ -53,7 +53,7 @@ ResultSpecs meta_randint(OpId op, const Args& args) {
 
 namespace {
 
-// A Scalar that is a whole number and no reason to specialise.
+// Converts a Scalar to a size, if it is whole and that needs no specialisation.
 bool as_size(Scalar s, SymInt& out) {
   if (s.expr && s.kind == Scalar::kNumber && !SymEnv::current()->varies(s.expr)) return false;
   if (!to_integer(s)) return false;
@@ -72,11 +72,11 @@ bool is_small_step(const Scalar& step) {
 }  // namespace
 
 ResultSpecs meta_arange(OpId op, const Args& args) {
-  // arange(end) or arange(start, end): a lone number is the end. How many there are specialises on all three.
+  // arange(end) or arange(start, end): a single number is the end. The number of elements specialises on all three.
   Scalar start = args[0].as<Scalar>(), step = args[2].as<Scalar>(), end = start;
   if (args[1].is_none()) start = Scalar(0.0);
   if (!args[1].is_none()) end = args[1].as<Scalar>();
-  // From whole number to whole number by a constant one: the count stays a symbol.
+  // If both bounds are whole and the step is a constant, the count stays a symbol.
   SymInt from, to;
   if (is_small_step(step) && (start.expr || end.expr) && as_size(start, from) && as_size(end, to)) {
     const int64_t by = int64_t(step.to_double());
@@ -98,7 +98,7 @@ ResultSpecs meta_arange(OpId op, const Args& args) {
   if ((v[1] - v[0]) * v[2] < 0) {
     fail("arange: from ", to_string(start), " to ", to_string(end), " does not go with step ", to_string(step));
   }
-  // Of int64 the range itself is one of integers.
+  // For int64 the bounds and the step are truncated to integers.
   const DType asked = args[3].is_none() ? DType::kFloat32 : args[3].as<DType>();
   if (is_index(asked) && greatest_integer(asked) == INT64_MAX) {
     for (double& each : v) each = std::trunc(each);

@@ -1,6 +1,6 @@
-// The meta rule of rows that are known by their decomposition only: run on FakeTensors, nothing recorded. It also tells
-// whether a node can stand for the op, with these arguments: its results are memory of their own, each a whole, and
-// nothing was written or drawn.
+// The meta rule of rows that have only a decomposition. It runs the decomposition on FakeTensors and records nothing.
+// It also decides whether a node can stand for the op with these arguments. It can if each result is a whole tensor in
+// memory of its own, and nothing was written or drawn.
 #include <algorithm>
 #include <unordered_map>
 
@@ -10,20 +10,20 @@
 namespace lutra {
 namespace {
 
-// An op among the parts has results whose shape depends on elements: no node stands for the whole.
+// Thrown if a part's results have shapes that depend on elements: no node stands for the whole op then.
 struct ToldSize {};
 
 struct DryRun : Mode {
   std::unordered_map<const Storage*, Tensor> made;
-  std::vector<std::pair<Tensor, uint32_t>> written;  // and the version that it had
+  std::vector<std::pair<Tensor, uint32_t>> written;  // with the version before the write
   bool parts = false;
 
-  // Nothing was written in truth.
+  // Restores the versions, because nothing was really written.
   ~DryRun() {
     for (const auto& [t, version] : written) t->storage->version = std::min(t->storage->version, version);
   }
   Results call(OpId op, Args& args) override {
-    // Another composite has a rule, which refuses what it does not take.
+    // A composite with a rule of its own is not decomposed: that rule refuses bad arguments.
     if (info(op).meta_rule == meta_decomposed) {
       ModeScope again(this);
       return decompose(info(op), args);
@@ -46,7 +46,7 @@ struct DryRun : Mode {
     written.emplace_back(args[0].as<Tensor>(), args[0].as<Tensor>()->storage->version);
     return args[0].as<Tensor>();
   }
-  // Whether t is all of a tensor that was made here. Each is taken once.
+  // Returns whether t is all of a tensor that was made here and not taken before.
   bool takes_whole(const Tensor& t) {
     const auto it = made.find(t->storage.get());
     if (it == made.end()) return false;
@@ -56,7 +56,7 @@ struct DryRun : Mode {
   }
 
  private:
-  // Asks nothing.
+  // Uses hints, so it asks nothing.
   static int64_t count(const Tensor& t) {
     int64_t n = 1;
     for (SymInt s : t->sizes) n *= s.hint;

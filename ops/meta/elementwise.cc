@@ -55,7 +55,7 @@ ResultSpecs meta_round(OpId op, const Args& args) {
   if (is_bool(type) || (digits && !is_float(type))) undefined(op, type);
   return {like_spec(args[0].tensor(), type)};
 }
-// The tensor itself.
+// Returns the spec of the tensor itself.
 ResultSpecs meta_positive(OpId op, const Args& args) {
   const Tensor& t = args[0].as<Tensor>();
   if (is_bool(t->dtype)) undefined(op, t->dtype);

@@ -1,4 +1,4 @@
-// Meta rule of a host's ops: their results are those that the call was told of.
+// Meta rule of a host's ops: reads the results' types from the call's text.
 #include "ops/defs/host_op.h"
 #include "ops/meta/rules.h"
 

@@ -19,7 +19,7 @@ int64_t dim_of(OpId op, const Args& args, const Tensor& t) {
   return wrap_dim(op, args[1].sym_int().guard(), t->sizes.size());
 }
 
-// index may be no larger than t, save along dim. An empty index fits whatever its rank.
+// Checks that index is no larger than t, except along dim. An empty index fits, whatever its rank.
 void check_fits(OpId op, const Tensor& index, const Tensor& t, const char* what, int64_t except) {
   if (rank(index) != rank(t)) {
     if (index->numel() == 0) return;
@@ -96,7 +96,7 @@ Sizes indexed_sizes(OpId op, const Args& args) {
 ResultSpecs meta_gather(OpId op, const Args& args) {
   const Tensor &t = args[0].as<Tensor>(), &index = args[2].as<Tensor>();
   const bool whole = is_index(index->dtype);
-  if (!whole && index->numel() != 0) check_index(op, index);  // of nothing, any dtype
+  if (!whole && index->numel() != 0) check_index(op, index);  // an empty index may have any dtype
   check_fits(op, index, t, "the input", dim_of(op, args, t));
   return {contiguous_spec(index->sizes, t->dtype)};
 }
@@ -275,7 +275,7 @@ ResultSpecs meta_masked_select(OpId op, const Args& args) {
 }
 
 namespace {
-// src must have the sizes of the view that is written.
+// Checks that src has the sizes of the view that is written.
 ResultSpecs scatter_spec(OpId op, const Args& args, const ResultSpec& view) {
   const Tensor &t = args[0].as<Tensor>(), &src = args[1].as<Tensor>();
   if (!same_sizes(src->sizes, view.sizes)) {

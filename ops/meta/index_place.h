@@ -1,13 +1,13 @@
-// Where the dimensions of the index tensors go in the result of x[indices at dims]: PyTorch's rule. A 0-dim index
-// selects, so it leaves no dimension and does not stand between others. The others' common dimensions stand in the
-// place of the first of them where they are neighbours, else in front.
+// PyTorch's rule for the place of the indices' dimensions in the result of x[indices at dims]. A 0-dim index selects:
+// it leaves no dimension and does not separate others. The common dimensions of the other indices replace the first of
+// their dims if these are neighbours; otherwise they come first.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 
 namespace lutra {
 
-// dim_of(k), ascending, and rank_of(k) of the k-th of count indices.
+// Takes dim_of(k), ascending, and rank_of(k) for the k-th of count indices. Returns the place.
 template <class Dim, class Rank>
 int64_t index_place(size_t count, const Dim& dim_of, const Rank& rank_of) {
   int64_t selected = 0, first = -1, next = 0;

@@ -96,7 +96,7 @@ ResultSpecs meta_matmul(OpId op, const Args& args) {
 ResultSpecs meta_linear(OpId op, const Args& args) {
   const Tensor &x = args[0].as<Tensor>(), &w = args[1].as<Tensor>();
   if (x->sizes.empty()) fail("linear: the input must have at least 1 dimension, got a number");
-  const bool vector = w->dim() == 1;  // gives the features' sum, without their dimension
+  const bool vector = w->dim() == 1;  // gives the sum over the features, without their dimension
   if (!vector) check_dims(op, info(op), 1, w, 2);
   check_types(op, x, w);
   if (x->sizes.back() != w->sizes.back()) {
@@ -112,7 +112,7 @@ ResultSpecs meta_linear(OpId op, const Args& args) {
   if (!args[2].is_none()) {
     const Tensor& b = args[2].as<Tensor>();
     check_types(op, x, b);
-    // A vector with a bias is as in PyTorch: a number, and not beside a matrix.
+    // As in PyTorch, a vector may have a bias only if it is a number, and only if the input is no matrix.
     const bool fits =
         vector ? b->sizes.empty() && x->dim() != 2
                : b->sizes.empty() || (b->sizes.size() == 1 && (b->sizes[0] == w->sizes[0] || b->sizes[0] == 1));
@@ -123,7 +123,7 @@ ResultSpecs meta_linear(OpId op, const Args& args) {
   return {contiguous_spec(out, x->dtype)};
 }
 
-// The weight is (n, k), or (n, k / 2) bytes of two elements.
+// The weight is (n, k), or (n, k / 2) bytes of two elements each.
 ResultSpecs meta_weight_int8pack_mm(OpId op, const Args& args) {
   const Tensor &x = args[0].as<Tensor>(), &w = args[1].as<Tensor>(), &scales = args[2].as<Tensor>();
   check_dims(op, info(op), 0, x, 2), check_dims(op, info(op), 1, w, 2), check_dims(op, info(op), 2, scales, 1);

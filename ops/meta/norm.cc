@@ -4,7 +4,7 @@
 namespace lutra {
 namespace {
 
-// The trailing dims that normalized_shape names must be the input's; weight and bias have them as sizes.
+// Checks that normalized_shape is the input's trailing sizes, and that weight and bias have these sizes.
 void check_norm(OpId op, const Args& args, size_t last_parameter) {
   const Tensor& x = args[0].as<Tensor>();
   const Sizes& shape = args[1].as<Sizes>();
@@ -50,7 +50,7 @@ ResultSpecs meta_native_layer_norm(OpId op, const Args& args) {
   return specs;
 }
 
-// A gradient laid out contiguously, of the second argument's sizes and dtype.
+// A contiguous gradient of the second argument's sizes and dtype.
 ResultSpecs meta_first_like_second(OpId, const Args& args) {
   return {contiguous_spec(args[1].as<Tensor>()->sizes, args[1].as<Tensor>()->dtype)};
 }
@@ -60,7 +60,7 @@ ResultSpecs meta_norm_weight(OpId, const Args& args) {
 }
 
 namespace {
-// Log probabilities, targets and their lengths, from argument `at` on.
+// Checks log probabilities, targets and their lengths, from argument `at` on.
 void check_ctc(OpId op, const Args& args, size_t at) {
   const Tensor &log_probs = args[at].as<Tensor>(), &targets = args[at + 1].as<Tensor>();
   check_internal(op, log_probs->dim() == 3 && is_float(log_probs->dtype), "log_probs are {steps, batch, classes}");

@@ -29,7 +29,7 @@ ResultSpecs meta_topk(OpId op, const Args& args) {
 }
 
 namespace {
-// One of a row: the value's and the position's specs.
+// Describes one value for each row, and its position.
 ResultSpecs one_of_rows(OpId op, const Tensor& t, const Value& dim, bool keepdim) {
   const int64_t d = wrap_dim(op, dim.sym_int().guard(), t->sizes.size());
   if (!t->sizes.empty() && t->sizes[size_t(d)] == 0) fail(name(op), ": dim ", d, " is empty");

@@ -11,7 +11,8 @@ bool is_bool_operand(const Value& v) {
   return v.is<Scalar>() && v.as<Scalar>().kind == Scalar::kBool;
 }
 
-// A negative whole exponent of an integer power has no integer result. Only a number known in advance can be refused.
+// Refuses a negative exponent of an integer power, which has no integer result. Only a number can be refused in
+// advance.
 void check_pow(const Args& args, DType type) {
   if (is_bool(type)) fail("pow: not defined for bool tensors");
   if (is_float(type) || !args[1].is<Scalar>()) return;
@@ -44,7 +45,7 @@ ResultSpecs meta_add(OpId op, const Args& args) {
   if (!is_float(type) && !alpha.is_whole()) {
     fail(name(op), ": alpha must not be a fraction for ", name(type), " tensors, got ", to_string(alpha));
   }
-  // rsub is sub of the two in the other order.
+  // rsub is sub with its operands swapped.
   const bool turned = op == OpId::rsub;
   return {pointwise_spec(op, args, {size_t(turned), size_t(!turned)}, type)};
 }
@@ -54,7 +55,7 @@ ResultSpecs meta_binary_float(OpId op, const Args& args) {
 }
 
 ResultSpecs meta_compare(OpId op, const Args& args) {
-  result_type(args, {0, 1});  // asks what the comparison's own type depends on
+  result_type(args, {0, 1});  // records the guards that the comparison's own type depends on
   return {pointwise_spec(op, args, {0, 1}, DType::kBool)};
 }
 
@@ -80,7 +81,7 @@ ResultSpecs meta_unary_float(OpId, const Args& args) {
 
 ResultSpecs meta_unary_bool(OpId, const Args& args) { return {like_spec(args[0].tensor(), DType::kBool)}; }
 
-// Of complex elements in the type of their parts.
+// The angle of complex elements has the type of their parts.
 ResultSpecs meta_angle(OpId op, const Args& args) {
   const DType type = args[0].tensor()->dtype;
   if (is_stored(type) && !is_complex(type)) fail(name(op), ": not defined for ", name(type), " tensors");
@@ -91,11 +92,11 @@ ResultSpecs meta_to_dtype(OpId, const Args& args) {
   const Tensor& t = args[0].as<Tensor>();
   DType type = args[1].as<DType>();
   ResultSpec spec = like_spec(t, type);
-  if (type == t->dtype) spec.strides = t->strides;  // the tensor itself, however it lies
+  if (type == t->dtype) spec.strides = t->strides;  // the tensor itself, with its own layout
   return {spec};
 }
 
-// Under capture the graph ends before it.
+// Raises under capture, which ends the graph before the op.
 ResultSpecs meta_to_device(OpId, const Args& args) {
   const Tensor& t = args[0].as<Tensor>();
   if (t->is_fake()) throw NeedsData("to: a tensor moves to another device");
@@ -127,7 +128,7 @@ ResultSpecs meta_clamp(OpId op, const Args& args) {
     fail("clamp: 'min' and 'max' are two numbers or two tensors");
   }
   DType type = result_type(args, {0, 1, 2});
-  // One bound that is a tensor makes it a minimum or a maximum, which bool has.
+  // With a single tensor bound, clamp is a minimum or a maximum, which bool has.
   const bool extreme = args[1].is_none() ? args[2].is<Tensor>() : args[2].is_none() && args[1].is<Tensor>();
   if (is_bool(type) && !extreme) fail("clamp: not defined for bool tensors");
   return {pointwise_spec(op, args, {0, 1, 2}, type)};
@@ -183,7 +184,7 @@ ResultSpecs meta_masked_fill(OpId op, const Args& args) {
 
 ResultSpecs meta_copy_(OpId op, const Args& args) {
   const Tensor &self = args[0].as<Tensor>(), &src = args[1].as<Tensor>();
-  // Under capture the graph ends before it.
+  // Under capture this ends the graph before the op.
   if (self->device() != src->device() && (self->is_fake() || src->is_fake())) {
     throw NeedsData("copy_: a tensor moves to another device");
   }

@@ -11,7 +11,7 @@ bool is_one_dim(OpId op) {
 }
 bool is_average(OpId op) { return op == OpId::avg_pool1d || op == OpId::avg_pool2d; }
 
-// Dimensions, and whether there is a batch; from dimension `first` on nothing may be empty.
+// Checks the number of dimensions, which says whether there is a batch. No dimension from `first` on may be empty.
 void check_input(OpId op, const Tensor& x, int dims, size_t first) {
   if (x->dim() != dims + 1 && x->dim() != dims + 2) {
     fail(name(op), ": the input must have ", dims + 1, " (unbatched) or ", dims + 2,
@@ -47,7 +47,7 @@ SymInt pool_size(OpId op, SymInt in, int64_t k, int64_t s, int64_t p, int64_t d,
     fail(name(op), ": an input of size ", in.hint, " is too small for a kernel of size ", d * (k - 1) + 1);
   }
   SymInt out = floor_div(room + (ceil ? s - 1 : 0), s) + 1;
-  // The last window begins inside the image or its padding before.
+  // The last window must begin inside the image or the padding before it.
   if (ceil && (out - 1) * s >= in + p) out = out - 1;
   if (out < 1) fail(name(op), ": an input of size ", in.hint, " gives an empty result");
   return out;

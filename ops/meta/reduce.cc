@@ -23,7 +23,7 @@ void check_not_empty(OpId op, const Args& args) {
   }
 }
 
-// Element count of a loss by its reduction.
+// Describes a loss: all elements or a single one, by its reduction.
 ResultSpec loss_spec(OpId op, const std::string& reduction, const Sizes& sizes, DType type) {
   if (reduction == "none") return contiguous_spec(sizes, type);
   if (reduction != "mean" && reduction != "sum") {
@@ -57,7 +57,7 @@ ResultSpecs meta_arg_reduce(OpId op, const Args& args) {
 }
 
 ResultSpecs meta_reduce_bool(OpId op, const Args& args) {
-  // PyTorch keeps uint8, and takes {} as "over nothing" here.
+  // As in PyTorch, uint8 stays uint8, and {} means "over no dimension" here.
   DType type = args[0].tensor()->dtype == DType::kUInt8 ? DType::kUInt8 : DType::kBool;
   return {reduce_spec(op, args, type, false)};
 }
@@ -80,7 +80,7 @@ ResultSpecs meta_softmax(OpId op, const Args& args) {
 
 namespace {
 
-// Sizes of the target: the input's without the class dim.
+// Returns the target's sizes: the input's without the class dim.
 Sizes target_sizes(OpId op, const Tensor& input) {
   size_t n = input->sizes.size();
   if (n == 0) fail(name(op), ": expected an input of 1 dimension or more, got a number");

@@ -1,4 +1,4 @@
-// Sizes, strides and dtypes of arguments in; those of results out.
+// Sizes, strides and dtypes of results. See rules.h.
 #include "ops/meta/rules.h"
 
 #include "ops/core/overlap.h"
@@ -29,7 +29,7 @@ Dims reduced_dims(OpId op, const Value& dims, size_t ndim, bool empty_is_none) {
     }
     out.push_back(d);
   }
-  if (ndim == 0) out.clear();  // -1 and 0 are dims of a number, too, and nothing is reduced
+  if (ndim == 0) out.clear();  // a number accepts dims -1 and 0 too, but has nothing to reduce
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -48,13 +48,13 @@ namespace {
 
 bool is_one(SymInt s) { return s.is_constant() && s.hint == 1; }
 
-// One dimension of a broadcast. Questions go by the hints, so that each recorded guard is one the result needs.
+// Broadcasts one dimension. The hints choose the questions, so that only guards that the result needs are recorded.
 bool broadcast_dim(SymInt a, SymInt b, SymInt& out) {
   if (is_one(a) || is_one(b)) return out = is_one(a) ? b : a, true;
   if (a.hint == b.hint && a == b) return out = a.is_constant() ? a : b, true;
   if (a.hint == 1 && a == 1) return out = b, true;
   if (b.hint == 1 && b == 1) return out = a, true;
-  return a == b;  // they are not: asked, so that it is known what the error depends on
+  return a == b;  // false; asked to record the guard that the error depends on
 }
 
 }  // namespace
@@ -123,7 +123,7 @@ DType combine(DType higher, DType lower) {
 DType Promotion::type() const {
   DType tensors = combine(dims_, zero_);
   if (tensors != DType::kNone && is_float(tensors)) return tensors;
-  // Wholeness is asked only where it decides.
+  // Asks whether a number is whole only if that decides the type.
   DType number = boolean_;
   for (const Scalar& s : numbers_) {
     bool integer = tensors == DType::kNone ? s.kind == Scalar::kInt : s.is_whole();
@@ -140,7 +140,7 @@ DType result_type(const Args& args, std::initializer_list<size_t> operands) {
 
 namespace {
 
-// A dimension broadcast along has stride 0.
+// Returns t's strides in a broadcast to sizes: 0 for a dimension that is broadcast.
 Sizes broadcast_strides(const Tensor& t, const Sizes& sizes) {
   Sizes out;
   size_t skip = sizes.size() - t->sizes.size();
@@ -174,7 +174,7 @@ bool same_strides(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-// The order of dimensions, innermost first, by insertion sort as TensorIterator does it (ambiguous dims stay).
+// Returns the dimensions, innermost first, by TensorIterator's insertion sort (ambiguous dims keep their order).
 SmallVec<uint32_t, 8> dim_order(const std::vector<Sizes>& strides, const Sizes& sizes) {
   SmallVec<uint32_t, 8> perm;
   for (size_t d = sizes.size(); d-- > 0;) perm.push_back(uint32_t(d));
@@ -289,8 +289,8 @@ Sizes infer_size(OpId op, const Sizes& shape, const Sizes& input) {
   return out;
 }
 
-// PyTorch's computeStride: walks the input's dims from the last, joining those that lie densely into chunks, and cuts
-// the new sizes out of each chunk.
+// PyTorch's computeStride: walks the input's dims from the last, joins dense neighbours into chunks, and cuts the new
+// sizes out of each chunk.
 bool view_strides(const Tensor& t, const Sizes& sizes, Sizes& strides) {
   const Sizes& old = t->sizes;
   if (t->is_contiguous()) return strides = contiguous_strides(sizes), true;

@@ -1,4 +1,4 @@
-// Meta rules of joins, of views along diagonals and windows, and of padding.
+// Meta rules of joins, views along diagonals and windows, and padding.
 #include <algorithm>
 
 #include "ops/meta/rules.h"
@@ -8,7 +8,8 @@ namespace {
 
 bool equal_sizes(SymInt a, SymInt b) { return a.hint == b.hint && a == b; }
 
-// An empty vector goes with tensors of any rank, as it did before there were empty matrices.
+// Returns whether t is an empty vector. It is accepted beside tensors of any rank, for compatibility with the time
+// before empty matrices.
 bool is_legacy_empty(const Tensor& t) { return t->sizes.size() == 1 && t->sizes[0].hint == 0 && t->sizes[0] == 0; }
 
 }  // namespace
@@ -53,7 +54,7 @@ ResultSpecs meta_flip(OpId op, const Args& args) {
 
 namespace {
 
-// Elements that a layout reaches beyond its first, plus one; 0 where it has none.
+// Returns the elements that a layout spans from its first one, including it; 0 if it has none.
 SymInt span_of(const Sizes& sizes, const Sizes& strides) {
   SymInt last = 1;
   for (size_t d = 0; d < sizes.size(); d++) {
@@ -63,7 +64,7 @@ SymInt span_of(const Sizes& sizes, const Sizes& strides) {
   return last;
 }
 
-// The last element that hints say it reaches; below 0: none.
+// Returns the last element that the layout reaches, by hints. A negative value means none.
 int64_t last_element(const Sizes& sizes, const Sizes& strides, SymInt offset) {
   int64_t last = offset.hint;
   for (size_t d = 0; d < sizes.size(); d++) {
@@ -89,7 +90,7 @@ ResultSpecs meta_as_strided(OpId op, const Args& args) {
   if (offset < 0) fail(name(op), ": storage_offset must not be negative, got ", offset.hint);
   SymInt span = span_of(sizes, strides), end = offset + span, have;
   if (t->is_fake()) {
-    // What the tensor it is taken from surely has.
+    // A FakeTensor's storage has at least the elements of the view's base.
     const Tensor& whole = t->base ? t->base : t;
     have = whole->offset + span_of(whole->sizes, whole->strides);
   } else {
@@ -102,8 +103,8 @@ ResultSpecs meta_as_strided(OpId op, const Args& args) {
   return {view_spec(t, sizes, strides, offset)};
 }
 
-// The view is of the result, which is laid out as the input. Passes make it of views that were checked: nothing is
-// asked of symbols.
+// The view is a view of the result, which has the input's layout. Passes make this op from views that were checked, so
+// it asks nothing of symbols.
 ResultSpecs meta_as_strided_scatter(OpId op, const Args& args) {
   const Tensor &t = args[0].as<Tensor>(), &src = args[1].as<Tensor>();
   const Sizes &sizes = args[2].as<Sizes>(), &strides = args[3].as<Sizes>();

@@ -1,5 +1,5 @@
-// What convolutions and pools share: lists of one number a dimension, output sizes, memory formats. One-dimensional
-// forms are two-dimensional ones of height 1.
+// Shared parts of convolutions and pools: lists of one number a dimension, output sizes, memory formats. A
+// one-dimensional form is the two-dimensional one of height 1.
 #pragma once
 #include <array>
 
@@ -9,15 +9,15 @@ namespace lutra {
 
 using Pair = std::array<int64_t, 2>;  // {h, w}
 
-// A list of `dims` numbers, or one for all; in one dimension h is `height`.
+// Returns a list of `dims` numbers, or of one number for all, as a Pair. In one dimension h is `height`.
 Pair pair_of(OpId op, const char* argument, const Value& v, int dims, int64_t height);
 inline Sizes sizes_of(const Pair& p) { return {p[0], p[1]}; }
 
-// t lies with channels innermost, as PyTorch judges it (suggest_memory_format).
+// Returns whether t's channels are innermost, by PyTorch's suggest_memory_format.
 bool is_channels_last(const Tensor& t);
-// t lies in order, or in that of the memory format named.
+// Returns whether t is contiguous in the named memory format.
 bool is_contiguous_as(const Tensor& t, const std::string& format);
-// A new tensor of 4 dimensions, channels last or contiguous.
+// Describes a new tensor of 4 dimensions, channels last or contiguous.
 ResultSpec image_spec(const Sizes& sizes, bool channels_last, DType dtype);
 Sizes channels_last_strides(const Sizes& sizes);
 
@@ -40,7 +40,7 @@ struct PoolCall {
   SymInt h, w, oh, ow;
 };
 PoolCall pool_call(OpId op, const Args& args);
-// The result's sizes of a composite: sizes {n, c, h, w} without what the caller's input does not have.
+// Returns the result's sizes of a composite: {n, c, h, w} without the dimensions that the caller's input lacks.
 Sizes caller_sizes(const Sizes& sizes, int dims, bool batched);
 
 }  // namespace lutra

@@ -18,7 +18,7 @@ ResultSpec reduced(OpId op, const Args& args, size_t dim, size_t keepdim, DType 
 
 }  // namespace
 
-// (input, dim, correction, keepdim): var, std, and those with the mean.
+// (input, dim, correction, keepdim): var, std, and the ops that also return the mean.
 ResultSpecs meta_var(OpId op, const Args& args) {
   DType type = args[0].tensor()->dtype;
   check_float(op, type);

@@ -1,4 +1,4 @@
-// A dynamic op's arguments and the size that its elements decide in; specs out.
+// Specs of a dynamic op's results from its arguments and the size that its elements decide.
 #include "ops/meta/unbacked.h"
 
 #include "ops/meta/rules.h"
@@ -14,7 +14,7 @@ ResultSpec dense(DType dtype, const Sizes& sizes) {
 
 bool is_unique(OpId op) { return op == OpId::unique || op == OpId::unique_consecutive; }
 
-// Of slices along the first dim: their number is the first size.
+// Returns whether unique works on slices along the first dim. The first size then counts them.
 bool of_slices(const Args& args) {
   return !args.back().is_none() && args.back().sym_int().hint == 0 && args[0].as<Tensor>()->dim() > 0;
 }

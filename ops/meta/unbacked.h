@@ -1,4 +1,4 @@
-// The rules of ops whose results' sizes depend on elements, where that size is a symbol.
+// Rules of ops whose results' sizes depend on elements, with that size as a symbol.
 #pragma once
 #include "ops/defs/op.h"
 
@@ -6,13 +6,13 @@ namespace lutra {
 
 constexpr int64_t kMostElements = int64_t(1) << 48;
 
-// What the size is at most; -1: of an op that has no such rule.
+// Returns an upper bound of the size, or -1 if the op has no such rule.
 SymInt most_elements(OpId op, const Args& args);
-// The results where it is n.
+// Returns the specs of the results if the size is n.
 ResultSpecs specs_of_size(OpId op, const Args& args, SymInt n);
-// Whether the op tells a number instead, which is its last argument.
+// Returns whether the op defines a symbolic number, its last argument, instead of a size.
 bool tells_number(OpId op);
-// Of the sums that bincount makes of such weights.
+// Returns the dtype of bincount's sums of these weights.
 DType sums_of_weights(const Tensor& weights);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Meta rules of views and of what moves data only.
+// Meta rules of views and of ops that only move data.
 #include "ops/meta/rules.h"
 #include "ops/meta/spatial.h"
 
@@ -14,7 +14,7 @@ ResultSpecs meta_view(OpId op, const Args& args) {
   return {view_spec(t, sizes, strides, t->offset)};
 }
 
-// reshape, flatten and contiguous are taken apart by call_op: these rules say what comes out, for whoever asks.
+// call_op decomposes reshape, flatten and contiguous. These rules only describe their results.
 ResultSpecs meta_reshape(OpId op, const Args& args) {
   const Tensor& t = args[0].as<Tensor>();
   Sizes sizes = infer_size(op, args[1].as<Sizes>(), t->sizes), strides;
@@ -51,7 +51,7 @@ ResultSpecs meta_detach(OpId, const Args& args) {
   return {view_spec(t, t->sizes, t->strides, t->offset)};
 }
 
-// The parts of complex elements, as a last dimension.
+// Views complex elements as their parts, in a last dimension.
 ResultSpecs meta_view_as_real(OpId op, const Args& args) {
   const Tensor& t = args[0].as<Tensor>();
   if (!is_complex(t->dtype)) fail(name(op), ": only defined for complex tensors, got ", name(t->dtype));
@@ -85,7 +85,7 @@ ResultSpecs meta_view_as_complex(OpId op, const Args& args) {
   return {spec};
 }
 
-// The same bytes as elements of another dtype. Where their sizes differ, the last dimension has more or fewer.
+// Views the same bytes as elements of another dtype. If the elements' sizes differ, the last dimension's size changes.
 ResultSpecs meta_view_dtype(OpId, const Args& args) {
   const Tensor& t = args[0].as<Tensor>();
   const DType to = args[1].as<DType>();
@@ -213,7 +213,7 @@ ResultSpecs meta_select(OpId op, const Args& args) {
 }
 
 namespace {
-// A slice's bound: negative ones count from the end, all are clamped to [least, size].
+// Returns a slice's bound. A negative one counts from the end. The result is clamped to [least, size].
 SymInt clamp_bound(const Value& bound, SymInt otherwise, SymInt least, SymInt size) {
   if (bound.is_none()) return otherwise;
   SymInt b = bound.sym_int();
