@@ -1,4 +1,4 @@
-// What scaled_dot_product_attention means: the kernel of attention where it takes the operands, else the formula.
+// Decomposes scaled_dot_product_attention: into the attention kernel if it accepts the operands, else into the formula.
 #include <cmath>
 #include <limits>
 
@@ -8,13 +8,13 @@
 
 namespace lutra {
 
-// The scale given, or 1 / sqrt(the query's features).
+// Returns the given scale, or 1 / sqrt(the query's features).
 Scalar attention_scale(const Tensor& q, const Value& scale) {
   if (!scale.is_none()) return scale.as<Scalar>();
   return Scalar(1 / std::sqrt(double(q->sizes.back().guard())));
 }
 
-// t of (..., shared heads, position, feature) with each head repeated for the heads it serves.
+// Repeats each head of t (..., shared heads, position, feature) for the heads that it serves.
 Tensor repeat_heads(const Tensor& t, SymInt heads) {
   Sizes to = t->sizes, five = t->sizes;
   const size_t at = t->sizes.size() - 3;
@@ -26,7 +26,7 @@ Tensor repeat_heads(const Tensor& t, SymInt heads) {
   return reshape(expand(unsqueeze(t, int_arg(int64_t(at) + 1)), five), to);
 }
 
-// softmax(q k^T * scale + mask) over the last dimension; a query that sees no key has weights of zero.
+// Returns softmax(q k^T * scale + mask) over the last dimension. A query that sees no key has weights of zero.
 Tensor attention_weights(const Tensor& q, const Tensor& k, const Value& mask, bool causal, const Value& scale) {
   Tensor s = op1(OpId::matmul, {mul(q, attention_scale(q, scale)), transpose(k, int_arg(-2), int_arg(-1))});
   const double hidden = -std::numeric_limits<double>::infinity();
@@ -61,14 +61,15 @@ bool same_lead(const Tensor& a, const Tensor& b, size_t count) {
   return true;
 }
 
-// The dtypes that a device has a kernel for.
+// Returns whether the device has a kernel for the dtypes.
 bool has_kernel(const Call& c) {
   if (c.q->dtype == DType::kFloat32) return true;
   return is_half(c.q->dtype) && c.q->device().type == DeviceType::kCUDA && c.q->sizes.back().guard() <= 256 &&
          c.v->sizes.back().guard() <= 256;
 }
 
-// Without dropout or a mask to be trained, and no broadcasting among q, k and v but of heads.
+// Returns whether the kernel accepts the call: no dropout, no mask to be trained, and no broadcasting among q, k and v
+// except of heads.
 bool takes_kernel(const Call& c) {
   if (!has_kernel(c) || !scalar_ask(SymCmp::kEq, c.dropout, Scalar(0.0))) return false;
   if (!c.mask.is_none() && c.mask.as<Tensor>()->requires_grad && grad_enabled()) return false;
@@ -78,7 +79,7 @@ bool takes_kernel(const Call& c) {
   return !c.gqa || equal(c.k->sizes[lead - 1], c.v->sizes[lead - 1]);
 }
 
-// t in four dimensions: leading ones of size 1 are added, or joined.
+// Returns t in four dimensions: adds leading ones of size 1, or joins leading ones.
 Tensor in_four(Tensor t) {
   while (t->sizes.size() < 3) t = unsqueeze(t, int_arg(0));
   if (t->sizes.size() == 3) return unsqueeze(t, int_arg(1));
@@ -124,7 +125,7 @@ Tensor by_formula(const Call& c) {
 
 }  // namespace
 
-// Half types are computed in float32 and rounded once, be it by a kernel that takes them or on wide copies.
+// Half types are computed in float32 and rounded once, by a kernel that accepts them or on float32 copies.
 Results decompose_scaled_dot_product_attention(const Args& args) {
   const OpId op = OpId::scaled_dot_product_attention;
   check_attention(op, args);

@@ -1,4 +1,4 @@
-// What batch_norm and group_norm mean. Half types are normalised in float32 and rounded once.
+// Decomposes batch_norm and group_norm. Half types are normalised in float32 and rounded once.
 #include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 DType wide(DType t) { return at_least_float32(t); }
 
-// One value a channel, broadcast over x.
+// Reshapes one value a channel so that it broadcasts over x.
 Tensor by_channel(const Tensor& t, const Tensor& x) {
   Sizes sizes(x->sizes.size(), SymInt(1));
   sizes[1] = x->sizes[1];
@@ -49,7 +49,7 @@ Tensor normalised(const Tensor& centred, const Tensor& var, const Value& eps) {
 
 }  // namespace
 
-// Means and variances of the channels.
+// Computes the means and variances of the channels.
 void batch_statistics(const Tensor& x, Tensor& mean, Tensor& var) {
   const Moments m = moments(to_dtype(x, wide(x->dtype)), all_but_channels(x));
   mean = reshape(m.mean, {x->sizes[1]}), var = reshape(m.var, {x->sizes[1]});
@@ -63,7 +63,7 @@ Results decompose_batch_norm_train(const Args& args) {
   return {y, reshape(m.mean, channels), reshape(m.var, channels)};
 }
 
-// With n the normalised input and means over all but the channels:
+// Let n be the normalised input, and let means and sums be over all but the channels. Returns
 // (grad - mean(grad) - n * mean(grad * n)) * weight / deviation, sum(grad * n), sum(grad).
 Results decompose_batch_norm_backward(const Args& args) {
   const Tensor x = args[1].tensor(), g = to_dtype(args[0].tensor(), wide(x->dtype));
@@ -76,7 +76,7 @@ Results decompose_batch_norm_backward(const Args& args) {
   const Scalar count = Scalar::of_sym(n);
   const bool scaled = !args[4].is_none();
   const Tensor scale = scaled ? mul(rstd, by_channel(args[4].tensor(), x)) : rstd;
-  // The first operand lies as the input does, and so does the result, however grad lies.
+  // The first operand has the input's layout. So the result has it too, whatever the layout of grad.
   const Tensor dx = mul(add(mul(normal, neg(div(tilt, count))), sub(g, div(shift, count))), scale);
   const DType type = scaled ? args[4].tensor()->dtype : wide(x->dtype);
   return {to_dtype(dx, x->dtype), to_dtype(reshape(tilt, channels), type), to_dtype(reshape(shift, channels), type)};

@@ -1,4 +1,4 @@
-// What the parts of complex elements, their angles and conjugates mean. A real tensor is its own conjugate.
+// Decomposes ops on parts, angles and conjugates of complex elements. A real tensor is its own conjugate.
 #include <cmath>
 
 #include "ops/decompose/formula.h"
@@ -52,7 +52,7 @@ Results decompose_conj(const Args& a) {
 Results decompose_resolve_conj(const Args& a) { return {a[0].tensor()}; }
 Results decompose_resolve_neg(const Args& a) { return {a[0].tensor()}; }
 
-// Of a negative number pi, of others 0.
+// The angle of a negative number is pi, that of any other number 0.
 Results decompose_angle(const Args& a) {
   const Tensor t = a[0].tensor();
   if (is_complex(t->dtype)) return {op1(OpId::atan2, {part(t, 1), part(t, 0)})};

@@ -1,4 +1,4 @@
-// What convolutions and pools of any rank and batch mean: primitives on batched images.
+// Decomposes convolutions and pools of any rank and batch into primitives on batched images.
 #include <limits>
 
 #include "ops/core/closest.h"
@@ -8,7 +8,7 @@
 namespace lutra {
 namespace {
 
-// {n, c, h, w} from a caller's input, and back.
+// Convert a caller's input to {n, c, h, w} and back.
 Tensor to_image(const Tensor& x, int dims, bool batched) {
   Tensor t = batched ? x : unsqueeze(x, int_arg(0));
   return dims == 2 ? t : unsqueeze(t, int_arg(2));
@@ -69,7 +69,7 @@ Args pool_args(const Tensor& x, SymInt h, SymInt w, const PoolCall& c) {
   return {x, Sizes{h, w}, sizes_of(c.kernel), sizes_of(c.stride), sizes_of(c.padding), sizes_of(c.dilation)};
 }
 
-// The position h * W + w in the image of each tap.
+// Returns the position h * W + w of each tap in the image.
 Tensor tap_positions(const Args& pool, const PoolCall& c) {
   const Tensor tap = to_dtype(op1(OpId::pool_tap, pool), DType::kInt64);
   const Tensor kh = floor_divide(tap, int_arg(c.kernel[1])), kw = sub(tap, mul(kh, int_arg(c.kernel[1])));
@@ -95,13 +95,13 @@ Tensor quotient(const Tensor& sums, const Value& count) {
   return is_float(sums->dtype) ? div(sums, count) : op1(OpId::div, {sums, count, std::string("trunc")});
 }
 
-// Sums of windows over the number of their elements.
+// Divides the sums of windows by the number of their elements.
 Tensor average(const Tensor& x, const PoolCall& c, bool count_padding, const Value& divisor) {
   const Tensor sums = op1(OpId::pool_sum, pool_args(x, c.oh, c.ow, c));
   if (!divisor.is_none()) return quotient(sums, divisor);
   const bool padded = c.padding[0] || c.padding[1];
   if (!c.ceil && (count_padding || !padded)) return quotient(sums, int_arg(c.kernel[0] * c.kernel[1]));
-  // Ones in the image, and in the padding where that counts.
+  // Counts elements by pooling ones: ones in the image, and in the padding if that counts.
   PoolCall ones = c;
   SymInt h = c.h, w = c.w;
   if (count_padding) h = h + 2 * c.padding[0], w = w + 2 * c.padding[1], ones.padding = {0, 0};
@@ -109,7 +109,8 @@ Tensor average(const Tensor& x, const PoolCall& c, bool count_padding, const Val
   return quotient(sums, op1(OpId::pool_sum, pool_args(one, c.oh, c.ow, ones)));
 }
 
-// A pool's result as the rule lays it out, channels innermost: an image of one pixel loses that in pointwise ops.
+// Gives a pool's result the layout of its rule, channels innermost. Pointwise ops would lose it for an image of one
+// pixel.
 Tensor by_channels(const Tensor& t) {
   if (t->sizes[2].hint != 1 || t->sizes[3].hint != 1) return t;
   return permute(reshape(t, Sizes{t->sizes[0], 1, 1, t->sizes[1]}), Sizes{0, 3, 1, 2});
@@ -123,12 +124,12 @@ Results avg_pool(OpId op, const Args& args) {
   return {c.dims == 2 && c.batched && is_channels_last(input) ? by_channels(y) : y};
 }
 
-// Windows of x's dimension `dim` (2 or 3) reduced, and of maxima where they lie along it.
+// The reduced windows of x's dimension `dim` (2 or 3), and the places of maxima along it.
 struct Adapted {
   Tensor values, places;
 };
 
-// `size` windows [floor(i * n / size), ceil((i + 1) * n / size)). Of equal maxima the first has the gradient.
+// Reduces `size` windows [floor(i * n / size), ceil((i + 1) * n / size)). The first of equal maxima gets the gradient.
 Adapted adapt(const Tensor& x, size_t dim, int64_t size, bool maximum) {
   const SymInt n = x->sizes[dim];
   const auto along = [&](const Tensor& t) { return dim == 2 ? unsqueeze(t, int_arg(-1)) : t; };
@@ -144,14 +145,14 @@ Adapted adapt(const Tensor& x, size_t dim, int64_t size, bool maximum) {
     return {div(sum(where(inside, spread, Scalar(0.0)), reduced, false), count), {}};
   }
   const Tensor kept = where(inside, spread, Scalar(-std::numeric_limits<double>::infinity()));
-  // Of a window of -inf the first place of all is found, which may lie before it.
+  // If a window has only -inf, argmax finds the row's first place, which may lie before the window.
   const Tensor largest = op1(OpId::argmax, {kept, int_arg(int64_t(dim) + 1), true});
   const Tensor first = op1(OpId::maximum, {largest, along(unsqueeze(begin, int_arg(1)))});
   const Tensor values = sum(where(eq(along(at), first), spread, Scalar(0.0)), reduced, false);
   return {values, reshape(first, values->sizes)};
 }
 
-// The means or the largest elements, and the positions h * W + w of these.
+// Computes the means or the largest elements, and the positions h * W + w of the latter.
 Adapted adaptive_windows(const Tensor& x, const Pair& size, bool maximum, bool positions) {
   PoolCall c{};
   c.dims = 2, c.h = x->sizes[2], c.w = x->sizes[3];
@@ -159,7 +160,7 @@ Adapted adaptive_windows(const Tensor& x, const Pair& size, bool maximum, bool p
   c.padding = {0, 0}, c.dilation = {1, 1};
   if (size[0] == 0 || size[1] == 0 || x->numel() == 0) {
     const Sizes empty = {x->sizes[0], x->sizes[1], size[0], size[1]};
-    // The sum of nothing, so that it has a history.
+    // The sum over no elements, so that the result has a history.
     const Tensor values = add(full(empty, 0.0, x->dtype, x->device()), sum_all(x));
     return {values, full(empty, 0.0, DType::kInt64, x->device())};
   }
@@ -182,7 +183,7 @@ Results adaptive_pool(OpId op, const Args& args, int dims, bool maximum) {
   const bool batched = input->dim() == dims + 2, two = info(op).results == 2;
   const Tensor x = to_image(input, dims, batched);
   const Adapted y = adaptive_windows(x, pair_of(op, "output_size", args[1], dims, 1), maximum, two);
-  // Laid out as the rule says.
+  // Gives a result the layout of the meta rule.
   const bool last = dims == 2 && batched && is_channels_last(input);
   const auto laid_out = [&](const Tensor& t) {
     if (!last) return from_image(contiguous(t), dims, batched);
@@ -219,7 +220,7 @@ LUTRA_DECOMPOSE(adaptive_max_pool2d_with_indices, adaptive_pool(OpId::adaptive_m
 
 namespace {
 
-// Zeros before and after, the odd one after.
+// Returns zeros before and after; an odd one comes after.
 Value named_padding(const char* fn, const Args& args, int dims) {
   const std::string& text = args[4].as<std::string>();
   if (text == "valid") return Sizes{0};

@@ -1,4 +1,5 @@
-// Tensors out of sizes and numbers, and of the sizes of others: what zeros, linspace, eye and their like mean.
+// Decomposes ops that make tensors from sizes and numbers, or from the sizes of other tensors: zeros, linspace, eye and
+// their like.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -23,7 +24,7 @@ Results filled(const Args& a, double value) {
   return {full_of(a[0].as<Sizes>(), vnum(value), dtype_or(a[1], DType::kFloat32), a[2])};
 }
 
-// The dtype at args[i] and the device after it, else input's.
+// The dtype at args[i] and the device after it. The input's are the defaults.
 struct Options {
   Value dtype, device;
 };
@@ -32,7 +33,7 @@ Options options_like(const Args& a, size_t i) {
   return {dtype_or(a[i], t->dtype), a[i + 1].is_none() ? Value(t->device()) : a[i + 1]};
 }
 
-// -- layouts: what make gives in row-major order, of sizes whose dimensions are permuted, and permuted back
+// -- layouts: calls make with permuted sizes, so that it makes a row-major tensor, and permutes the result back
 
 using Maker = std::function<Tensor(const Sizes&)>;
 
@@ -46,7 +47,7 @@ Tensor ordered(const Sizes& sizes, const Sizes& order, const Maker& make) {
   return sorted ? make(sizes) : permute(make(outer), inverse(order));
 }
 
-// From the outermost dimension to the innermost.
+// Returns the dimensions of a memory format, from the outermost to the innermost.
 Sizes order_of(const char* fn, const std::string& format, size_t rank) {
   if (format == "channels_last") {
     if (rank != 4) fail(fn, ": memory_format 'channels_last' needs 4 dimensions, got ", rank);
@@ -61,7 +62,7 @@ Sizes order_of(const char* fn, const std::string& format, size_t rank) {
   return order;
 }
 
-// As t lies where it is dense, else in the order of its strides.
+// Makes a tensor with t's layout if t is dense, else with the order of its strides.
 Tensor laid_out_as(const Tensor& t, const Maker& make) {
   if (t->is_contiguous()) return make(t->sizes);
   return ordered(t->sizes, falling(like_spec(t, t->dtype).strides), make);
@@ -97,7 +98,7 @@ Scalar step_of(const Scalar& start, const Scalar& end, const Scalar& last) {
   return scalar_binary(SymOp::kNDiv, scalar_binary(SymOp::kNSub, end, start), last);
 }
 
-// In float32: of numbers that may change, as a tensor beside t.
+// Returns the step in float32. If the numbers are symbolic, it is a tensor on t's device.
 Value float_step_of(const Scalar& start, const Scalar& end, const Scalar& last, const Tensor& t) {
   const auto number = [](const Scalar& s) { return float(s.to_double()); };
   if (!start.expr && !end.expr && !last.expr) return vnum((number(end) - number(start)) / number(last));
@@ -105,8 +106,8 @@ Value float_step_of(const Scalar& start, const Scalar& end, const Scalar& last, 
   return div(sub(rounded(end), rounded(start)), rounded(last));
 }
 
-// (start, end, steps, dtype, device). PyTorch's order of operations: from the start up to the middle, from the end
-// afterwards. Numbers beside a float32 tensor are rounded to float32 at each op, which is how PyTorch computes it too.
+// (start, end, steps, dtype, device). The order of operations is PyTorch's: up to the middle it counts from the start,
+// after it from the end. Numbers beside a float32 tensor are rounded to float32 at each op, as PyTorch does.
 Tensor linspace(const Value& start_value, const Value& end_value, const Value& steps_value, DType dtype,
                 const Value& device) {
   Scalar start = start_value.as<Scalar>(), end = end_value.as<Scalar>();
@@ -124,7 +125,7 @@ Tensor linspace(const Value& start_value, const Value& end_value, const Value& s
 
 }  // namespace
 
-// (start, end, step, dtype, device): float32 where no dtype is given, however whole the numbers are.
+// (start, end, step, dtype, device). The default dtype is float32, even if the numbers are whole.
 Results decompose_range(const Args& a) {
   const double start = pin(a[0].as<Scalar>()).to_double(), end = pin(a[1].as<Scalar>()).to_double();
   const double step = pin(a[2].as<Scalar>()).to_double();
@@ -132,7 +133,7 @@ Results decompose_range(const Args& a) {
   if (!std::isfinite(start) || !std::isfinite(end)) fail("range: from ", start, " to ", end, " is not finite");
   if (step > 0 ? end < start : end > start) fail("range: from ", start, " to ", end, " leads no step of ", step);
   const Value dtype = dtype_or(a[3], DType::kFloat32);
-  // Between the last number and the one after it; of integers, next to the last.
+  // An exclusive end: halfway between the last number and the next; for integers, one beyond the last.
   const double last = start + std::floor((end - start) / step) * step;
   const double beyond = is_float(dtype.as<DType>()) ? last + step / 2 : last + std::copysign(1.0, step);
   return {op1(OpId::arange, {a[0], Scalar(beyond), a[2], dtype, a[4]})};
@@ -161,7 +162,7 @@ Results decompose_new_empty_strided(const Args& a) {
   return {op1(OpId::empty_strided, {a[1], a[2], o.dtype, o.device})};
 }
 
-// (size, physical_layout, dtype, device): the layout names the dimensions from the outermost to the innermost.
+// (size, physical_layout, dtype, device). The layout names the dimensions from the outermost to the innermost.
 Results decompose_empty_permuted(const Args& a) {
   const Sizes& sizes = a[0].as<Sizes>();
   Sizes order;
@@ -245,7 +246,7 @@ Results decompose_vander(const Args& a) {
   const SymInt n = a[1].is_none() ? x->sizes[0] : a[1].sym_int();
   if (n < 0) fail("vander: N must not be negative, got ", n.hint);
   const DType type = is_float(x->dtype) ? x->dtype : DType::kInt64;
-  // Products, not powers: PyTorch's bits.
+  // Multiplies instead of raising to powers, for PyTorch's bits.
   const Tensor columns = expand(unsqueeze(to_dtype(x, type), vdim(-1)), Sizes{x->sizes[0], n});
   const Tensor first = eq(arange_of(n, DType::kInt64, x->device()), vdim(0));
   const Tensor powers = op1(OpId::cumprod, {where(first, vdim(1), columns), vdim(1)});
@@ -268,7 +269,7 @@ Results triangle_indices(OpId op, const Args& a, bool lower) {
   Tensor t = make_tensor({2, int64_t(at[0].size())}, DType::kInt64);
   std::copy(at[1].begin(), at[1].end(), std::copy(at[0].begin(), at[0].end(), t->data_as<int64_t>()));
   if (!a[4].is_none()) t = copy_to(t, a[4].as<Device>());
-  // In a graph it is a fresh tensor of each run, not the constant itself.
+  // In a graph, each run must make a fresh tensor, not return the constant itself.
   if (current_mode()) t = op1(OpId::clone, {t});
   return {to_dtype(t, dtype)};
 }

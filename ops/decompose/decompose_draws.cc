@@ -1,5 +1,5 @@
-// What draws from distributions mean in uniform and normal numbers: in place, and normal, whose mean and std are
-// tensors or numbers. A draw has no gradient.
+// Decomposes draws from distributions into uniform and normal numbers: the in-place ops, and normal, whose mean and std
+// are tensors or numbers. A draw has no gradient.
 #include <cmath>
 #include <limits>
 
@@ -11,10 +11,10 @@ namespace {
 
 double number(const Value& v) { return pin(v.as<Scalar>()).to_double(); }
 
-// Of t's sizes, in float64 or float32.
+// Draws numbers of t's sizes, in float64 or float32.
 Tensor draw(OpId op, const Tensor& t) { return op1(op, {t->sizes, at_least_float32(t->dtype), t->device()}); }
 
-// Of t's sizes, in t's own floating dtype, else in float32.
+// Draws numbers of t's sizes, in t's dtype if that is floating, else in float32.
 Tensor draw_scaled(OpId op, const Tensor& t, const Value& scale, const Value& shift) {
   GradModeScope off(false);
   return op1(op, {t->sizes, is_float(t->dtype) ? t->dtype : DType::kFloat32, t->device(), scale, shift});
@@ -29,7 +29,7 @@ void check_float(const char* fn, const Tensor& t) {
 // -log(1 - u), u uniform: an exponential of rate 1.
 Tensor exponential(const Tensor& t) { return neg(log(sub(vnum(1), draw(OpId::rand, t)))); }
 
-// Whole numbers up to what the dtype holds exactly.
+// Returns the exclusive upper bound of the whole numbers that the dtype holds exactly.
 int64_t most(DType dtype) {
   switch (dtype) {
     case DType::kBool: return 2;
@@ -53,7 +53,7 @@ Results scaled_normal(const Tensor& like, const Value& mean, const Value& std) {
 
 }  // namespace
 
-// All in place take (input, ...) and give it.
+// All in-place ops take (input, ...) and return input.
 Results decompose_uniform_(const Args& a) {
   const Tensor t = a[0].tensor();
   const double from = number(a[1]), to = number(a[2]);
@@ -78,7 +78,7 @@ Results decompose_exponential_(const Args& a) {
   return fill(t, op1(OpId::div, {exponential(t), vnum(rate)}));
 }
 
-// How often one has to try until something of probability p happens.
+// Draws the number of tries until an event of probability p happens.
 Results decompose_geometric_(const Args& a) {
   const Tensor t = a[0].tensor();
   const double p = number(a[1]);
@@ -98,7 +98,7 @@ Results decompose_log_normal_(const Args& a) {
   return fill(t, op1(OpId::exp, {normal}));
 }
 
-// median + sigma * tan(pi (u - 1/2)), u uniform.
+// Draws median + sigma * tan(pi (u - 1/2)) for uniform u.
 Results decompose_cauchy_(const Args& a) {
   const Tensor t = a[0].tensor();
   check_float("cauchy_", t);
@@ -119,7 +119,7 @@ Results decompose_bernoulli_(const Args& a) {
       t, op1(OpId::lt, {draw(OpId::rand, t), checked(p, "unit", "bernoulli_: probabilities must be between 0 and 1")}));
 }
 
-// (input, from, to): without `to`, whole numbers up to what the dtype holds exactly.
+// (input, from, to). Without `to`, draws whole numbers up to the largest that the dtype holds exactly.
 Results decompose_random_(const Args& a) {
   const Tensor t = a[0].tensor();
   const SymInt from = a[1].is_none() ? SymInt(0) : a[1].sym_int();

@@ -1,4 +1,4 @@
-// What composite elementwise functions and activations mean.
+// Decomposes composite elementwise functions and activations.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,17 +10,17 @@ namespace lutra {
 namespace {
 
 Tensor constant_like(double v, const Tensor& t) { return full({}, v, t->dtype, t->device()); }
-// Of numbers that are equal to themselves, and laid out as they are.
+// Returns v for each element of t, which equal themselves, in t's layout.
 Tensor everywhere(bool v, const Tensor& t) { return v ? eq(t, t) : ne(t, t); }
 Tensor floating(const Tensor& t) { return to_dtype(t, to_float(t->dtype)); }
-// A formula of v, integers as floats.
+// Applies a formula to v, with integers converted to floats.
 template <class F>
 Results in_floats(const Value& v, F formula) {
   return {formula(floating(v.as<Tensor>()))};
 }
 Scalar negative(const Value& v) { return scalar_binary(SymOp::kNSub, Scalar(0.0), v.as<Scalar>()); }
 Scalar one_minus(const Value& v) { return scalar_binary(SymOp::kNSub, Scalar(1.0), v.as<Scalar>()); }
-// An operand in the type that op's meta rule gives.
+// Returns an operand as a tensor of the dtype of op's meta rule.
 Tensor promoted(const Value& v, DType type, const Tensor& other) {
   return v.is<Tensor>() ? to_dtype(v.as<Tensor>(), type) : full({}, v.as<Scalar>(), type, other->device());
 }
@@ -72,7 +72,7 @@ Results decompose_logit(const Args& args) {
     return log(x / (1.0 - x));
   });
 }
-// NaN, Inf and -Inf become numbers: by default 0, the greatest and the least.
+// Replaces NaN, Inf and -Inf by numbers: by default 0, the greatest and the least.
 Results decompose_nan_to_num(const Args& args) {
   Tensor x = args[0].tensor();
   if (!is_float(x->dtype)) return {op1(OpId::clone, {x})};
@@ -98,8 +98,8 @@ Results decompose_isneginf(const Args& args) {
   Tensor x = args[0].tensor();
   return {is_float(x->dtype) ? eq(x, Scalar(-INFINITY)) : everywhere(false, x)};
 }
-// |x - y| <= atol + rtol |y|, infinities by equality. Integers by floats of the default dtype, half types rounded after
-// each step.
+// x - y| <= atol + rtol |y|. Infinities are compared by equality. Integers are computed in the default float dtype.
+// Half types are rounded after each step.
 Results decompose_isclose(const Args& args) {
   Tensor x = args[0].tensor(), y = args[1].tensor(), same = eq(x, y);
   for (size_t i : {2, 3}) {
@@ -136,7 +136,7 @@ Results decompose_ldexp(const Args& args) {
 }
 
 namespace {
-// log(b^x + b^y) from the greater of the two; equal infinities are themselves.
+// Computes log(b^x + b^y) from the greater of the two. For equal infinities it returns that infinity.
 Results log_add(const Args& args, OpId op, Tensor (*grow)(const Tensor&), Tensor (*shrink)(const Tensor&)) {
   DType type = result_dtype(op, args);
   return in_floats(to_dtype(args[0].tensor(), type), [&](Tensor a) {
@@ -239,7 +239,7 @@ Results decompose_hardswish(const Args& args) {
 Results decompose_hardsigmoid(const Args& args) {
   return in_floats(args[0], [](Tensor x) { return clamp(x + 3.0, Scalar(0.0), Scalar(6.0)) / 6.0; });
 }
-// Not in float32: lambd is of x's dtype.
+// Not computed in float32, because lambd has x's dtype.
 Results decompose_hardshrink(const Args& args) {
   Tensor x = args[0].tensor(), inside = logical_and(ge(x, negative(args[1])), le(x, args[1]));
   return {where(inside, Scalar(0.0), x)};
@@ -271,7 +271,7 @@ Results decompose_threshold(const Args& args) {
   Tensor x = args[0].tensor();
   return {to_dtype(where(le(wide(x), args[1]), args[2], x), x->dtype)};
 }
-// The weight of a channel, dim 1.
+// The weights belong to channels, dim 1.
 Results decompose_prelu(const Args& args) {
   Tensor x = args[0].tensor(), w = args[1].tensor();
   Sizes shape;
@@ -288,7 +288,7 @@ Results decompose_glu(const Args& args) {
   Tensor a = op1(OpId::slice, {x, int_arg(d), int_arg(0), half}), b = op1(OpId::slice, {x, int_arg(d), half});
   return {to_dtype(wide(a) * sigmoid(wide(b)), x->dtype)};
 }
-// (input, scale, zero_point, quant_min, quant_max). The gradient goes through where the rounded lies within the bounds.
+// (input, scale, zero_point, quant_min, quant_max). The gradient passes where the rounded value is within the bounds.
 Results decompose_fake_quantize_per_tensor_affine(const Args& args) {
   const Tensor x = args[0].tensor();
   const int64_t low = args[3].sym_int().guard(), high = args[4].sym_int().guard();

@@ -1,4 +1,4 @@
-// What reading images at places that a grid gives means, and the grid of an affine map.
+// Decomposes grid_sample, which reads images at the places of a grid, and affine_grid.
 #include <array>
 
 #include "ops/core/closest.h"
@@ -8,15 +8,15 @@
 namespace lutra {
 namespace {
 
-// -1 to 1 from edge to edge as positions of elements: with aligned corners from the centre of the first to that of the
-// last element.
+// Converts coordinates from -1 to 1, edge to edge, to positions of elements. With aligned corners they go from the
+// centre of the first element to that of the last.
 Tensor unnormalised(const Tensor& at, SymInt n, bool align) {
   const Tensor shifted = at + 1.0;
   if (align) return mul(shifted, scalar_binary(SymOp::kNMul, Scalar::of_sym(n - 1), Scalar(0.5)));
   return (mul(shifted, Scalar::of_sym(n)) - 1.0) * 0.5;
 }
 
-// Mirrored at low and high until it lies between.
+// Mirrors positions at low and high until they lie between them.
 Tensor reflected(const Tensor& at, double low, double high) {
   const double span = high - low;
   if (span <= 0) return zeros_like(at);
@@ -38,7 +38,7 @@ struct Image {
   SymInt n, c, h, w;
 };
 
-// The elements at whole places {n, oh, ow}, zero outside of the image: {n, c, oh, ow}.
+// Reads the elements at whole places {n, oh, ow} as {n, c, oh, ow}. They are zero outside of the image.
 Tensor read_at(const Image& image, const Tensor& y, const Tensor& x) {
   const auto inside_of = [](const Tensor& t, SymInt n) { return logical_and(ge(t, vnum(0)), lt(t, vint(n))); };
   const Tensor inside = logical_and(inside_of(y, image.h), inside_of(x, image.w));
@@ -64,7 +64,7 @@ Tensor bilinear(const Image& image, const Tensor& y, const Tensor& x) {
   return total;
 }
 
-// How much the four elements around a place count, which lies `t` behind the second: PyTorch's A is -0.75.
+// Returns the weights of the four elements around a place that lies `t` behind the second. PyTorch's A is -0.75.
 std::array<Tensor, 4> cubic_weights(const Tensor& t) {
   const double a = -0.75;
   const auto near = [&](const Tensor& x) { return ((a + 2) * x - (a + 3)) * x * x + 1.0; };
@@ -72,7 +72,7 @@ std::array<Tensor, 4> cubic_weights(const Tensor& t) {
   return {far(t + 1.0), near(t), near(1.0 - t), far(2.0 - t)};
 }
 
-// Each of the 16 elements has a place of its own in the image: `at` moves it there.
+// `at` moves the place of each of the 16 elements into the image.
 template <class F>
 Tensor bicubic(const Image& image, const Tensor& y, const Tensor& x, F at) {
   const Tensor top = op1(OpId::floor, {y}), left = op1(OpId::floor, {x});
@@ -137,7 +137,7 @@ Results decompose_grid_sample(const Args& a) {
   return {to_dtype(y, x->dtype)};
 }
 
-// (theta, size, align_corners): for each place of an image of the size, theta times its coordinates and 1.
+// (theta, size, align_corners). For each place of an image of the size, multiplies theta with its coordinates and 1.
 Results decompose_affine_grid(const Args& a) {
   const Tensor theta = a[0].tensor();
   const Sizes& size = a[1].as<Sizes>();

@@ -1,4 +1,4 @@
-// What composite gathering, sorting and searching ops mean.
+// Decomposes composite gathering, sorting and searching ops.
 #include <limits>
 
 #include "ops/decompose/emit.h"
@@ -12,7 +12,7 @@ Tensor wrapped(const Tensor& index, SymInt size) {
   return where(lt(index, int_arg(0)), add(index, Scalar::of_sym(size)), index);
 }
 
-// An operand as a tensor of dtype.
+// Returns an operand as a tensor of dtype.
 Tensor tensor_of(const Value& v, DType type, Device device) {
   return v.is<Tensor>() ? to_dtype(v.as<Tensor>(), type) : full({}, v.as<Scalar>(), type, device);
 }
@@ -47,7 +47,7 @@ Results decompose_argsort(const Args& args) { return {call_op(OpId::sort, args)[
 Results decompose_msort(const Args& args) { return {call_op(OpId::sort, {args[0], int_arg(0)})[0]}; }
 
 namespace {
-// The element at position k (a tensor of the row's shape with keepdim) of each sorted row.
+// Returns the element at position k of each sorted row. k has the rows' shape with keepdim.
 Results pick_of_sorted(const Results& sorted, const Value& dim, const Tensor& k, bool keepdim) {
   Results out{gather(sorted[0], dim, k), gather(sorted[1], dim, k)};
   if (keepdim) return out;
@@ -59,7 +59,8 @@ Results pick_of_rows(const Tensor& x, const Value& dim, const Tensor& k, bool ke
   return pick_of_sorted(call_op(OpId::sort, {x, dim}), dim, k, keepdim);
 }
 
-// Where a row's median stands when it is sorted: at its first NaN if it has one, or among the others alone.
+// Returns the position of a row's median in the sorted row: that of its first NaN, if it has one. ignore_nan takes the
+// median of the other elements.
 Tensor median_place(const Tensor& x, int64_t d, bool ignore_nan) {
   const Scalar n = Scalar::of_sym(x->sizes[size_t(d)]);
   Tensor numbers = sum(to_dtype(op1(OpId::logical_not, {op1(OpId::isnan, {x})}), DType::kInt64), {d}, true);
@@ -84,7 +85,7 @@ Results decompose_kthvalue(const Args& args) {
   return out;
 }
 
-// Runs of equal elements in the sorted row: the longest, the first of several. Its end comes last in the row.
+// Finds the longest run of equal elements in the sorted row, the first of several. Its end comes last in the row.
 Results decompose_mode(const Args& args) {
   Tensor x = args[0].tensor();
   const int64_t d = wrap_dim(OpId::mode, args[1].sym_int().guard(), x->sizes.size());
@@ -132,7 +133,7 @@ Results decompose_isin(const Args& args) {
   return {op1(OpId::isin_tensors, {tensor_of(args[0], type, device), flat(tensor_of(args[1], type, device)), args[3]})};
 }
 
-// (input, indices, max_norm, norm_type). Rows that are named twice get the same elements twice.
+// (input, indices, max_norm, norm_type). A row that is named twice is written twice with the same elements.
 Results decompose_embedding_renorm_(const Args& args) {
   const Tensor weight = args[0].tensor(), at = args[1].tensor();
   if (weight->dim() != 2) {
@@ -156,7 +157,7 @@ Results decompose_embedding_capped(const Args& args) {
   return {op1(OpId::embedding, {args[0], args[1], args[2], args[5], args[6]})};
 }
 
-// Places in row-major order, as indices: floor(place / step) % size a dimension.
+// Converts places in row-major order to indices: floor(place / step) % size for each dimension.
 Results decompose_unravel_index(const Args& args) {
   const Tensor at = args[0].tensor();
   const Sizes& shape = args[1].as<Sizes>();
@@ -176,7 +177,7 @@ Results decompose_unravel_index(const Args& args) {
   return call_op(OpId::unbind, {op1(OpId::stack, {out, int_arg(-1)}), int_arg(-1)});
 }
 
-// One vector of positions a dimension.
+// Returns one vector of positions for each dimension.
 Results decompose_nonzero_tuple(const Args& args) {
   const Tensor t = args[0].tensor();
   const Tensor wide = t->dim() ? t : unsqueeze(t, int_arg(0));

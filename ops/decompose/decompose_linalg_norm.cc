@@ -1,4 +1,4 @@
-// What norms by name and norms of matrices mean.
+// Decomposes norms by name and norms of matrices.
 #include <cmath>
 
 #include "ops/decompose/emit.h"
@@ -11,7 +11,7 @@ Results vector_norm(const Value& x, const Value& ord, const Value& dim, const Va
   return {op1(OpId::linalg_vector_norm, {x, ord.is_none() ? vnum(2) : ord, dim, keepdim, dtype})};
 }
 
-// The two dims of matrices; the columns' counted as they are once the rows are gone.
+// The two dims of matrices. `columns` is counted after the rows have been removed.
 struct MatrixDims {
   int64_t rows, columns;
 };
@@ -24,8 +24,8 @@ MatrixDims matrix_dims(OpId op, const Tensor& t, const Value& dim) {
   return m;
 }
 
-// Order 1 is the largest column sum, infinity the largest row sum; negative orders the smallest. The
-// largest of none is 0.
+// Order 1 is the largest column sum, infinity the largest row sum. Negative orders are the smallest. The largest of no
+// sums is 0.
 Results matrix_norm_of(OpId op, const Args& a) {
   Tensor t = a[0].tensor();
   const MatrixDims m = matrix_dims(op, t, a[2]);
@@ -59,14 +59,14 @@ Results matrix_norm_named_of(OpId op, const Args& a) {
 
 }  // namespace
 
-// All take (input, ord, dim, keepdim, dtype).
+// All of these take (input, ord, dim, keepdim, dtype).
 Results decompose_frobenius_norm(const Args& a) {
   const std::string& p = a[1].as<std::string>();
   if (p != "fro") fail("norm: p '", p, "' is not known (expected 'fro' or a number)");
   return vector_norm(a[0], vnum(2), a[2], a[3], a[4]);
 }
 
-// Without ord, the 2-norm over all that dim names; with it, a vector's or a matrix' norm.
+// Without ord it is the 2-norm over all of dim. With ord it is a vector's or a matrix' norm.
 Results decompose_linalg_norm(const Args& a) {
   if (a[1].is_none()) return vector_norm(a[0], a[1], a[2], a[3], a[4]);
   const size_t dims = a[2].is_none() ? a[0].tensor()->sizes.size() : a[2].as<Sizes>().size();

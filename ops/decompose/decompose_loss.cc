@@ -1,5 +1,5 @@
-// What losses and distances mean. Checks of shapes that broadcasting would not make are here: the meta rule of most is
-// the decomposition itself.
+// Decomposes losses and distances. It checks shapes that broadcasting would accept, because the meta rule of most of
+// these ops is the decomposition itself.
 #include <cmath>
 
 #include "ops/core/closest.h"
@@ -23,7 +23,7 @@ void check_same_shape(OpId op, const Tensor& a, const Tensor& b) {
   fail(name(op), ": expected input and target of one shape, got ", to_string(a->sizes), " and ", to_string(b->sizes));
 }
 Tensor clamp_min(const Tensor& t, double low) { return clamp(t, Scalar(low), {}); }
-// x * log(x) with 0 at 0, NaN below.
+// Returns x * log(x), which is 0 at 0 and NaN below.
 Tensor x_log_x(const Tensor& x) { return op1(OpId::xlogy, {x, x}); }
 
 }  // namespace
@@ -76,7 +76,7 @@ Results decompose_kl_div(const Args& args) {
   return {div(sum_all(loss), Scalar::of_sym(input->sizes[0]))};
 }
 
-// Logarithms no lower than -100, as PyTorch has it.
+// Logarithms are no lower than -100, as in PyTorch.
 Results decompose_binary_cross_entropy_each(const Args& args) {
   Tensor x = args[0].tensor(), target = args[1].tensor();
   Tensor loss = (target - 1.0) * clamp_min(log1p(neg(x)), -100) - target * clamp_min(log(x), -100);
@@ -100,7 +100,7 @@ Results decompose_binary_cross_entropy(const Args& args) {
   return {reduced(loss, text(args[3]))};
 }
 
-// (1 - target) x + w (log(1 + e^-|x|) + max(-x, 0)): no large exponential.
+// (1 - target) x + w (log(1 + e^-|x|) + max(-x, 0)), which has no large exponential.
 Results decompose_binary_cross_entropy_with_logits(const Args& args) {
   Tensor x = args[0].tensor(), target = args[1].tensor();
   const OpId op = OpId::binary_cross_entropy_with_logits;
@@ -136,7 +136,7 @@ Results decompose_gaussian_nll_loss(const Args& args) {
     }
     if (one_less) var = unsqueeze(var, int_arg(-1));
   }
-  // The floor of var takes no gradient away.
+  // Adds a constant instead of clamping, so that var keeps its gradient below eps.
   Tensor held;
   {
     GradModeScope off(false);
@@ -168,7 +168,7 @@ Results decompose_margin_ranking_loss(const Args& args) {
          to_string(args[0].tensor()->sizes), ", ", to_string(args[1].tensor()->sizes), " and ",
          to_string(args[2].tensor()->sizes));
   }
-  // The margin is a float beside integers, too.
+  // The margin is a float, beside integers too.
   const Tensor apart = mul(neg(args[2]), sub(args[0], args[1]));
   Tensor t = add(is_float(apart->dtype) ? apart : to_dtype(apart, DType::kFloat32), args[3]);
   return {reduced(clamp_min(t, 0), text(args[4]))};
@@ -218,7 +218,7 @@ Results decompose_triplet_margin_loss(const Args& args) {
   return {reduced(clamp_min(sub(add(near, args[3]), far), 0), text(args[7]))};
 }
 
-// Of classes: how far each falls short of the target's by less than the margin.
+// Sums, over the classes, how much each comes closer to the target's class than the margin allows.
 Results decompose_multi_margin_loss(const Args& args) {
   Tensor x = args[0].tensor(), target = args[1].tensor();
   check_reduction(OpId::multi_margin_loss, text(args[5]));
@@ -235,7 +235,7 @@ Results decompose_multi_margin_loss(const Args& args) {
   }
   Tensor index = unsqueeze(target, int_arg(1)), own = gather(x, int_arg(1), index);
   const Tensor beyond = add(x - own, args[3]);
-  Tensor z = where(gt(beyond, Scalar(0.0)), beyond, Scalar(0.0));  // a NaN counts nothing
+  Tensor z = where(gt(beyond, Scalar(0.0)), beyond, Scalar(0.0));  // a NaN adds nothing
   if (p == 2) z = z * z;
   if (!args[4].is_none()) z = z * unsqueeze(index_select(args[4], int_arg(0), target), int_arg(1));
   Tensor classes = counting(x->sizes[1], x);
@@ -245,7 +245,7 @@ Results decompose_multi_margin_loss(const Args& args) {
 }
 
 namespace {
-// Lengths of a batch: integers, one an element.
+// Returns the lengths of a batch as int64, one for each element.
 Tensor batch_lengths(const Tensor& t, const char* argument, SymInt batch) {
   if (!is_int(t->dtype)) fail("ctc_loss: ", argument, " must be integral, got ", name(t->dtype));
   const Tensor lengths = to_dtype(reshape(t, Sizes{numel(t->sizes)}), DType::kInt64);
@@ -289,7 +289,7 @@ Results decompose_ctc_loss(const Args& args) {
 
 // -- distances
 
-// Each vector by its own length, of which eps is the least; the gradient is that of the length all the same.
+// Divides each vector by its own length, which is at least eps. The gradient is that of the length without this bound.
 Results decompose_cosine_similarity(const Args& args) {
   Tensor a = args[0].tensor(), b = args[1].tensor();
   DType type = result_type(args, {0, 1});
@@ -308,7 +308,7 @@ Results decompose_cosine_similarity(const Args& args) {
 }
 
 namespace {
-// The p-norm along dim.
+// Returns the p-norm along dim.
 Tensor norm_along(const Tensor& t, const Scalar& p, SymInt dim, bool keepdim) {
   const double v = p.to_double();
   if (t->sizes.empty()) return abs(t);
@@ -321,7 +321,7 @@ Tensor norm_along(const Tensor& t, const Scalar& p, SymInt dim, bool keepdim) {
 }
 }  // namespace
 
-// In steps of the half type, each rounded, of which the norm is one.
+// Half types are rounded after each step. The norm is one step.
 Results decompose_pairwise_distance(const Args& args) {
   const Tensor apart = sub(args[0], args[1]);
   const Tensor d = add(is_float(apart->dtype) ? apart : to_dtype(apart, DType::kFloat32), args[3]);
@@ -336,7 +336,7 @@ Results decompose_normalize(const Args& args) {
   return {x / length};
 }
 
-// The Euclidean length along a dim; its gradient at 0 is 0.
+// Returns the Euclidean length along a dim. Its gradient at 0 is 0.
 Results decompose_norm_along(const Args& args) {
   Tensor x = args[0].tensor();
   return {sqrt(sum(x * x, {args[1].sym_int()}, args[2].as<bool>()))};
@@ -353,8 +353,8 @@ Results decompose_multilabel_soft_margin_loss(const Args& args) {
   return {reduced(div(sum(loss, {-1}, false), vint(x->sizes.back())), text(args[3]))};
 }
 
-// (input, target, reduction): how far each class of the target's row, up to its first negative number, is not 1 above
-// each other class.
+// (input, target, reduction). A row of the target lists classes up to its first negative number. The loss is how far
+// each of these is from being 1 above each other class.
 Results decompose_multilabel_margin_loss(const Args& args) {
   const Tensor given = args[0].tensor(), classes = args[1].tensor();
   check_reduction(OpId::multilabel_margin_loss, text(args[2]));
@@ -374,7 +374,7 @@ Results decompose_multilabel_margin_loss(const Args& args) {
   const Tensor is_target = scatter_add(zeros_like(x), vdim(1), at, wanted);
   const Tensor apart = 1.0 - (unsqueeze(gather(x, vdim(1), at), vdim(2)) - unsqueeze(x, vdim(1)));
   const Tensor pairs = logical_and(unsqueeze(ne(counts, vnum(0)), vdim(2)), unsqueeze(eq(is_target, vnum(0)), vdim(1)));
-  const Tensor each = where(logical_and(pairs, gt(apart, vnum(0))), apart, vnum(0));  // a NaN counts nothing
+  const Tensor each = where(logical_and(pairs, gt(apart, vnum(0))), apart, vnum(0));  // a NaN adds nothing
   const Tensor loss = div(sum(each, {1, 2}, false), vint(x->sizes[1]));
   return {reduced(one ? reshape(loss, {}) : loss, text(args[2]))};
 }

@@ -1,4 +1,4 @@
-// What products of matrices, vectors and more dimensions mean in mm, bmm and sums.
+// Decomposes products of matrices, vectors and tensors of more dimensions into mm, bmm and sums.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -25,7 +25,7 @@ void check_same(OpId op, const Tensor& a, const Tensor& b) {
        " != ", n.hint, ")");
 }
 
-// A factor of integers is cut to a whole number, as PyTorch's is.
+// Truncates a factor of integers to a whole number, as in PyTorch.
 Value factor(OpId op, const char* argument, DType dtype, const Value& v) {
   const Scalar& s = v.as<Scalar>();
   if (is_float(dtype) || s.kind != Scalar::kNumber || s.is_whole()) return v;
@@ -34,7 +34,7 @@ Value factor(OpId op, const char* argument, DType dtype, const Value& v) {
   return Scalar::of_int(int64_t(d));
 }
 
-// beta * input + alpha * product. With beta 0 input is not read, NaN or not; its gradient is zeros.
+// Returns beta * input + alpha * product. If beta is 0, input is not read, not even a NaN, and its gradient is zeros.
 Tensor blend(OpId op, const Value& input, Tensor product, Value beta, Value alpha) {
   Tensor t = input.tensor();
   check_same(op, t, product);
@@ -65,7 +65,7 @@ Results decompose_baddbmm(const Args& args) {
   return {blend(OpId::baddbmm, args[0], bmm(args[1], args[2]), args[3], args[4])};
 }
 
-// The sum over the batch is a longer inner dimension.
+// Sums over the batch by joining it to the inner dimension.
 Results decompose_addbmm(const Args& args) {
   Tensor a = args[1].tensor(), b = args[2].tensor();
   check_rank(OpId::addbmm, "batch1", a, 3), check_rank(OpId::addbmm, "batch2", b, 3);
@@ -140,7 +140,7 @@ Results decompose_inner(const Args& args) {
   return {op1(OpId::tensordot, {a, b, Sizes{-1}, Sizes{-1}})};
 }
 
-// -- tensordot: the dimensions that are summed go last of a and first of b
+// -- tensordot: the summed dimensions become the last of a and the first of b
 Results decompose_tensordot(const Args& args) {
   Tensor a = args[0].tensor(), b = args[1].tensor();
   const Sizes &da = args[2].as<Sizes>(), &db = args[3].as<Sizes>();
@@ -155,7 +155,7 @@ Results decompose_tensordot(const Args& args) {
     SymInt m = a->sizes[size_t(sa.back())], n = b->sizes[size_t(sb.back())];
     if (m == n) continue;
     if (m == 1 || n == 1) {
-      // A size of one is summed over the other's.
+      // If one size is 1, the other tensor is summed along its dimension first.
       if (m == 1) b = op1(OpId::sum, {b, Sizes{sb.back()}, true, b->dtype});
       if (n == 1) a = op1(OpId::sum, {a, Sizes{sa.back()}, true, a->dtype});
       continue;
@@ -200,7 +200,7 @@ Results decompose_kron(const Args& args) {
   return {reshape(mul(reshape(a, wide_a), reshape(b, wide_b)), out)};
 }
 
-// x1 W x2 for each of W's matrices.
+// Returns x1 W x2 for each of W's matrices.
 Results decompose_bilinear(const Args& args) {
   Tensor a = args[0].tensor(), b = args[1].tensor(), w = args[2].tensor();
   check_rank(OpId::bilinear, "weight", w, 3);
@@ -232,7 +232,7 @@ Results decompose_linalg_vecdot(const Args& args) {
   return {op1(OpId::sum, {products, Sizes{args[2].sym_int()}, false, products->dtype})};
 }
 
-// -- multi_dot: the order that takes the fewest multiplications
+// -- multi_dot: multiplies in the order that takes the fewest multiplications
 Results decompose_linalg_multi_dot(const Args& args) {
   const OpId op = OpId::linalg_multi_dot;
   std::vector<Tensor> list = args[0].as<std::vector<Tensor>>();
@@ -292,11 +292,11 @@ Results decompose_matrix_power(const Args& args) {
   return {result.same(x) ? op1(OpId::clone, {x}) : result};
 }
 
-// -- einsum: every operand gets all labels as dimensions (of one where it lacks them); pairs are contracted from the
-// left, summing what neither the result nor a later operand has.
+// -- einsum: every operand gets all labels as dimensions (of size 1 if it lacks a label). Operands are contracted from
+// the left. A label that neither the result nor a later operand has is summed.
 namespace {
 
-constexpr int kLetters = 52;  // labels from there on are those of "..."
+constexpr int kLetters = 52;  // labels from there on stand for dimensions of "..."
 
 int label_of(char c) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
@@ -304,7 +304,7 @@ int label_of(char c) {
   fail("einsum: '", std::string(1, c), "' is no label (letters are)");
 }
 
-// As the equation has it.
+// Returns the label as the equation writes it.
 std::string label_text(int label) {
   if (label >= kLetters) return "...";
   return std::string(1, char(label < 26 ? 'A' + label : 'a' + label - 26));
@@ -352,7 +352,7 @@ Equation parse_equation(const std::string& text, size_t operands) {
   return e;
 }
 
-// The labels of t's dimensions, the ellipsis as labels counted from its end.
+// Returns the labels of t's dimensions. The ellipsis becomes labels counted from its end.
 std::vector<int> spelled(const Term& term, const Tensor& t, size_t number, int ellipsis) {
   std::vector<int> out;
   const bool dots = std::count(term.labels.begin(), term.labels.end(), -1) > 0;
@@ -369,7 +369,7 @@ std::vector<int> spelled(const Term& term, const Tensor& t, size_t number, int e
   return out;
 }
 
-// Repeated labels of one operand are its diagonal.
+// Replaces dimensions with repeated labels by their diagonal.
 Tensor take_diagonals(Tensor t, std::vector<int>& labels) {
   for (size_t i = 0; i < labels.size(); i++) {
     for (size_t j = i + 1; j < labels.size(); j++) {
@@ -379,7 +379,7 @@ Tensor take_diagonals(Tensor t, std::vector<int>& labels) {
              " in one operand");
       }
       t = op1(OpId::diagonal, {t, int_arg(0), int_arg(int64_t(i)), int_arg(int64_t(j))});
-      // The diagonal is the last dimension; it goes to where i was.
+      // The diagonal is the last dimension. Moves it to the place of i.
       Sizes order;
       for (int64_t d = 0; d + 1 < t->dim(); d++) order.push_back(d);
       order.insert(i, t->dim() - 1);
@@ -391,7 +391,7 @@ Tensor take_diagonals(Tensor t, std::vector<int>& labels) {
   return t;
 }
 
-// t with one dimension for each of `all`, in their order.
+// Returns t with one dimension for each of `all`, in their order.
 Tensor aligned(const Tensor& t, const std::vector<int>& labels, const std::vector<int>& all) {
   Sizes order, sizes;
   for (int label : all) {
@@ -408,12 +408,12 @@ Tensor sum_kept(const Tensor& t, const Sizes& dims) {
   return dims.empty() ? t : op1(OpId::sum, {t, dims, true, t->dtype});
 }
 
-// Dimensions of the product of two aligned tensors, and how many elements each group has.
+// Groups of dimensions of two aligned tensors, and the number of elements of each group.
 struct Groups {
   Sizes both, left, right, inner;
   SymInt nb = 1, nl = 1, nr = 1, ni = 1;
 };
-// left holds dimensions of one in b, right of one in a.
+// left holds the dimensions of size 1 in b, right those of size 1 in a.
 Groups groups_of(const Tensor& a, const Tensor& b, const std::vector<bool>& summed) {
   Groups g;
   for (size_t d = 0; d < summed.size(); d++) {
@@ -440,7 +440,7 @@ Sizes joined(std::initializer_list<Sizes> groups) {
   return out;
 }
 
-// The sum over `summed` of the product of two aligned tensors, by one bmm; summed dimensions stay as ones.
+// Sums the product of two aligned tensors over `summed` by one bmm. Summed dimensions stay as ones.
 Tensor contract(Tensor a, Tensor b, const std::vector<bool>& summed) {
   const size_t rank = a->sizes.size();
   Sizes only_a, only_b;
@@ -455,7 +455,7 @@ Tensor contract(Tensor a, Tensor b, const std::vector<bool>& summed) {
   a = sum_kept(a, only_a), b = sum_kept(b, only_b);
   if (!product) return mul(a, b);
   const Groups g = groups_of(a, b, summed);
-  // Dimensions of one go last.
+  // Dimensions of size 1 go last.
   Tensor x = permute(a, joined({g.both, g.left, g.inner, g.right}));
   Tensor y = permute(b, joined({g.both, g.inner, g.right, g.left}));
   Tensor r = g.both.empty() ? mm(reshape(x, {g.nl, g.ni}), reshape(y, {g.ni, g.nr}))
@@ -469,7 +469,7 @@ Tensor contract(Tensor a, Tensor b, const std::vector<bool>& summed) {
   return permute(reshape(r, shape), back);
 }
 
-// Dimensions that the longest ellipsis stands for.
+// Returns how many dimensions the longest ellipsis stands for.
 int ellipsis_of(const Equation& e, const std::vector<Tensor>& list) {
   int ellipsis = 0;
   for (size_t i = 0; i < list.size(); i++) {
@@ -481,7 +481,7 @@ int ellipsis_of(const Equation& e, const std::vector<Tensor>& list) {
   return ellipsis;
 }
 
-// The result's labels: as said, or the ellipsis and what occurs once, in order.
+// Returns the result's labels: the written ones, else the ellipsis and the labels that occur once, in order.
 std::vector<int> result_labels(const std::string& text, const Equation& e, const std::vector<int>& uses, int ellipsis) {
   std::vector<int> result;
   auto dots = [&] {
@@ -505,7 +505,7 @@ std::vector<int> result_labels(const std::string& text, const Equation& e, const
   return result;
 }
 
-// A label has one size, or one of 1.
+// Checks that all dimensions of a label have the same size, or size 1.
 void check_sizes(const std::string& text, const std::vector<std::vector<int>>& labels,
                  const std::vector<Tensor>& list) {
   for (size_t i = 0; i < list.size(); i++) {
@@ -545,7 +545,7 @@ Results decompose_einsum(const Args& args) {
     if (uses[size_t(l)] && !std::count(all.begin(), all.end(), l)) all.push_back(l);
   }
   for (size_t i = 0; i < list.size(); i++) list[i] = aligned(list[i], labels[i], all);
-  // Labels are summed at the last operand that has them.
+  // Sums each label at the last operand that has it.
   Tensor r = list[0];
   for (size_t i = 0; i < list.size(); i++) {
     std::vector<bool> summed(all.size(), false);
@@ -558,7 +558,7 @@ Results decompose_einsum(const Args& args) {
       summed[d] = !later && (i == 0 || !is_one(r->sizes[d]) || !is_one(list[i]->sizes[d]));
       if (summed[d]) now.push_back(int64_t(d));
     }
-    // Integers that are summed alone become int64, as sum makes them.
+    // A sum of a single integer operand becomes int64, as in sum.
     if (list.size() == 1 && !now.empty() && !is_float(r->dtype)) r = to_dtype(r, DType::kInt64);
     r = i == 0 ? sum_kept(r, now) : contract(r, list[i], summed);
   }

@@ -1,5 +1,5 @@
-// What layer_norm, rms_norm and embedding mean, and the gradients of the first and last as ops of their own: each is
-// one kernel. Half types are computed in float32 and rounded once.
+// Decomposes layer_norm, rms_norm and embedding, and the gradients of layer_norm and embedding. These gradients are ops
+// of their own, so that each is one kernel. Half types are computed in float32 and rounded once.
 #include <limits>
 
 #include "ops/core/half.h"
@@ -12,7 +12,7 @@ namespace {
 Tensor widened(const Tensor& t) { return to_dtype(t, opmath_type(t->dtype)); }
 Tensor widened(const Value& v) { return v.is_none() ? Tensor() : widened(v.as<Tensor>()); }
 
-// The last dims of x, or those before them.
+// Returns the last dims of x, or those before them.
 Sizes dims_of(const Tensor& x, const Sizes& shape, bool last) {
   Sizes dims;
   const size_t lead = x->sizes.size() - shape.size();
@@ -24,7 +24,7 @@ Tensor mean_of(const Tensor& x, const Sizes& dims) { return op1(OpId::mean, {x, 
 
 }  // namespace
 
-// The mean first, then the squares of what is left: as accurate as one pass by Welford's rule.
+// Computes the mean first, then the mean square of the rest: as accurate as one pass by Welford's rule.
 void norm_statistics(const Tensor& input, const Sizes& shape, const Scalar& eps, Tensor& centred, Tensor& mean,
                      Tensor& rstd) {
   Tensor x = widened(input);
@@ -45,7 +45,7 @@ Results decompose_native_layer_norm(const Args& args) {
   return {contiguous(to_dtype(y, x->dtype)), contiguous(mean), contiguous(rstd)};
 }
 
-// rstd * (h - mean(h) - n * mean(h * n)) for h = grad * weight and n the normalised input.
+// Returns rstd * (h - mean(h) - n * mean(h * n)) with h = grad * weight and n the normalised input.
 Results decompose_layer_norm_backward_input(const Args& args) {
   Tensor input = args[1].tensor(), mean = args[2].tensor(), rstd = args[3].tensor();
   const Sizes dims = dims_of(input, args[5].as<Sizes>(), true);
@@ -81,14 +81,14 @@ Results decompose_local_response_norm(const Args& args) {
     fail("local_response_norm: the input must have at least 3 dimensions, got shape ", to_string(x->sizes));
   }
   if (size < 1) fail("local_response_norm: size must be positive, got ", size.hint);
-  // Channels are a sequence there: zeros before and after, windows of one step.
+  // Slides windows over the channels in steps of one, with zeros before and after them.
   const SymInt before = floor_div(size, 2), after = floor_div(size - 1, 2);
   Sizes pad(size_t(x->dim() - 2) * 2, SymInt(0));
   pad.push_back(before), pad.push_back(after);
   const Tensor squares = op1(OpId::constant_pad_nd, {mul(x, x), pad, int_arg(0)});
   const Tensor windows = op1(OpId::unfold, {squares, int_arg(1), Scalar::of_sym(size), int_arg(1)});
   const Tensor total = op1(OpId::sum, {windows, Sizes{SymInt(x->dim())}, false, x->dtype});
-  // Integers have averages of integers, as in avg_pool2d.
+  // The average of integers is an integer, as in avg_pool2d.
   const Value rounding = is_float(x->dtype) ? Value() : Value(std::string("trunc"));
   const Tensor mean = op1(OpId::div, {total, Scalar::of_sym(size), rounding});
   return {div(x, pow(add(mul(mean, args[2]), args[4]), args[3]))};

@@ -1,5 +1,4 @@
-// What quantiles mean in a sort along the dimension, where NaN stands last; what histograms mean in a search among
-// edges.
+// Decomposes quantiles into a sort along the dimension, where NaN comes last, and histograms into a search among edges.
 #include <cmath>
 
 #include "ops/core/closest.h"
@@ -38,7 +37,7 @@ Tensor between(const std::string& how, const Tensor& low, const Tensor& high, co
   return op1(OpId::lerp, {low, high, part});
 }
 
-// q as a tensor: a number takes the input's dtype.
+// Returns q as a tensor. A number takes the input's dtype.
 Tensor places(OpId op, const Value& v, const Tensor& x) {
   if (v.is<Tensor>()) return v.tensor();
   const Scalar q = pin(v.as<Scalar>());
@@ -62,7 +61,7 @@ Tensor quantile(OpId op, const Args& args, bool skip_nan) {
   Tensor t = all ? flat(x) : x;
   Sorted s = sorted(op, t, all ? int_arg(0) : args[2]);
   check_some(op, x, s);
-  // Lines lie last, one place a q.
+  // Lines are the last dimension, with one place for each q.
   Tensor lines = transpose(s.values, int_arg(s.dim), int_arg(-1));
   Tensor bad = is_nan(lines), count = op1(OpId::sum, {op1(OpId::logical_not, {bad}), Sizes{-1}, true});
   Tensor empty = skip_nan ? eq(count, int_arg(0)) : op1(OpId::any, {bad, Sizes{-1}, true});
@@ -73,12 +72,12 @@ Tensor quantile(OpId op, const Args& args, bool skip_nan) {
       x->dtype);
   Tensor place = mul(flat(q), last);
   if (how == "nearest") place = op1(OpId::round, {place});
-  // A line whose answer is NaN takes it from its end, gradient and all.
+  // A line whose answer is NaN takes the NaN at its end, with its gradient.
   place = where(empty, scalar_binary(SymOp::kNSub, Scalar::of_sym(s.n), Scalar(1.0)), place);
   Tensor floor = op1(OpId::floor, {place}), low = to_dtype(floor, DType::kInt64);
   Tensor high = to_dtype(op1(OpId::ceil, {place}), DType::kInt64);
   Tensor r = between(how, gather(lines, int_arg(-1), low), gather(lines, int_arg(-1), high), sub(place, floor));
-  // [.., q] to q first, and the dim where it was.
+  // Moves the dimension of q from the end to the front, and the dim back to its place.
   Sizes sizes =
       x->sizes.empty() ? Sizes() : reduced_sizes(x->sizes, reduced_dims(op, args[2], x->sizes.size()), keepdim);
   r = transpose(unsqueeze(r, int_arg(0)), int_arg(0), int_arg(-1));
@@ -99,8 +98,8 @@ void check_histogram(const Tensor& x, const Value& weight) {
   }
 }
 
-// The bin of each value: an element belongs to the last edge that is not above it, the last edge to the bin before it.
-// What lies outside, NaN with it, is in a bin of its own, the last.
+// Returns the bin of each value. A value belongs to the last edge that is not above it. The last edge itself belongs to
+// the bin before it. Values outside, including NaN, get an extra bin, the last.
 Tensor bin_of(const Tensor& values, const Tensor& edges) {
   const SymInt bins = edges->sizes[0] - 1;
   const Tensor last = op1(OpId::select, {edges, int_arg(0), vint(bins)});
@@ -108,7 +107,7 @@ Tensor bin_of(const Tensor& values, const Tensor& edges) {
   return where(eq(values, last), vint(bins - 1), where(lt(at, int_arg(0)), vint(bins), at));
 }
 
-// How many values, or the sum of their weights, each bin but the last has.
+// Returns the number of values of each bin, or the sum of their weights, without the last bin.
 Tensor count_bins(const Tensor& at, SymInt bins, const Value& weight, const Tensor& x) {
   const Tensor each = weight.is_none() ? full(at->sizes, 1.0, x->dtype, x->device()) : flat(weight.tensor());
   const Tensor all = index_add(full({bins + 1}, 0.0, x->dtype, x->device()), int_arg(0), at, each);
@@ -121,7 +120,8 @@ Results histogram_between(const Tensor& x, const Tensor& edges, const Value& wei
   return {div(div(count, sum_all(count)), op1(OpId::diff, {edges})), edges};
 }
 
-// Edges at equal steps, in PyTorch's order of operations: from the lowest up to the middle, from the highest after it.
+// Returns edges at equal steps. The order of operations is PyTorch's: up to the middle it counts from the lowest, after
+// it from the highest.
 Tensor equal_edges(const Tensor& low, const Tensor& high, int64_t bins) {
   const Tensor i = op1(OpId::arange, {int_arg(0), int_arg(bins + 1), int_arg(1), low->dtype, low->device()});
   const Tensor step = div(sub(high, low), vnum(double(bins)));
@@ -129,7 +129,7 @@ Tensor equal_edges(const Tensor& low, const Tensor& high, int64_t bins) {
   return where(lt(i, vnum(double((bins + 1) / 2))), up, down);
 }
 
-// So many bins from `least` to `most`, or over the range of x's elements where those are none.
+// Returns the edges of `count` bins over the given range, or over the range of x's elements if none is given.
 Tensor edges_of(const std::string& title, const Tensor& x, const Value& count, const Value& least_end,
                 const Value& most_end) {
   const int64_t bins = count.sym_int().guard();

@@ -1,5 +1,5 @@
-// What dropout and draws from distributions mean in uniform and normal numbers: those of element i of call c depend on
-// (seed, c, i) alone.
+// Decomposes dropout and draws from distributions into uniform and normal numbers. The numbers of element i of call c
+// depend on (seed, c, i) alone.
 #include <cmath>
 
 #include "ops/decompose/emit.h"
@@ -11,7 +11,7 @@ namespace {
 bool equals(const Scalar& s, double v) { return scalar_ask(SymCmp::kEq, s, Scalar(v)); }
 
 void check_rate(OpId op, const Scalar& p) {
-  // Asked so that a NaN fails the guards, too.
+  // These questions make a NaN fail the guards, too.
   if (!scalar_ask(SymCmp::kLe, Scalar(0.0), p) || !scalar_ask(SymCmp::kLe, p, Scalar(1.0))) {
     fail(name(op), ": p must be between 0 and 1, got ", to_string(p));
   }
@@ -22,7 +22,7 @@ Tensor uniform(const Sizes& sizes, const Tensor& like) {
   return op1(OpId::rand, {sizes, type, like->device()});
 }
 
-// 1 / (1 - p) where an element is kept, 0 where it is dropped.
+// Returns 1 / (1 - p) where an element is kept, 0 where it is dropped.
 Tensor noise(const Tensor& x, const Sizes& sizes, const Scalar& p) {
   Tensor kept = to_dtype(ge(uniform(sizes, x), p), x->dtype);
   return mul(kept, scalar_binary(SymOp::kNDiv, Scalar(1.0), scalar_binary(SymOp::kNSub, Scalar(1.0), p)));
@@ -40,7 +40,8 @@ Results drop(OpId op, const Args& args, const Sizes& sizes) {
   return {mul(x, by)};
 }
 
-// Whole channels: noise of (batch, channel), ones after it. `rank` is that of a batch; one less is a single sample.
+// Sizes of noise for whole channels: (batch, channel), then ones. `rank` is that of a batch. An input of rank - 1 is a
+// single sample.
 Sizes channels(OpId op, const Tensor& x, int64_t rank) {
   if (x->dim() != rank && x->dim() != rank - 1) {
     fail(name(op), ": expected an input of ", rank - 1, " or ", rank, " dimensions, got shape ", to_string(x->sizes));
@@ -50,7 +51,7 @@ Sizes channels(OpId op, const Tensor& x, int64_t rank) {
   return sizes;
 }
 
-// Noise of the first two dimensions, whatever comes after them.
+// Sizes of noise for the first two dimensions. The others are ones.
 Sizes features(OpId op, const Args& args) {
   const Tensor x = args[0].tensor();
   const bool draws = args[2].as<bool>() && !equals(args[1].as<Scalar>(), 0) && !equals(args[1].as<Scalar>(), 1);
@@ -74,7 +75,7 @@ Results decompose_dropout3d(const Args& args) {
   return drop(OpId::dropout3d, args, channels(OpId::dropout3d, args[0].tensor(), 5));
 }
 
-// Dropped elements take SELU's least value; mean and variance stay.
+// Dropped elements get SELU's least value. Mean and variance are kept.
 namespace {
 
 Results alpha_drop(OpId op, const Args& args, const Sizes& sizes) {
@@ -90,7 +91,7 @@ Results alpha_drop(OpId op, const Args& args, const Sizes& sizes) {
   }
   if (!is_float(x->dtype)) fail(name(op), ": expected a floating point input, got ", name(x->dtype));
   const double p = rate.to_double();
-  equals(rate, p);  // the factors below rest on it
+  equals(rate, p);  // guards the value, because the factors below depend on it
   const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
   Tensor kept = to_dtype(ge(uniform(sizes, x), args[1]), x->dtype);
   Tensor shift = add(mul(sub(kept, Scalar(1.0)), Scalar(kAlpha * a)), Scalar(kAlpha * a * p));
@@ -120,7 +121,7 @@ Results decompose_rrelu(const Args& args) {
   return {where(le(x, Scalar(0.0)), mul(x, slope), x)};
 }
 
-// softmax((logits + Gumbel noise) / tau); hard: one at its largest, with the gradient of the soft one.
+// softmax((logits + Gumbel noise) / tau). hard: one-hot at the largest element, with the gradient of the soft result.
 Results decompose_gumbel_softmax(const Args& args) {
   const Tensor logits = args[0].tensor();
   if (!is_float(logits->dtype)) fail("gumbel_softmax: expected floating point logits, got ", name(logits->dtype));
@@ -134,7 +135,7 @@ Results decompose_gumbel_softmax(const Args& args) {
   return {add(sub(hard, op1(OpId::detach, {soft})), soft)};
 }
 
-// 1 with the probability that the element, or p, says.
+// Draws 1 with the probability given by the element, or by p.
 Results decompose_bernoulli(const Args& args) {
   Tensor x = op1(OpId::detach, {args[0]});
   if (args[1].is_none()) {
@@ -151,7 +152,7 @@ namespace {
 
 const char kNoWeight[] = "the probabilities of a row must not sum to zero";
 
-// As many as wanted of each row, again and again: where the running sum passes a uniform number.
+// Draws `samples` places from each row, with replacement: the places where the running sum passes a uniform number.
 Tensor with_replacement(const Tensor& p, const Scalar& samples) {
   Tensor sums = op1(OpId::cumsum, {p, int_arg(-1)});
   SymInt n = p->sizes.back(), count = Value(samples).sym_int();
@@ -160,17 +161,17 @@ Tensor with_replacement(const Tensor& p, const Scalar& samples) {
   Sizes sizes(p->sizes.begin(), p->sizes.end() - 1);
   sizes.push_back(count);
   Tensor u = mul(uniform(sizes, p), total);
-  u = where(ge(u, total), Scalar(0.0), u);  // rounded up to the total
+  u = where(ge(u, total), Scalar(0.0), u);  // u may have been rounded up to the total
   Tensor passed = le(unsqueeze(sums, int_arg(-2)), unsqueeze(u, int_arg(-1)));
   Tensor place = op1(OpId::sum, {passed, Sizes{-1}});
   return op1(OpId::clamp, {place, Value(), Scalar::of_sym(n - 1)});  // a row without weight has no right answer
 }
 
-// The places of each row's largest of p / exponential.
+// Returns the places of the largest p / exponential of each row.
 Tensor without_replacement(const Tensor& p, const Scalar& samples) {
   checked(op1(OpId::amax, {p, Sizes{-1}}), "positive", kNoWeight);
   Tensor q = neg(log(sub(Scalar(1.0), uniform(p->sizes, p))));
-  q = op1(OpId::clamp, {q, Scalar(0x1p-100), Value()});  // a uniform 0 gives 0, and p / 0 wins whatever p is
+  q = op1(OpId::clamp, {q, Scalar(0x1p-100), Value()});  // a uniform 0 gives q = 0, and p / 0 would always win
   return call_op(OpId::topk, {div(p, q), samples, int_arg(-1)})[1];
 }
 

@@ -1,4 +1,4 @@
-// What statistics, norms, distances and scans mean in simpler ops.
+// Decomposes statistics, norms, distances and scans.
 #include <cmath>
 
 #include "ops/core/closest.h"
@@ -88,7 +88,7 @@ Results decompose_logsumexp(const Args& args) {
     if (x->sizes[size_t(d)] == 0) return {log(op1(OpId::sum, {exp(x), args[1], keepdim}))};
   }
   Tensor top = op1(OpId::amax, {x, args[1], true});
-  // Around an infinite maximum nothing is shifted: Inf - Inf would be NaN.
+  // Does not shift by an infinite maximum: Inf - Inf would be NaN.
   Tensor shift = where(eq(abs(top), Scalar(HUGE_VAL)), Scalar(0.0), top);
   Tensor sums = op1(OpId::sum, {exp(sub(x, shift)), args[1], true});
   return {without_dims(OpId::logsumexp, add(log(sums), shift), x, args[1], keepdim)};
@@ -119,7 +119,8 @@ Results decompose_linalg_vector_norm(const Args& args) {
 
 Results decompose_dist(const Args& args) { return {op1(OpId::linalg_vector_norm, {sub(args[0], args[1]), args[2]})}; }
 
-// Whether distances come from products, as PyTorch decides: Euclid's, of more than 25 rows.
+// Returns whether distances are computed by products. As in PyTorch, that is for Euclidean distances of more than 25
+// rows.
 static bool by_product(const Tensor& a, const Tensor& b, double p, const std::string& mode) {
   if (p != 2 || is_half(a->dtype) || mode == "donot_use_mm_for_euclid_dist") return false;
   if (mode == "use_mm_for_euclid_dist") return true;
@@ -129,7 +130,7 @@ static bool by_product(const Tensor& a, const Tensor& b, double p, const std::st
   return is_long(a) || is_long(b);
 }
 
-// |a|^2 + |b|^2 - 2ab as one product: [-2a, |a|^2, 1] by [b, 1, |b|^2]. Where it is 0 its root has the gradient 0.
+// Computes |a|^2 + |b|^2 - 2ab as one product, [-2a, |a|^2, 1] by [b, 1, |b|^2]. The gradient of the root is 0 at 0.
 static Tensor euclidean_distances(const Tensor& a, const Tensor& b) {
   const auto with = [](const Tensor& rows, const Tensor& first, const Tensor& second) {
     return op1(OpId::cat, {std::vector<Tensor>{rows, first, second}, int_arg(-1)});
@@ -201,7 +202,7 @@ Results decompose_linalg_cross(const Args& args) {
   return {cross_along(OpId::linalg_cross, a, b, dim)};
 }
 
-// Without dim the first one of size 3.
+// The default of dim is the first dimension of size 3.
 Results decompose_cross(const Args& args) {
   if (!args[2].is_none()) return {op1(OpId::linalg_cross, args)};
   Tensor a = args[0].tensor();
@@ -211,10 +212,10 @@ Results decompose_cross(const Args& args) {
   fail("cross: no dimension of size 3 in shape ", to_string(a->sizes));
 }
 
-// Each pair of rows once, in order. Pair k, of row i with a later one: i (2n - 1 - i) / 2 pairs begin with earlier
-// rows, so i is the lower root, cut, of a quadratic. Its discriminant is a square where a row's pairs begin, and
-// float64 holds it, and all the rest, up to 2^25 rows: that many have more pairs than any memory. Integers would be
-// divided slowly.
+// Computes the distance of each pair of rows once, in order. Let pair k join row i with a later one. i (2n - 1 - i) / 2
+// pairs begin with rows before i. So i is the lower root, truncated, of a quadratic. Its discriminant is a square where
+// a row's pairs begin. float64 holds it, and all other values, exactly up to 2^25 rows, and more rows have more pairs
+// than any memory holds. Integer division would be slow.
 Results decompose_pdist(const Args& args) {
   Tensor x = args[0].tensor();
   if (x->dim() != 2) fail("pdist: expects a matrix, got shape ", to_string(x->sizes));
@@ -234,7 +235,7 @@ Results decompose_pdist(const Args& args) {
   return {op1(OpId::linalg_vector_norm, {apart, args[1], Sizes{1}})};
 }
 
-// Slices along dim whose norm is beyond maxnorm are scaled down to it.
+// Scales slices along dim whose norm exceeds maxnorm down to it.
 Results decompose_renorm(const Args& args) {
   Tensor x = args[0].tensor();
   if (x->dim() < 2) fail("renorm: expects a tensor of 2 dimensions or more, got shape ", to_string(x->sizes));
@@ -251,7 +252,7 @@ Results decompose_renorm(const Args& args) {
   return {mul(x, to_dtype(factor, x->dtype))};
 }
 
-// Dims that a tensor of `size` would be expanded along are summed.
+// Sums over the dims along which a tensor of `size` would be expanded.
 Results decompose_sum_to_size(const Args& args) {
   Tensor x = args[0].tensor();
   const Sizes& size = args[1].as<Sizes>();
@@ -264,14 +265,14 @@ Results decompose_sum_to_size(const Args& args) {
     fits = same || d < skip || size[d - skip] == 1;
   }
   if (!fits) fail("sum_to_size: size ", to_string(size), " is not expandable to ", to_string(x->sizes));
-  if (size.empty()) return {sum_all(x)};  // of one element, too: integers become int64
+  if (size.empty()) return {sum_all(x)};  // also for one element, because integers become int64
   return {dims.empty() ? x : reshape(op1(OpId::sum, {x, dims, true}), size)};
 }
 
 // -- areas under samples
 namespace {
 
-// What each pair of neighbours contributes.
+// Returns the area between each pair of neighbours.
 Tensor trapezes(OpId op, const Args& args, int64_t& dim) {
   Tensor y = args[0].tensor();
   dim = wrap_dim(op, args[3].sym_int().guard(), y->sizes.size());
@@ -308,7 +309,7 @@ Results decompose_trapezoid(const Args& args) {
   }
   Tensor t = trapezes(OpId::trapezoid, args, dim);
   if (!args[1].is_none() || is_float(y->dtype)) return {sum(t, {dim}, false)};
-  // Integers wrap as PyTorch's do: the whole sum without half of both ends.
+  // Integers wrap as in PyTorch: the whole sum without half of both ends.
   const auto end = [&](int64_t k) { return op1(OpId::select, {y, int_arg(dim), int_arg(k)}); };
   return {mul(sub(sum(y, {dim}, false), mul(add(end(0), end(-1)), Scalar(0.5))), args[2])};
 }
@@ -318,7 +319,7 @@ Results decompose_cumulative_trapezoid(const Args& args) {
   return {op1(OpId::cumsum, {t, int_arg(dim)})};
 }
 
-// -- scans: the internal ops take contiguous tensors of types they can hold their sums in
+// -- scans: the internal ops take contiguous tensors of dtypes that can hold their sums
 namespace {
 
 Tensor scan(OpId op, OpId inner, const Args& args, DType type) {
@@ -357,7 +358,7 @@ Results decompose_cummin(const Args& args) { return extremes(OpId::cummin, OpId:
 // -- covariance
 namespace {
 
-// How often each observation counts, checked; none where nothing is given.
+// Checks the weights of observations. Returns null if none are given.
 Tensor checked_weights(const Tensor& given, const Tensor& x, const char* which, bool whole) {
   if (!given) return given;
   if (given->dim() > 1) fail("cov: ", which, " must be a vector, got shape ", to_string(given->sizes));
@@ -372,7 +373,7 @@ Tensor checked_weights(const Tensor& given, const Tensor& x, const char* which, 
   return op1(OpId::check_values, {given, std::string("nonnegative"), message});
 }
 
-// The covariances of x's rows, each observation counted as often as w says.
+// Returns the covariances of x's rows, with each observation weighted by w.
 Tensor weighted_cov(const Tensor& x, Tensor w, const Tensor& reliability, const Scalar& correction) {
   const Tensor total =
       op1(OpId::check_values, {sum_all(w), std::string("positive"), std::string("weights add up to 0")});
@@ -415,7 +416,7 @@ Results decompose_corrcoef(const Args& args) {
   return {op1(OpId::clamp, {r, Scalar(-1.0), Scalar(1.0)})};
 }
 
-// -- gradient: differences of neighbours, halved within, one-sided at the ends
+// -- gradient: central differences inside, one-sided ones at the ends
 
 namespace {
 
@@ -437,7 +438,8 @@ Tensor slope(const Tensor& t, int64_t dim, const Scalar& step, int64_t order) {
   return op1(OpId::cat, {parts, vdim(dim)});
 }
 
-// Slopes between neighbours at the given places: parabolas through three of them within, and at the ends for order 2.
+// Returns the slopes for samples at the given places. Inside, and at the ends for order 2, they are those of parabolas
+// through three samples.
 Tensor slope_at(const Tensor& t, int64_t dim, const Tensor& places, int64_t order) {
   const SymInt n = t->sizes[size_t(dim)];
   if (n <= order) {
@@ -474,7 +476,8 @@ Tensor slope_at(const Tensor& t, int64_t dim, const Tensor& places, int64_t orde
   return op1(OpId::cat, {parts, vdim(dim)});
 }
 
-// (input, spacing, dim, edge_order): what slope_of(input, dim, i) gives of the i-th of dims; `steps` go with them.
+// (input, spacing, dim, edge_order). Collects slope_of(input, dim, i) for the i-th of dims. `steps` is the number of
+// spacings, if they are a list.
 template <class F>
 Results gradients(const Args& a, std::optional<size_t> steps, F slope_of) {
   Tensor t = a[0].tensor();
@@ -506,7 +509,7 @@ Results decompose_gradient(const Args& a) {
   });
 }
 
-// A step for each dimension.
+// Takes one step for each dimension.
 Results decompose_gradient_steps(const Args& a) {
   const auto& steps = a[1].as<std::vector<double>>();
   return gradients(a, steps.size(), [&](const Tensor& t, int64_t d, size_t i, int64_t order) {

@@ -1,5 +1,5 @@
-// What repetitions of elements mean, and results whose size is in the elements: repeat_interleave by a tensor, one_hot,
-// combinations.
+// Decomposes repetitions of elements, and ops whose result sizes depend on elements: repeat_interleave by a tensor,
+// one_hot, combinations.
 #include "ops/core/interrupt.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/element.h"
@@ -8,7 +8,8 @@
 namespace lutra {
 namespace {
 
-// tile and repeat: a dimension of 1 before each, expanded, folded in. With pad a short list has ones before it.
+// tile and repeat: insert a dimension of size 1 before each, expand it, and join the two. With pad, a short list gets
+// ones in front.
 Results repeat_with(OpId op, const Args& a, bool pad) {
   const Tensor t = a[0].tensor();
   Sizes times = a[1].as<Sizes>(), sizes = t->sizes;
@@ -29,7 +30,7 @@ Results repeat_with(OpId op, const Args& a, bool pad) {
   return {op1(OpId::reshape, {op1(OpId::clone, {wide, std::string("contiguous_format")}), folded})};
 }
 
-// The input of repeat_interleave, flat where no dim is given, and the dim.
+// The input of repeat_interleave, flattened if no dim is given, and the dim.
 struct Interleaved {
   Tensor t;
   int64_t dim;
@@ -41,8 +42,8 @@ Interleaved interleaved(const Value& input, const Value& dim) {
   return {t->dim() == 0 ? unsqueeze(t, vdim(0)) : t, d};
 }
 
-// The positions where a graph makes them. How many there are is a size that elements decide. It is 1, which no graph
-// takes, where eager code raises an error.
+// Computes the positions in a graph. Their number is a size that elements decide. Where eager code raises an error, the
+// size is 1, which no graph takes.
 Tensor positions_in_graph(const Tensor& repeats, const Value& total) {
   constexpr int64_t kMost = int64_t(1) << 40;
   const Tensor n = to_dtype(repeats, DType::kInt64), sum = sum_all(n);
@@ -61,7 +62,7 @@ Tensor positions_in_graph(const Tensor& repeats, const Value& total) {
   return to_dtype(op1(OpId::searchsorted, {ends, all, false, true, Value(), Value()}), repeats->dtype);
 }
 
-// The positions that repeats [2, 0, 1] stand for: 0 0 2.
+// Returns the positions for repeats: 0 0 2 for [2, 0, 1].
 Tensor positions(const Tensor& repeats, const Value& total) {
   if (!is_index(repeats->dtype)) {
     fail("repeat_interleave: repeats must be int64 or int32, got ", name(repeats->dtype));
@@ -96,7 +97,7 @@ Tensor positions(const Tensor& repeats, const Value& total) {
   return copy_to(out, repeats->device());
 }
 
-// In how many ways r of n things are picked; INT64_MAX stands for more.
+// Returns the number of ways to pick r of n things. INT64_MAX stands for more.
 int64_t count_picks(int64_t n, int64_t r) {
   r = std::min(r, n - r);
   if (r < 0) return 0;
@@ -109,7 +110,7 @@ int64_t count_picks(int64_t n, int64_t r) {
   return ways;
 }
 
-// All ways to pick r > 0 of n numbers in their order, a row each; each may be picked again where `again` says so.
+// Returns all ways to pick r > 0 of n numbers in their order, one a row. `again` allows to pick a number several times.
 Tensor all_picks(int64_t n, int64_t r, bool again) {
   const int64_t rows = again && n > 0 ? count_picks(n + r - 1, r) : count_picks(n, r);
   int64_t elements;
@@ -119,7 +120,7 @@ Tensor all_picks(int64_t n, int64_t r, bool again) {
   for (int64_t i = 0; i < r && rows > 0; i++) row[i] = again ? 0 : i;
   for (int64_t k = 1; k < rows; k++, row += r) {
     if (k % kStretch == 0) check_stop();
-    // The last number that can grow does; those behind it follow it as closely as they may.
+    // Increments the last number that can grow. Those behind it get the least values that may follow.
     int64_t i = r - 1;
     while (row[i] == (again ? n - 1 : n - r + i)) i--;
     std::copy(row, row + i, row + r);
@@ -174,7 +175,7 @@ Results decompose_one_hot(const Args& a) {
   } else if (classes < 1) {
     fail("one_hot: num_classes must be positive, got ", classes.hint);
   }
-  // A class that is too large becomes a negative one, which is found when it runs.
+  // A class that is too large becomes a negative one, which check_values reports at run time.
   const Tensor small = where(lt(t, vint(classes)), t, vint(-1));
   const std::string message = "one_hot: classes must be at least 0 and smaller than num_classes";
   const Tensor at = op1(OpId::check_values, {small, std::string("nonnegative"), message});

@@ -1,5 +1,4 @@
-// What resampling images, taking them apart (im2col, nn.functional.unfold) and putting them together (col2im, fold)
-// mean.
+// Decomposes resampling of images, im2col (nn.functional.unfold) and col2im (fold).
 #include "ops/core/closest.h"
 #include "ops/core/error.h"
 #include "ops/core/storage.h"
@@ -10,14 +9,14 @@ namespace {
 
 // -- interpolate
 
-// One dimension: its size before and after, and the step in the source for one in the result.
+// One dimension: its size before and after, and the step in the source for one element of the result.
 struct Axis {
   int64_t dim;
   SymInt in, out;
   Scalar step;
 };
 
-// The size that a factor makes of `in`.
+// Returns the size `in` scaled by a factor.
 SymInt scaled(SymInt in, const Scalar& factor) {
   const double out = double(in.hint) * factor.to_double();
   if (!(out >= 1 && out < 0x1p53)) {
@@ -26,7 +25,7 @@ SymInt scaled(SymInt in, const Scalar& factor) {
   return factor.is_whole() ? in * factor.to_int() : SymInt(int64_t(double(in.guard()) * factor.to_double()));
 }
 
-// Of the d-th of the image's dimensions; none where a size is given.
+// Returns the factor of the image's d-th dimension; none if a size is given.
 Value factor_of(const Args& args, int64_t d) {
   if (args[2].is_none()) return {};
   if (!args[2].is<std::vector<double>>()) return pin(args[2].as<Scalar>());
@@ -38,7 +37,7 @@ Value factor_of(const Args& args, int64_t d) {
   return Scalar(list[list.size() == 1 ? 0 : size_t(d)]);
 }
 
-// The result's sizes. What no memory can hold is refused before anything is computed.
+// Returns the result's sizes. It refuses a result that no memory can hold before anything is computed.
 Sizes result_sizes(const Tensor& x, const Args& args) {
   const int64_t spatial = x->dim() - 2;
   Sizes sizes = x->sizes;
@@ -87,14 +86,14 @@ Tensor nearest(const Tensor& x, const Axis& a, bool exact) {
   return picked(x, a.dim, within(to_dtype(op1(OpId::mul, {at, a.step}), DType::kInt64), a.in));
 }
 
-// Where the result's elements lie in the source.
+// Returns the places of the result's elements in the source.
 Tensor places(const Tensor& x, const Axis& a, bool align) {
   const Tensor at = counting(a.out, x, x->dtype);
   if (align) return op1(OpId::mul, {at, a.step});
   return op1(OpId::sub, {op1(OpId::mul, {op1(OpId::add, {at, vnum(0.5)}), a.step}), vnum(0.5)});
 }
 
-// A vector of a.out numbers along the axis.
+// Reshapes a vector of a.out numbers so that it lies along the axis.
 Tensor along(const Tensor& x, const Axis& a, const Tensor& vector) {
   Sizes shape(x->sizes.size(), SymInt(1));
   shape[size_t(a.dim)] = a.out;
@@ -130,7 +129,7 @@ Tensor cubic(const Tensor& x, const Axis& a, bool align) {
   return total;
 }
 
-// antialias: a kernel as wide as the step, as a matrix from the axis to the result's.
+// antialias: multiplies with a matrix that maps the axis to the result's, by a kernel as wide as the step.
 Tensor filtered(const Tensor& x, const Axis& a, bool is_cubic) {
   const double step = std::max(pin(a.step).to_double(), 1.0), support = (is_cubic ? 2.0 : 1.0) * step;
   const Tensor centre = unsqueeze((counting(a.out, x, DType::kFloat64) + 0.5) * pin(a.step).to_double(), vdim(1));
@@ -149,7 +148,7 @@ Tensor filtered(const Tensor& x, const Axis& a, bool is_cubic) {
   return transpose(op1(OpId::matmul, {transpose(x, vdim(a.dim), vdim(-1)), columns}), vdim(a.dim), vdim(-1));
 }
 
-// mode="area": the means of windows; in three dimensions first those of the last two.
+// mode="area": means of windows. In three dimensions the last two come first.
 Tensor area(const Tensor& x, const Sizes& sizes) {
   const Sizes& in = x->sizes;
   if (x->dim() == 3) return op1(OpId::adaptive_avg_pool1d, {x, Sizes{sizes[2]}});
@@ -227,7 +226,7 @@ Results decompose_interpolate(const Args& args) {
   return {to_dtype(y, type)};
 }
 
-// A factor a dimension.
+// Takes one factor for each dimension.
 Results decompose_interpolate_scaled(const Args& args) { return decompose_interpolate(args); }
 
 // -- im2col and col2im
@@ -248,7 +247,7 @@ SymInt entry(const char* fn, const char* argument, const Value& v, size_t d, int
   return n;
 }
 
-// kernel_size, dilation, padding, stride from args[first] on.
+// Reads kernel_size, dilation, padding and stride from args[first] on.
 Blocks blocks_of(const char* fn, const Args& args, size_t first, SymInt h, SymInt w) {
   Blocks b;
   for (size_t d = 0; d < 2; d++) {
@@ -265,7 +264,7 @@ Blocks blocks_of(const char* fn, const Args& args, size_t first, SymInt h, SymIn
 
 }  // namespace
 
-// (input, kernel_size, dilation, padding, stride): {n, c * kh * kw, blocks} of {n, c, h, w}; without n of {c, h, w}.
+// (input, kernel_size, dilation, padding, stride). Turns {n, c, h, w} into {n, c * kh * kw, blocks}. n may be missing.
 Results decompose_im2col(const Args& args) {
   Tensor x = args[0].as<Tensor>();
   if (x->dim() != 3 && x->dim() != 4) {
@@ -290,7 +289,7 @@ Results decompose_im2col(const Args& args) {
 
 namespace {
 
-// Where the blocks' elements lie along one dimension: kernel positions by blocks.
+// Returns the positions of the blocks' elements along one dimension: kernel positions by blocks.
 Tensor positions(const Blocks& b, size_t d, const Tensor& like) {
   const Tensor k = op1(OpId::mul, {counting(b.kernel[d], like), vint(b.dilation[d])});
   const Tensor i = op1(OpId::mul, {counting(b.count[d], like), vint(b.stride[d])});
@@ -299,7 +298,7 @@ Tensor positions(const Blocks& b, size_t d, const Tensor& like) {
 
 }  // namespace
 
-// (input, output_size, kernel_size, dilation, padding, stride): the sums of overlapping blocks.
+// (input, output_size, kernel_size, dilation, padding, stride). Sums overlapping blocks.
 Results decompose_col2im(const Args& args) {
   Tensor x = args[0].as<Tensor>();
   if (x->dim() != 2 && x->dim() != 3) {

@@ -1,10 +1,10 @@
-// What batch and instance normalisation with running statistics mean.
+// Decomposes batch and instance normalisation with running statistics.
 #include "ops/decompose/emit.h"
 
 namespace lutra {
 namespace {
 
-// running = (1 - momentum) * running + momentum * value, unrecorded.
+// Sets running = (1 - momentum) * running + momentum * value, without recording it on the tape.
 void update(const Value& running, const Tensor& value, const Scalar& momentum) {
   GradModeScope no_grad(false);
   const Tensor& r = running.as<Tensor>();
@@ -23,7 +23,7 @@ void check_statistics(const char* fn, const Tensor& x, const Value& v, const cha
   }
 }
 
-// Their variance would be that of a single number.
+// Fails if each channel has one element, whose variance means nothing.
 void check_many(const char* fn, const char* what, const Tensor& x, bool batch) {
   bool one = true;
   for (size_t d = batch ? 0 : 2; d < x->sizes.size(); d++) {
@@ -62,14 +62,14 @@ Results decompose_batch_norm(const Args& args) {
 
 namespace {
 
-// The mean over the batch of statistics of n * c channels.
+// Returns the mean over the batch of statistics of n * c channels.
 Tensor over_batch(const Tensor& t, SymInt n, SymInt c) {
   return op1(OpId::mean, {reshape(t, Sizes{n, c}), Sizes{0}, false});
 }
 
 }  // namespace
 
-// Each image by itself: the batch's channels side by side.
+// Normalises each image by itself, as a batch norm of one image with the channels of the whole batch.
 Results decompose_instance_norm(const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
   if (x->dim() < 3) {

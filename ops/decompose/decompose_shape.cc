@@ -1,4 +1,4 @@
-// What joins, rearrangements and padding mean in simpler ops.
+// Decomposes joins, rearrangements and padding.
 #include "ops/core/closest.h"
 #include "ops/core/overlap.h"
 #include "ops/decompose/emit.h"
@@ -7,7 +7,7 @@
 namespace lutra {
 namespace {
 
-// r in memory of its own, where it is a view of x.
+// Returns r, or a copy if it is a view of x.
 Tensor apart(const Tensor& r, const Tensor& x) {
   return r->storage.get() == x->storage.get() ? op1(OpId::clone, {r}) : r;
 }
@@ -22,7 +22,7 @@ const List& tensors(OpId op, const Value& v) {
 
 Tensor cat(const List& list, int64_t dim) { return op1(OpId::cat, {list, int_arg(dim)}); }
 
-// t with ones before (and for three dimensions after) its own, as PyTorch's atleast_nd.
+// Adds dimensions of size 1 before t's own (and for three dimensions after them), as PyTorch's atleast_nd does.
 Tensor at_least(const Tensor& t, size_t n) {
   const size_t have = t->sizes.size();
   if (have >= n) return t;
@@ -191,7 +191,7 @@ Results decompose_movedim(const Args& args) {
   if (source.size() != destination.size()) {
     fail("movedim: source ", to_string(source), " and destination ", to_string(destination), " differ in length");
   }
-  std::vector<int64_t> from_at(rank, -1);  // by place in the result
+  std::vector<int64_t> from_at(rank, -1);  // indexed by place in the result
   std::vector<bool> moved(rank, false);
   for (size_t i = 0; i < source.size(); i++) {
     const int64_t from = wrap_dim(OpId::movedim, source[i].guard(), rank);
@@ -264,7 +264,7 @@ Results decompose_trace(const Args& args) {
 
 namespace {
 
-// input with src written where its diagonal lies; the view's strides are the result's.
+// Returns input with src written to its diagonal. The view's strides are those of the result.
 Tensor write_diagonal(Tensor base, const Tensor& src, const Args& view) {
   if (!base->is_contiguous() && !is_dense(base->sizes, base->strides)) base = op1(OpId::clone, {base});
   ResultSpec spec = info(OpId::diagonal).meta(OpId::diagonal, {base, view[2], view[3], view[4]})[0];
@@ -282,8 +282,8 @@ Tensor triangle(OpId op, const Args& args) {
 
 }  // namespace
 
-// A write through a view of a copy: the tape knows its gradient. The copy lies as the input does, without what the
-// input's memory has before it; strides and offset are those of that memory.
+// Writes through a view of a copy, so that the tape knows the gradient. The copy has the input's layout but starts at
+// its first element. Strides and offset are those of the input's memory.
 Results decompose_strided_scatter(const Args& args) {
   const Tensor x = args[0].tensor();
   Tensor copy;
@@ -333,13 +333,13 @@ Results decompose_constant_pad_nd(const Args& args) {
 
 namespace {
 
-// nn.functional.pad's other modes: along one dimension, the position each element of the result comes from.
+// The other modes of nn.functional.pad. Returns, for one dimension, the source position of each element of the result.
 Tensor padded_positions(const std::string& mode, const Tensor& x, SymInt n, SymInt before, SymInt after) {
   Tensor at = sub(counting(n + before + after, x), Scalar::of_sym(before));
   Scalar last = Scalar::of_sym(n - 1);
   if (mode == "replicate") return op1(OpId::clamp, {at, int_arg(0), last});
   if (mode == "circular") {
-    // Negative paddings cut first; what is left repeats.
+    // Negative paddings cut first. The rest repeats.
     const SymInt cut = before < 0 ? SymInt(0) - before : SymInt(0), kept = n - cut + (after < 0 ? after : SymInt(0));
     return add(op1(OpId::remainder, {sub(at, Scalar::of_sym(cut)), Scalar::of_sym(kept)}), Scalar::of_sym(cut));
   }

@@ -1,4 +1,4 @@
-// What Bessel and entropy functions of torch.special mean.
+// Decomposes Bessel and entropy functions of torch.special.
 #include <cmath>
 
 #include "ops/decompose/formula.h"
@@ -44,7 +44,7 @@ constexpr double kI1Far[] = {
     -2.5122362378702088e-07, -3.8825648088776906e-06, -0.00011058893876262371, -0.0097610974913614687,
     0.77857623501828011};
 
-// Clenshaw's sum of a series at x / 2.
+// Sums a series at x / 2 by Clenshaw's recurrence.
 template <size_t N>
 Tensor chebyshev(const Tensor& x, const double (&series)[N]) {
   Tensor before = full({}, series[0], x->dtype, x->device()), last = x * series[0] + series[1], older;
@@ -55,14 +55,14 @@ Tensor chebyshev(const Tensor& x, const double (&series)[N]) {
   return (last - older) * 0.5;
 }
 
-// From what the series near 0 and far from it give, and the size of x.
+// Chooses between the series near 0 and the series far from it, by the size of x.
 Tensor near_or_far(const Tensor& size, const Tensor& near, const Tensor& far) {
   return where(le(size, Scalar(8.0)), near, far / sqrt(size));
 }
 Tensor near_place(const Tensor& size) { return size * 0.5 - 2.0; }
 Tensor far_place(const Tensor& size) { return 32.0 / size - 2.0; }
 
-// I0, scaled by exp(-|x|) or not.
+// Computes I0, scaled by exp(-|x|) or not.
 Results bessel0(const Value& v, bool scaled) {
   const Tensor x = to_dtype(v.tensor(), to_float(v.tensor()->dtype)), size = abs(x);
   Tensor near = chebyshev(near_place(size), kI0Near), far = chebyshev(far_place(size), kI0Far);
@@ -103,7 +103,7 @@ Results decompose_xlog1py(const Args& args) {
   const Tensor x = operand(args[0]), y = operand(args[1]);
   return {to_dtype(where(eq(x, Scalar(0.0)), where(isnan(y), y, Scalar(0.0)), x * log1p(y)), type)};
 }
-// (input, p): the logarithm of the gamma function of p dimensions.
+// (input, p): the logarithm of the p-dimensional gamma function.
 Results decompose_mvlgamma(const Args& args) {
   const int64_t p = args[1].sym_int().guard();
   if (p < 1) fail("mvlgamma: p must be at least 1, got ", p);

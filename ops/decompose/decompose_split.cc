@@ -1,4 +1,4 @@
-// What splits mean: lists of views along a dimension. And what several tensors are when they are broadcast together.
+// Decomposes splits into lists of views along a dimension, and broadcasts several tensors together.
 #include <algorithm>
 
 #include "ops/core/closest.h"
@@ -16,7 +16,7 @@ int64_t split_dim(OpId op, const Tensor& t, const Value& dim) {
   return wrap_dim(op, dim.sym_int().guard(), t->sizes.size());
 }
 
-// More parts than a Lua table is for: memory would end before the loop does.
+// Limits the number of parts. More would fill the memory before the loop ends.
 void check_parts(OpId op, int64_t parts) {
   constexpr int64_t kMost = int64_t(1) << 24;
   if (parts > kMost) fail(name(op), ": ", parts, " parts are more than the ", kMost, " that it makes");
@@ -45,7 +45,7 @@ List split_equally(OpId op, const Tensor& t, int64_t dim, int64_t length) {
   return split_at(op, t, dim, lengths);
 }
 
-// -- tensor_split and its kin: n parts as equal as can be, or cuts at given places, which may lie outside
+// -- tensor_split and its kin: n parts of nearly equal length, or cuts at given places, which may lie outside
 
 List split_parts(OpId op, const Tensor& t, int64_t dim, int64_t parts) {
   if (parts <= 0) fail(name(op), ": the number of sections must be positive, got ", parts);
@@ -67,7 +67,7 @@ List split_cuts(const Tensor& t, int64_t dim, const Sizes& cuts) {
   return out;
 }
 
-// hsplit, vsplit, dsplit: the dimension that is cut, and the fewest dimensions.
+// hsplit, vsplit, dsplit: the dimension to cut, and the least number of dimensions.
 struct SplitAxis {
   int64_t dim;
   size_t rank;
@@ -148,7 +148,7 @@ Results decompose_tensor_split_indices(const Args& a) {
   return split_cuts(t, split_dim(OpId::tensor_split, t, a[2]), a[1].as<Sizes>());
 }
 
-// A number of sections, or a vector of places: elements that the split's shapes depend on.
+// The argument is a number of sections or a vector of places. The split's shapes depend on its elements.
 Results decompose_tensor_split_tensor(const Args& a) {
   const Tensor cuts = a[1].tensor();
   need_data("tensor_split", cuts);

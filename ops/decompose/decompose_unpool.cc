@@ -1,4 +1,5 @@
-// Pools by a norm or of windows at drawn places, and images in which the values of a pool stand where it took them.
+// Decomposes pools by a norm, pools of windows at random places, and unpooling, which puts the values of a pool back to
+// where they came from.
 #include <algorithm>
 
 #include "ops/decompose/formula.h"
@@ -8,7 +9,7 @@
 namespace lutra {
 namespace {
 
-// (input, norm_type, kernel_size, stride, ceil_mode): the sum of p-th powers of each window, its p-th root.
+// (input, norm_type, kernel_size, stride, ceil_mode). Returns the p-th root of each window's sum of p-th powers.
 Results power_pool(OpId op, OpId average, const Args& a, int dims) {
   const double p = pin(a[1].as<Scalar>()).to_double();
   const Pair kernel = pair_of(op, "kernel_size", a[2], dims, 1);
@@ -17,7 +18,7 @@ Results power_pool(OpId op, OpId average, const Args& a, int dims) {
   return {pow(mul(size, vdim(kernel[0] * kernel[1])), vnum(1 / p))};
 }
 
-// {h, w} of the image that was pooled, asked for or the least one.
+// Returns {h, w} of the image that was pooled: the given size, or the least possible one.
 Pair image_of(OpId op, const Args& a, int dims, const Tensor& x) {
   const Pair kernel = pair_of(op, "kernel_size", a[2], dims, 1);
   const bool own = !a[3].is_none() && !a[3].as<Sizes>().empty();
@@ -70,7 +71,7 @@ Results unpool(OpId op, const Args& a, int dims) {
 
 // -- fractional_max_pool2d
 
-// Where the windows of one dimension begin: (N, C, count), of a sample a channel, (N, C).
+// Returns where the windows of one dimension begin, (N, C, count), by one sample a channel, (N, C).
 Tensor starts(const Tensor& sample, int64_t size, int64_t count, int64_t kernel) {
   const bool wide = size_of(sample->dtype) == 8;
   const double most = double(size - kernel), steps = double(std::max<int64_t>(count - 1, 1));
@@ -81,7 +82,7 @@ Tensor starts(const Tensor& sample, int64_t size, int64_t count, int64_t kernel)
   return to_dtype(where(eq(i, Scalar(double(count - 1))), Scalar(most), at), DType::kInt64);
 }
 
-// Of `rank` dimensions, all 1 but `sizes`, which begin at `first`.
+// Reshapes t to `rank` dimensions: its first `keep` sizes, its last size at `at`, ones elsewhere.
 Tensor spread(const Tensor& t, size_t keep, size_t at, size_t rank) {
   Sizes sizes(rank, SymInt(1));
   for (size_t d = 0; d < keep; d++) sizes[d] = t->sizes[d];
@@ -95,7 +96,7 @@ Tensor numbers(int64_t n, Device device) {
 
 }  // namespace
 
-// (input, kernel_size, output_size, random_samples): each window's elements are gathered, the largest is taken.
+// (input, kernel_size, output_size, random_samples). Gathers each window's elements and takes the largest.
 Results decompose_fractional_max_pool2d(const Args& a) {
   constexpr OpId op = OpId::fractional_max_pool2d;
   Tensor x = a[0].tensor();

@@ -1,4 +1,4 @@
-// What views by name, moves between devices and fills mean.
+// Decomposes named views, moves between devices, and fills.
 #include "ops/core/current_device.h"
 #include "ops/decompose/emit.h"
 #include "ops/meta/rules.h"
@@ -18,7 +18,7 @@ Results decompose_adjoint(const Args& a) {
   const Tensor t = a[0].tensor()->dim() == 0 ? op1(OpId::alias, {a[0]}) : transpose(a[0], vdim(-2), vdim(-1));
   return {op1(OpId::conj, {t})};
 }
-// A view of what is contiguous only, unlike reshape.
+// Returns a view only if the input is contiguous, unlike reshape.
 Results decompose_ravel(const Args& a) { return {op1(OpId::reshape, {contiguous(a[0]), Sizes{SymInt(-1)}})}; }
 Results decompose_view_as(const Args& a) { return {view(a[0], a[1].tensor()->sizes)}; }
 Results decompose_reshape_as(const Args& a) { return {op1(OpId::reshape, {a[0], a[1].tensor()->sizes})}; }
@@ -40,11 +40,11 @@ Results decompose_narrow(const Args& a) {
   return {op1(OpId::slice, {t, vdim(dim), vint(start), vint(start + length), vdim(1)})};
 }
 
-// -- other dtypes and devices: the tensor itself where it is so already
+// -- conversions to other dtypes and devices, which return the tensor itself if nothing changes
 
 namespace {
 
-// The cast runs where fewer bytes move.
+// Casts on the side where fewer bytes are moved.
 Tensor moved(const Tensor& from, Device device, DType dtype, bool copy, const Value& format) {
   const bool first = size_of(dtype) < size_of(from->dtype);
   const Tensor t = first ? on_device(to_dtype(from, dtype), device) : to_dtype(on_device(from, device), dtype);
@@ -92,7 +92,7 @@ Results decompose_cuda(const Args& a) {
 
 namespace {
 
-// t with each element of its memory once: what expand repeats is written once.
+// Returns a view of t that has each element of its memory once: an expanded dimension is cut to one element.
 Tensor once(Tensor t) {
   for (int64_t d = 0; d < t->dim(); d++) {
     const bool repeated = !t->strides[size_t(d)].expr && t->strides[size_t(d)].hint == 0 && t->sizes[size_t(d)] > 1;
@@ -116,7 +116,8 @@ Results decompose_fill_(const Args& a) {
   return {call_inplace(OpId::copy_, {t, a[1]})};
 }
 Results decompose_fill(const Args& a) { return {op1(OpId::fill_, {op1(OpId::clone, {a[0]}), a[1]})}; }
-// (input, fill_value, wrap): where all coordinates are equal; a tall matrix may begin again below its square.
+// (input, fill_value, wrap). Fills where all coordinates are equal. With wrap, the diagonal of a tall matrix begins
+// again below its square.
 Results decompose_fill_diagonal_(const Args& a) {
   const Tensor t = a[0].tensor();
   if (t->dim() < 2) fail("fill_diagonal_: expects a tensor of 2 dimensions or more, got shape ", to_string(t->sizes));

@@ -1,4 +1,4 @@
-// Windows of spectral analysis out of their length: cosines and triangles over its positions.
+// Decomposes windows of spectral analysis into cosines and triangles over positions.
 #include <cmath>
 
 #include "ops/decompose/formula.h"
@@ -7,7 +7,7 @@
 namespace lutra {
 namespace {
 
-// What of_positions makes of 0 .. n - 1 and the last position of a period; windows of none and of one are filled.
+// Makes a window by of_positions(0 .. n - 1, last position of a period). Windows of length 0 and 1 are filled.
 template <class F>
 Results window(OpId op, const Value& length, bool periodic, const Value& dtype, const Value& device, F of_positions) {
   const SymInt n = length.sym_int();
@@ -22,14 +22,14 @@ Results window(OpId op, const Value& length, bool periodic, const Value& dtype, 
 
 Scalar over(double v, SymInt last) { return scalar_binary(SymOp::kNDiv, v, Scalar::of_sym(last)); }
 
-// alpha - beta * cos(2 pi i / last)
+// Returns alpha - beta * cos(2 pi i / last).
 Tensor raised_cosine(const Tensor& i, SymInt last, const Scalar& alpha, const Scalar& beta) {
   return add(mul(cos(mul(i, over(2 * M_PI, last))), scalar_binary(SymOp::kNSub, -0.0, beta)), alpha);
 }
 
 }  // namespace
 
-// All take (window_length, periodic, ..., dtype, device).
+// All of these take (window_length, periodic, ..., dtype, device).
 Results decompose_hann_window(const Args& a) {
   return window(OpId::hann_window, a[0], a[1].as<bool>(), a[2], a[3],
                 [](const Tensor& i, SymInt last) { return raised_cosine(i, last, 0.5, 0.5); });

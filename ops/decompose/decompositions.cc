@@ -1,4 +1,4 @@
-// What composite ops mean: each in terms of simpler ones, through call_op.
+// Decomposes composite ops into simpler ones, by call_op.
 
 #include "ops/core/overlap.h"
 #include "ops/decompose/emit.h"
@@ -29,7 +29,7 @@ Results decompose_square(const Args& args) {
 }
 
 namespace {
-// x where it keeps to the bound; NaN where either is.
+// Returns x where it respects the bound, else the bound. The result is NaN where either is NaN.
 Tensor bounded(const Tensor& x, OpId keeps, const Value& bound) {
   if (bound.is_none()) return x;
   Tensor inside = op1(keeps, {x, bound});
@@ -43,7 +43,7 @@ Results decompose_clamp(const Args& args) {
 }
 
 Results decompose_addcmul(const Args& args) {
-  // The product has the result's dtype, and so has the number: a fraction is truncated beside integers.
+  // The product and the number have the result's dtype: beside integers a fraction is truncated.
   const DType type = result_type(args, {0, 1, 2});
   Scalar value = args[3].as<Scalar>();
   if (!is_float(type) && !value.is_whole()) value = Scalar::of_int(int64_t(pin(value).to_double()));
@@ -56,7 +56,7 @@ Results decompose_addcdiv(const Args& args) {
   return {conform(OpId::addcdiv, args, add(args[0], div(scaled(first, args[3].as<Scalar>()), args[2])))};
 }
 
-// From the nearer end, as PyTorch does it: exact at weight 1.
+// Interpolates from the nearer end, as in PyTorch: exact at weight 1.
 namespace {
 Tensor lerp(const Args& args) {
   Tensor x = args[0].tensor(), end = args[1].tensor(), diff = sub(end, x);
@@ -102,8 +102,8 @@ Results decompose_contiguous(const Args& args) {
 }
 
 namespace {
-// input with src written where its view by view_op lies. The view's strides are the result's: where a clone would lie
-// differently (input is not dense), it is made first.
+// Returns input with src written to its view by view_op. The view's strides must be the result's. If input is not
+// dense, a clone has another layout, so it is cloned first.
 Tensor scatter_view(const Tensor& input, const Tensor& src, OpId view_op, Args view_args) {
   bool dense = input->is_contiguous() || is_dense(input->sizes, input->strides);
   Tensor base = dense ? input : op1(OpId::clone, {input});
@@ -131,7 +131,7 @@ Results max_min_dim(OpId arg_op, const Args& args) {
   Tensor x = args[0].tensor();
   int64_t dim = dim_arg(arg_op, args[1], x).hint;
   if (x->sizes.empty()) return {op1(OpId::clone, {x}), full({}, 0.0, DType::kInt64, x->device())};
-  // A bool's maximum is found among bytes.
+  // A bool's maximum is found among its bytes.
   Tensor keys = is_bool(x->dtype) ? to_dtype(x, DType::kUInt8) : x;
   Tensor index = op1(arg_op, {keys, int_arg(dim), true});
   Tensor values = gather(x, int_arg(dim), index);
@@ -146,7 +146,7 @@ Results decompose_min_dim(const Args& args) { return max_min_dim(OpId::argmin, a
 
 // -- softmax and losses
 namespace {
-// x - max(x), the dtype asked for, and the dim as a list.
+// Returns x - max(x) in the requested dtype, and sets dims to the dim as a list.
 Tensor shifted(OpId op, const Args& args, Sizes& dims) {
   Tensor x = args[0].tensor();
   if (!args[2].is_none()) x = to_dtype(x, args[2].as<DType>());
@@ -167,7 +167,7 @@ Results decompose_softmax(const Args& args) {
   Sizes dims;
   Tensor e = exp(shifted(OpId::softmax, args, dims));
   Tensor total = sum(e, dims, true);
-  // One division a row where a rounding more does not show.
+  // Divides once a row where an extra rounding does not matter.
   bool half = size_of(e->dtype) == 2;
   return {contiguous(half ? div(e, total) : mul(e, op1(OpId::reciprocal, {total})))};
 }
@@ -179,7 +179,7 @@ Results decompose_log_softmax(const Args& args) {
   return {contiguous(sub(s, log(sum(exp(s), dims, true))))};
 }
 
-// Ignored targets read class 0 and count for nothing; any other bad target is gather's error.
+// Ignored targets read class 0 and have no weight. Any other bad target is gather's error.
 Results decompose_nll_loss(const Args& args) {
   Tensor x = args[0].tensor(), target = args[1].tensor();
   const std::string& reduction = args[4].as<std::string>();
@@ -201,7 +201,7 @@ Results decompose_nll_loss(const Args& args) {
 }
 
 namespace {
-// The target holds a probability for each class.
+// The loss for a target that holds a probability for each class.
 Tensor soft_cross_entropy(const Tensor& log_p, const Tensor& target, const Value& weight, const std::string& reduction,
                           int64_t dim) {
   Tensor terms = mul(log_p, to_dtype(target, log_p->dtype));
@@ -217,7 +217,7 @@ Tensor soft_cross_entropy(const Tensor& log_p, const Tensor& target, const Value
 }  // namespace
 
 namespace {
-// What label smoothing adds: the mean of all classes' losses, weighted as the targets are.
+// Returns the part of label smoothing: the mean of all classes' losses, weighted as the targets are.
 Tensor smoothing(const Tensor& log_p, const Args& args, int64_t dim) {
   const std::string& reduction = args[4].as<std::string>();
   Tensor target = args[1].tensor(), terms = log_p, weight;
@@ -279,12 +279,12 @@ Results decompose_linear(const Args& args) {
   for (size_t d = 0; d + 1 < x->sizes.size(); d++) rows = rows * x->sizes[d];
   Tensor y = mm(reshape(x, Sizes{rows, w->sizes[1]}), transpose(w, int_arg(0), int_arg(1)));
   if (x->sizes.size() != 2) y = view(y, out);
-  // In the result's dimensions, so that it is one loop with what comes next.
+  // Added in the result's dimensions, so that the addition forms one loop with the next op.
   return {args[2].is_none() ? y : add(y, args[2])};
 }
 
 namespace {
-// t with its leading dims expanded to batch and joined into one.
+// Expands t's leading dims to batch and joins them into one.
 Tensor batched(const Tensor& t, const Sizes& batch) {
   Sizes sizes = batch, joined = {numel(batch)};
   for (size_t d = t->sizes.size() - 2; d < t->sizes.size(); d++) {

@@ -1,4 +1,4 @@
-// The ops that vjp rules and decompositions are written in, as functions over call_op.
+// The ops that vjp rules and decompositions use, as functions over call_op.
 #pragma once
 #include "ops/defs/call.h"
 
@@ -47,7 +47,7 @@ LUTRA_EMIT3(index_select)
 // Dims and other plain ints as argument values.
 inline Scalar int_arg(int64_t v) { return Scalar::of_int(v); }
 inline Tensor to_dtype(const Tensor& t, DType type) { return t->dtype == type ? t : op1(OpId::to_dtype, {t, type}); }
-// Not a new tensor where it would have the same sizes.
+// Returns t itself if it has these sizes.
 inline Tensor reshape(const Tensor& t, const Sizes& sizes) {
   bool same = t->sizes.size() == sizes.size();
   for (size_t d = 0; same && d < sizes.size(); d++) {
@@ -87,10 +87,10 @@ inline Tensor scatter_add(const Tensor& t, Value dim, const Tensor& index, const
 inline Tensor index_add(const Tensor& t, Value dim, const Tensor& index, const Tensor& src) {
   return op1(OpId::index_add, {t, std::move(dim), index, src});
 }
-// r laid out as the op's meta rule says: a decomposition sees its operands in another order than the op does, and mixed
-// layouts may come out otherwise. A copy is permuted so that it is contiguous.
+// Returns r in the layout of op's meta rule. A decomposition passes its operands in another order than the op, so mixed
+// layouts may give another result layout. A copy is permuted so that it is contiguous.
 Tensor conform(OpId op, const Args& args, const Tensor& r);
-// t * s, or t itself where s is the constant one.
+// Returns t * s, or t itself if s is the constant one.
 inline Tensor scaled(const Tensor& t, const Scalar& s) { return !s.expr && s.to_double() == 1 ? t : mul(t, s); }
 
 }  // namespace lutra

@@ -47,9 +47,9 @@ inline Tensor clamp(const Tensor& t, Value low, Value high) {
 // selu(x) = elu(x, alpha, scale).
 inline const Scalar kSeluAlpha(1.6732632423543772848), kSeluScale(1.0507009873554804934);
 
-// Halves are computed in float32 and rounded once at the end, as PyTorch's kernels do.
+// Converts half types to float32. Formulas compute in float32 and round once at the end, as PyTorch's kernels do.
 inline Tensor wide(const Tensor& t) { return is_half(t->dtype) ? to_dtype(t, DType::kFloat32) : t; }
-// "mean", "sum" or "none" of the elements of a loss.
+// Reduces the elements of a loss by "mean", "sum" or "none".
 Tensor reduced(const Tensor& loss, const std::string& reduction);
 
 }  // namespace lutra

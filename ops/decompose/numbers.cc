@@ -1,4 +1,4 @@
-// Elements in, numbers as tensors out.
+// Numbers as tensors. See numbers.h.
 #include "ops/decompose/numbers.h"
 
 #include "ops/decompose/emit.h"
