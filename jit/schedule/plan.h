@@ -74,8 +74,7 @@ struct ExternLaunch {
   std::vector<ExprId> ints, scalars;
   std::vector<std::string> strings;
   std::vector<int32_t> functions;  // indices into Plan::functions, if op runs functions: op's, then those for several
-                                   // steps (several_steps.h), if any. ints begins with the sizes of the tensor lists
-                                   // then
+                                   // steps (several_steps.h), if any. ints has the sizes of the tensor lists then
   std::string file;
   int line = 0;
 };
