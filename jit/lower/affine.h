@@ -34,7 +34,7 @@ bool identical(const Affine& a, const Affine& b);
 
 using Index = std::vector<Affine>;
 bool identical(const Index& a, const Index& b);
-// Adds bytes that are equal exactly for identical ones.
+// Appends bytes to key that are equal exactly for identical values.
 template <class T>
 void append_bytes(std::string& key, T v) {
   key.append(reinterpret_cast<const char*>(&v), sizeof v);

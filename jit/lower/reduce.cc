@@ -20,7 +20,7 @@ const ReduceRow kRows[] = {
     {OpId::all, loop::RedOp::kAll},       {OpId::prod, loop::RedOp::kProd},
 };
 
-// None stands for all dimensions, and {} too where empty_is_all.
+// Returns which dimensions are reduced. None means all of them; {} does, too, if empty_is_all.
 std::vector<bool> reduced_dims(const Value& dims, int64_t rank, bool empty_is_all) {
   std::vector<bool> reduced(size_t(rank), true);
   if (dims.is_none() || (empty_is_all && dims.is<Sizes>() && dims.as<Sizes>().empty())) return reduced;

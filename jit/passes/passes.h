@@ -19,12 +19,12 @@ struct PassRow {
 extern const PassRow kPasses[];  // in the order they run
 extern const size_t kPassCount;
 
-// It makes new values, element by element.
+// Returns whether the node computes new values element by element.
 inline bool is_pointwise(const Node& n) {
   return info(n.op).has(kPointwise) && !info(n.op).has(kMutates) && !n.inplace;
 }
 
-// A graph being rebuilt: the new graph shares the SymEnv of the old one and has the same inputs, in order.
+// A graph while a pass rebuilds it. The new graph shares the old one's SymEnv and has the same inputs, in order.
 class Rebuilder {
  public:
   explicit Rebuilder(const Graph& g);

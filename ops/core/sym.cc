@@ -35,7 +35,7 @@ const SymCmpInfo kCmps[] = {
 #undef X
 };
 
-// Of products that are kept in one form, of expressions whose order is known, and of expressions as text.
+// Limits: factors of a product in canonical form, depth of a comparison of expressions, expressions printed as text.
 constexpr unsigned kMostFactors = 64;
 constexpr int kMostCompared = 256;
 constexpr int kMostPrinted = 200;

@@ -7,7 +7,7 @@
 namespace lutra {
 namespace {
 
-// An answer about a pair of expressions; expressions are fewer than 2^28.
+// Packs a guard into a key. There are fewer than 2^28 expressions.
 uint64_t key_of(const SymGuard& g) {
   return uint64_t(uint32_t(g.a)) << 36 | uint64_t(uint32_t(g.b)) << 8 | uint64_t(g.cmp) << 1 | uint64_t(g.outcome);
 }

@@ -8,13 +8,13 @@
 
 namespace lutra {
 
-// Up to here a double holds every integer.
+// A double holds every integer up to this one.
 constexpr int64_t kMostExact = int64_t(1) << 53;
 
 inline bool is_constant(const SymExpr& e) { return e.op == SymOp::kConstInt || e.op == SymOp::kConstNum; }
 inline double as_number(const SymExpr& e) { return is_number(e.op) ? e.d : double(e.i); }
 
-// Invariant: each answer of `implies` rests on guards given to `learn` and on what expressions are made of.
+// Invariant: each answer of `implies` follows from guards given to `learn` and from the operands of expressions.
 class SymBounds {
  public:
   explicit SymBounds(const SymEnv& env) : env_(env) {}

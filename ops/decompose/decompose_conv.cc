@@ -18,7 +18,8 @@ Tensor from_image(const Tensor& y, int dims, bool batched) {
   return contiguous(reshape(contiguous(y), caller_sizes(y->sizes, dims, batched)));
 }
 
-// Integers: the windows as columns, times the weight as a matrix a group; transposed, products added up to an image.
+// Convolves integers: multiplies the windows, as columns, with the weight, as one matrix a group. A transposed
+// convolution adds the products up to an image.
 Tensor convolve_integers(const Tensor& x, const Tensor& w, const ConvCall& c) {
   const SymInt n = x->sizes[0], per_group = w->sizes[1], groups = c.groups;
   const Sizes kernel = {w->sizes[2], w->sizes[3]}, none = {0};

@@ -26,7 +26,7 @@ void check_float(const char* fn, const Tensor& t) {
   if (!is_float(t->dtype)) fail(fn, ": expected a floating point dtype, got ", name(t->dtype));
 }
 
-// -log(1 - u), u uniform: an exponential of rate 1.
+// Returns -log(1 - u) for uniform u: an exponential of rate 1.
 Tensor exponential(const Tensor& t) { return neg(log(sub(vnum(1), draw(OpId::rand, t)))); }
 
 // Returns the exclusive upper bound of the whole numbers that the dtype holds exactly.

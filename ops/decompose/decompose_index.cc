@@ -7,7 +7,7 @@
 namespace lutra {
 namespace {
 
-// Positions counted from the end, from the start.
+// Converts positions counted from the end to positions counted from the start.
 Tensor wrapped(const Tensor& index, SymInt size) {
   return where(lt(index, int_arg(0)), add(index, Scalar::of_sym(size)), index);
 }

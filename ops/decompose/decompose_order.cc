@@ -29,7 +29,7 @@ void check_some(OpId op, const Tensor& x, const Sorted& s) {
 
 Tensor is_nan(const Tensor& x) { return op1(OpId::isnan, {x}); }
 
-// q (n - 1) is a place between two sorted neighbours.
+// Interpolates: the place q (n - 1) lies between two sorted neighbours.
 Tensor between(const std::string& how, const Tensor& low, const Tensor& high, const Tensor& part) {
   if (how == "lower") return low;
   if (how == "higher") return high;

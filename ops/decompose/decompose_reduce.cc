@@ -11,7 +11,7 @@
 namespace lutra {
 namespace {
 
-// x with dims reduced from `kept` (which has them as ones).
+// Removes the reduced dims, which `kept` has as ones, unless keepdim is set.
 Tensor without_dims(OpId op, const Tensor& kept, const Tensor& x, const Value& dim, bool keepdim) {
   if (keepdim) return kept;
   return reshape(kept, reduced_sizes(x->sizes, reduced_dims(op, dim, x->sizes.size()), false));

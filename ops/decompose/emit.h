@@ -59,16 +59,16 @@ inline Tensor sum(const Tensor& t, const Sizes& dims, bool keepdim) {
   // An empty list would mean all dims.
   return dims.empty() ? t : op1(OpId::sum, {t, dims, keepdim});
 }
-// 0 .. n-1, on like's device.
+// Returns 0 .. n-1 on like's device.
 inline Tensor counting(SymInt n, const Tensor& like, DType type = DType::kInt64) {
   return op1(OpId::arange, {int_arg(0), Scalar::of_sym(n), int_arg(1), type, like->device()});
 }
-// Elements start .. end-1 along dim.
+// Returns elements start .. end-1 along dim.
 inline Tensor part(const Tensor& t, int64_t dim, SymInt start, SymInt end) {
   return op1(OpId::slice, {t, int_arg(dim), Scalar::of_sym(start), Scalar::of_sym(end), int_arg(1)});
 }
 inline Tensor flat(const Tensor& t) { return reshape(t, Sizes{t->numel()}); }
-// x. An element that fails the test of check_values is an error of this message.
+// Returns x. An element that fails the test of check_values is an error with this message.
 inline Tensor checked(const Tensor& x, const char* test, const char* message) {
   if (is_bool(x->dtype)) return x;  // 0 and 1 pass every test
   return op1(OpId::check_values, {x, std::string(test), std::string(message)});

@@ -6,7 +6,7 @@
 namespace lutra {
 namespace {
 
-// The gradient of src, whose elements were taken where index has a place.
+// Fails if index and src have different shapes. The gradient of src has elements only where index has a place.
 void need_same_shape(const VjpContext& ctx, const Tensor& index, const Tensor& src) {
   if (same_sizes(index->sizes, src->sizes)) return;
   fail(name(ctx.op), ": the gradient of src needs an index of its shape ", to_string(src->sizes), ", got ",

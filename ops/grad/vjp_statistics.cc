@@ -46,9 +46,9 @@ LUTRA_VJP(std, "0:a0 0:r0") {
 
 namespace {
 
-// What follows is written with every pair of elements of a line, which is exact at zeros too, where it is to be
-// differentiated again; lines lie last.
-// True at [i, j] where `op` holds between i and j.
+// The functions below compute gradients that will be differentiated again. They use every pair of elements of a line,
+// which is exact at zeros too. Lines are the last dimension.
+// Returns a mask that is true at [i, j] if `op` holds between i and j.
 Tensor pairs(OpId op, const Tensor& line) {
   Tensor at = counting(line->sizes.back(), line);
   return op1(op, {unsqueeze(at, int_arg(1)), at});
