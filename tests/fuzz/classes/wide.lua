@@ -9,7 +9,8 @@ local terms = {"k", "j", "k + 1LL", "k + 1", "1 - k", "k - j", "k * 2LL", "k * j
 -- Sizes fit in memory: what nobody reads is not made in compiled code.
 local uses = {"x * tonumber(%s)", "x[tonumber(%s)]", "lt.zeros(math.min(tonumber(%s), 1e6), 2)", "tonumber(%s)", "%s",
   "tostring(%s)", "{%s, %s}", "type(%s)", "x:narrow(0, 0, tonumber(%s))", "list[tonumber(%s)]",
-  "('%%d'):format(tonumber(%s))", "kept[%s]", "rawequal(%s, k)", "tonumber(%s) + tonumber(%s)", "x * 2", "'at ' .. tonumber(%s)"}
+  "('%%d'):format(tonumber(%s))", "kept[%s]", "rawequal(%s, k)", "tonumber(%s) + tonumber(%s)", "x * 2",
+  "'at ' .. tonumber(%s)"}
 local writes = {"if %s < %s then y = y * 2 end", "if %s == %s then y = y - 1 end", "if %s <= 3 then y = y + 1 end",
   "k = %s", "j = %s",
   "for i = 1, math.min(tonumber(%s), 9) do y = y + i end", "last = %s", "kept[1] = %s", "kept[#kept + 1] = %s",
