@@ -5,7 +5,6 @@
 namespace lutra::arm64 {
 
 namespace {
-bool is_position(RedOp op) { return op == RedOp::kArgMax || op == RedOp::kArgMin; }
 // Partial results of half floats are singles.
 Form partial_form(Form f) { return is_half(f) ? Form::kF32 : is_real(f) ? f : Form::kI64; }
 }  // namespace

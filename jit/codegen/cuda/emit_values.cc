@@ -229,7 +229,7 @@ void Writer::accum(const Inst& in) {
   const Accumulator& a = *accs_[size_t(in.arg)];
   const std::string partial = a.lanes > 1 ? str("a", a.id, "[", phase_, "]") : str("a", a.id);
   std::string v = str("v", in.a);
-  if (a.op == RedOp::kArgMax || a.op == RedOp::kArgMin) {
+  if (is_position(a.op)) {
     const std::string at = a.lanes > 1 ? str("q", a.id, " + i", shared_->id) : str("q", a.id, "++");
     v = str("At<", value_type(a.type), ">{", v, ", ", at, "}");
   }

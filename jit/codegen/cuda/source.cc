@@ -41,7 +41,7 @@ Writer::Writer(const Kernel& k, const Mapping& m, int most)
   });
   for_each_loop(k.body, [&](const Loop& l) {
     for (const Accumulator& a : l.accs) {
-      const bool position = a.op == RedOp::kArgMax || a.op == RedOp::kArgMin;
+      const bool position = is_position(a.op);
       types_[size_t(a.id)] = position ? DType::kInt64 : a.type;
       accs_[size_t(a.id)] = &a;
       reduce_ = true;
