@@ -8,34 +8,34 @@
 
 namespace lutra {
 
-// What code that looks whether it shall end calls, by a convention of its own.
+// The type of the function that code calls to look whether it shall stop. The call has its own convention.
 using LookFn = void();
 
-// Head of a block; then come `params` pointers, `ints` int64 and `scalars` doubles, 8 bytes each.
-// Invariants: no code embeds an address; a block may be copied to give each thread a range of its own.
+// Head of a block. `params` pointers, `ints` int64 and `scalars` doubles follow it, 8 bytes each.
+// Invariants: no code embeds an address; a block may be copied to give each thread its own range.
 struct BlockHead {
   int64_t begin = 0, end = 0;   // range of the parallel loop
   uint64_t seed = 0, call = 0;  // random numbers: base call index of this run
   LaunchFault* fault = nullptr;
   union {
-    void* stream = nullptr;  // of a GPU
-    LookFn* look;            // of a CPU: what code that looks calls (jit/codegen/kernel.h)
+    void* stream = nullptr;  // GPU
+    LookFn* look;            // CPU: called by code that looks whether it shall stop (jit/codegen/kernel.h)
   };
   int32_t device = 0;
-  int32_t step = 0;  // of a GPU's run: finds a launch again in a recording
-  int64_t site = 0;  // what to say when a check fails on a GPU: see ops/cuda/faults.h
+  int32_t step = 0;  // GPU: finds this launch again in a recorded run
+  int64_t site = 0;  // GPU: what to report when a check fails, see ops/cuda/faults.h
 };
 static_assert(sizeof(BlockHead) == 64);
 
 using KernelFn = void (*)(void* block);
 
-// Published code; immutable, shared by the process. run is native code's entry or, where there is none, what
-// run_block does: the interpreter runs, a GPU's code is put on the head's stream (the block is copied).
+// Published code; immutable, shared by the process. entry is the native code. Without an entry, run calls run_block:
+// the interpreter runs, or a GPU's code is put on the head's stream (it copies the block).
 struct Code {
   virtual ~Code() = default;
   void run(void* block) const { entry ? entry(block) : run_block(block); }
   virtual void run_block(void*) const {}
-  // Waits for what is still being compiled.
+  // Waits for compilation that is still going on.
   virtual void complete() const {}
   KernelFn entry = nullptr;
   size_t bytes = 0;

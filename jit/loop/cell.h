@@ -1,4 +1,4 @@
-// A value as the interpreter holds it, and what a reduction begins with.
+// The interpreter's representation of a value, and the initial values of reductions.
 #pragma once
 #include <limits>
 
@@ -12,7 +12,7 @@ union Cell {
   int64_t i;
 };
 
-// The value an accumulator begins with.
+// Returns the initial value of an accumulator.
 inline Cell identity(RedOp op, DType t) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   Cell r;

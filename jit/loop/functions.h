@@ -1,18 +1,18 @@
-// Functions in the type of their argument, over the value types of math.h: those of 32-bit floats have a method of
-// their own, which keeps to 32 bits and makes up for what it rounded, so that they stay within one unit of the last
+// Functions computed in the type of their argument, over the value types of math.h. For 32-bit floats each function has
+// its own method, which uses 32 bits only and corrects for what it rounded. So it stays within one unit in the last
 // place.
 //
-// The methods are Cephes' (S. Moshier) and Cody and Waite's: the argument is reduced by constants in parts, and a
-// minimax polynomial does the rest. A quotient or a root q that was rounded is followed by its remainder over the
-// divisor, for which a reciprocal of few bits is enough. The coefficients are fits of our own.
+// The methods are Cephes' (S. Moshier) and Cody and Waite's: the argument is reduced by constants in parts, then a
+// minimax polynomial is evaluated. A rounded quotient or root q is corrected by its remainder divided by the divisor;
+// for this a reciprocal of few bits is enough. The coefficients are our own fits.
 //
-// A value type also brings by_double(m, r, x, f): f of x in 64 bits, rounded once, where m holds, else r. Code may skip
-// f where no lane asks for it.
+// A value type also has by_double(m, r, x, f): returns f of x in 64 bits, rounded once, where m holds, and r elsewhere.
+// Code may skip f if m holds in no lane.
 // The text is also part of generated CUDA kernels.
 #ifndef __CUDACC_RTC__
 #pragma once
 #endif
-#ifndef LUTRA_LOOP_MATH  // in a kernel's text math.h stands before this one
+#ifndef LUTRA_LOOP_MATH  // in a kernel's text math.h comes before this file
 #include "jit/loop/math.h"
 #endif
 
@@ -25,7 +25,7 @@ F rough_inverse(const F& x) {
   return floating(I(0x7ef311c7ll) - bits(x));
 }
 
-// base + (hi + lo), where base is 0 or more than |hi|, and base_low belongs to it.
+// Returns base + (hi + lo), where base is 0 or larger than |hi|. base_low is the low part of base.
 template <class F>
 F sum_of(const F& base, const F& base_low, const F& hi, const F& lo) {
   F s = base + hi;
@@ -47,7 +47,7 @@ Turned<F> turned(const F& x) {
   F r = rest + more, taken = r - rest;
   return {r, (rest - (r - taken)) + (more - taken) + least, bits(t)};
 }
-// Whether turned() does not serve x.
+// Returns true if |x| is too large for turned().
 template <class F>
 MaskOf<F> is_far(const F& x) {
   return !(magnitude(x) < F(131072.0));
@@ -86,7 +86,7 @@ F cos_of(const F& x) {
   }
 }
 
-// tan(r + low) = t + rest; in odd quarters its inverse, with what was rounded off.
+// tan(r + low) = t + rest. In odd quarters the result is the inverse, corrected for what was rounded off.
 template <class F>
 F tan_single(const F& x) {
   using I = IntOf<F>;
@@ -111,7 +111,7 @@ F tan_of(const F& x) {
   }
 }
 
-// The angle whose tangent is least / most, for 0 <= least <= most, as a sum.
+// The angle whose tangent is least / most, for 0 <= least <= most. It is the sum hi + lo.
 template <class F>
 struct Angle {
   F hi, lo;
@@ -142,7 +142,7 @@ F atan_of(const F& x) {
   }
 }
 
-// Numbers so large or so small that a remainder would be lost are scaled first, which keeps their quotient.
+// Scales numbers that are so large or so small that a remainder would be lost. That keeps their quotient.
 template <class F>
 F atan2_single(const F& y0, const F& x0) {
   F y = magnitude(y0), x = magnitude(x0);
@@ -172,8 +172,8 @@ F atan2_of(const F& y, const F& x) {
   }
 }
 
-// Near 1 by half the angle: asin(a) = pi/2 - 2 asin(root((1 - a) / 2)). The result is angle.hi + angle.lo where `near`
-// holds, else that is the half angle.
+// Near 1 it uses half the angle: asin(a) = pi/2 - 2 asin(root((1 - a) / 2)). hi + lo is the result where `near` holds,
+// and the half angle elsewhere.
 template <class F>
 struct Arc {
   F hi, lo;
@@ -264,8 +264,8 @@ F tanh_of(const F& x) {
   }
 }
 
-// For results of 32 bits that 64-bit steps lead to: these have about 34 bits right.
-// e^x, infinite or 0 where a float is.
+// For results of 32 bits that are computed in 64 bits. These functions are precise to about 34 bits.
+// Computes e^x. It is infinite or 0 where a 32-bit float is.
 template <class D>
 D exp_short(const D& x) {
   D c = raise(D(-160.0), lower(D(130.0), x));
@@ -275,7 +275,7 @@ D exp_short(const D& x) {
                    0.16666665865116059, 0.50000000681319334});
   return (mul_add(p, r * r, r) + D(1.0)) * floating(shl(bits(t), 52));
 }
-// log(x) of a normal number, by split_exponent's split.
+// Computes log(x) of a normal number. Splits x as split_exponent does.
 template <class D>
 D log_short(const D& x) {
   using I = IntOf<D>;
@@ -288,7 +288,7 @@ D log_short(const D& x) {
   return mul_add(e, D(0.69314718055994531), mul_add(q, f * f, f));
 }
 
-// e^-x^2 * P(1 / (x + 2.5)) beyond 1/2.
+// Beyond 1/2 it is e^-x^2 * P(1 / (x + 2.5)).
 template <class D>
 D erfc_short(const D& x) {
   D a = magnitude(x), c = lower(D(10.5), a), z = a * a;
@@ -311,14 +311,14 @@ F erfc_of(const F& x) {
   }
 }
 
-// By w = -log(1 - x^2): x * P(w), and beyond 5 Q(root(w)), as M. Giles has it ("Approximating the erfinv function").
+// Uses w = -log(1 - x^2): x * P(w), and Q(root(w)) for w >= 5. After M. Giles, "Approximating the erfinv function".
 template <class D>
 D erfinv_short(const D& x) {
   D w = D(0.0) - log_short(raise(D(1e-300), mul_add(D(0.0) - x, x, D(1.0))));
   D near = horner(w, {-8.7914590010349997e-09, 2.21039898249923e-07, -1.976543621639447e-06, 3.9836235143608088e-06,
                       4.4564177657590383e-05, -0.00012748003584611294, -0.0023342975553716895, 0.011548654471465096,
                       0.23201381794402282, 0.88622692049421192});
-  // Most numbers are near; NaN is its own result.
+  // Most numbers have w < 5. NaN gives NaN.
   return rarely(w >= D(5.0), near * x, x, [&w](const D& edge) {
     D far = horner(root(w), {-1.4611379063622969e-05, 0.00040546348170014782, -0.0048775861756017481,
                              0.03303721545343305, -0.13625518415881616, 0.34150637291583114, -0.47354774725084581,
@@ -328,14 +328,14 @@ D erfinv_short(const D& x) {
   });
 }
 
-// Near 1 and beyond.
+// For |x| near 1 and above.
 template <class D>
 D atanh_short(const D& x) {
   D a = magnitude(x), r = log_short((D(1.0) + a) / (D(1.0) - a)) * D(0.5);
   return with_sign_of(select(a < D(1.0), r, select(a == D(1.0), D(kInf), D(kNaN))), x);
 }
-// q = (1 + a) / (1 - a) is 2^k (1 + s) / (1 - s), so that atanh(a) = k log(2) / 2 + atanh(s). The distance of two
-// numbers' bits is about the logarithm of their quotient: its whole part is k. Where k is 0, s is a.
+// q = (1 + a) / (1 - a) is 2^k (1 + s) / (1 - s), so atanh(a) = k log(2) / 2 + atanh(s). The difference of two numbers'
+// bits is about the logarithm of their quotient; its whole part is k. If k is 0, s is a.
 template <class F>
 F atanh_single(const F& x) {
   using I = IntOf<F>;
@@ -348,7 +348,7 @@ F atanh_single(const F& x) {
   F z = s * s;
   F p = horner(z, {0.133853613, 0.141059428, 0.200054891, 0.333332816});
   F r = mul_add(k, F(0.3465576171875), s + mul_add(p * z, s, mul_add(k, F(1.59730925e-05), left)));
-  // A float does not hold 1 + 2^24.
+  // a float cannot represent 1 + 2^24
   return by_double(!(a < F(0.99999905)), with_sign_of(r, x), x, [](const auto& wide) { return atanh_short(wide); });
 }
 template <class F>
@@ -361,7 +361,7 @@ F atanh_of(const F& x) {
   }
 }
 
-// Away from zero the bits of a number count up.
+// For numbers above zero, the next larger number has the next larger bits.
 template <class F>
 F nextafter_of(const F& x, const F& y) {
   using I = IntOf<F>;
@@ -373,8 +373,8 @@ F nextafter_of(const F& x, const F& y) {
   return select((x == x) & (y == y), r, F(kNaN));
 }
 
-// How often a normally distributed number is less than x. g, a polynomial, is the logarithm to base 2 of twice how
-// often one is beyond |x|; it falls on where it no longer is that, until 2^g is 0.
+// The probability that a normally distributed number is less than x. The polynomial g is the base-2 logarithm of twice
+// the probability that one is beyond |x|. Where it no longer is that, g falls further until 2^g is 0.
 template <class F>
 F normal_cdf_single(const F& x) {
   F a = magnitude(x);
@@ -396,7 +396,7 @@ F normal_cdf_of(const F& x) {
   }
 }
 
-// normal_double in 32 bits: of the first word and of 24 bits of the third one.
+// Like normal_double in 32 bits. Uses the first word and 24 bits of the third one.
 template <class D, class I>
 auto normal_single(const Words<I>& w) {
   const D whole(4503599627370496.0);  // 2^52
@@ -415,7 +415,7 @@ auto normal_single(const Words<I>& w) {
   return radius * floating(bits(v) ^ shl(k & IntOf<F>(2), 30));
 }
 
-// A rational guess, then two steps of Newton's on erf.
+// A rational approximation, then two steps of Newton's method on erf.
 template <class D>
 D erfinv_double(const D& x) {
   D a = magnitude(x), z = x * x;
@@ -456,7 +456,7 @@ F log_single(const F& x, const LogBase& base) {
   return rarely(is_edge_of_log(x), log_of_parts(split_normal(x), base), x,
                 [&base](const F& edge) { return log_edges(edge, log_of_parts(split_exponent(edge), base)); });
 }
-// In 64 bits a power of the base is found exactly.
+// In 64 bits the logarithm of a power of the base is exact.
 template <class D>
 D log_double(const D& x, double base, double inverse) {
   const D magic(6755399441055744.0);
@@ -480,7 +480,8 @@ F log10_of(const F& x) {
   }
 }
 
-// The logarithm, then the power of e, in the same steps; the edges are those of pow_double.
+// Computes the logarithm, then the power of e, with the same steps for all arguments. The edge cases are those of
+// pow_double.
 template <class F>
 F pow_of(const F& x, const F& y) {
   if constexpr (FloatTraits<F>::kBits == 32) {

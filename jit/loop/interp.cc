@@ -1,4 +1,4 @@
-// Runs a decoded kernel: one flat array of steps, loops as ranges of it.
+// Runs a decoded kernel: one flat array of steps; loops are ranges of it.
 #include "jit/loop/interp.h"
 
 #include "jit/loop/abi.h"
@@ -19,9 +19,9 @@ struct DecodedKernel::DecodedInst {
 struct DecodedKernel::DecodedLoop {
   int32_t id;
   Coef size;
-  bool parallel;  // and outermost
+  bool parallel;  // parallel and outermost
   std::vector<Accumulator> accs;
-  size_t begin = 0, end = 0;  // the body among the steps; end is also what follows
+  size_t begin = 0, end = 0;  // the body's steps; the step after the loop is `end`
 };
 
 DecodedKernel::~DecodedKernel() = default;
@@ -66,16 +66,16 @@ void DecodedKernel::decode(const std::vector<Stmt>& body) {
 
 namespace {
 
-// The sum of a partial's earlier blocks and what was rounded off it.
+// The compensated sum of a partial's earlier blocks: the sum, and what was rounded off it.
 struct Blocks {
   Cell sum, rest;
 };
 
 struct AccState {
-  std::vector<Partial> partial;  // one a lane
+  std::vector<Partial> partial;  // one for each lane
   int64_t count = 0;
-  std::vector<Blocks> blocks;  // one a lane; of sums in blocks
-  int32_t left = 0;            // feeds of this block to come
+  std::vector<Blocks> blocks;  // one for each lane; for sums in blocks
+  int32_t left = 0;            // remaining feeds of this block
   bool first = true;           // no block is complete
 };
 
@@ -116,7 +116,7 @@ class KernelRun {
     }
   }
 
-  // False when a check has failed, or it shall end.
+  // Returns false if a check has failed or the kernel shall stop.
   bool body(size_t at, size_t end) {
     while (at < end) {
       const DecodedKernel::DecodedInst& s = steps_[at];
@@ -172,7 +172,7 @@ class KernelRun {
     s.first = false, s.left = acc.block;
   }
 
-  // Partials become the sums of their blocks.
+  // Replaces the partials by the sums of their blocks.
   void add_blocks(const Accumulator& acc, AccState& s) {
     if (s.first) return;
     end_block(acc, s);

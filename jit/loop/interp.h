@@ -1,6 +1,6 @@
-// A kernel and a block of the ABI in; the block's memory written, by interpretation. Exact: every instruction rounds to
-// its type and reductions run in the order of loop.h, so compiled code must agree bit for bit. Wide: floats are float64
-// throughout (stores round), for judging tolerances; integers stay exact.
+// Interprets a kernel on a block of the ABI, and writes the block's memory. Exact: every instruction rounds to its
+// type, and reductions run in the order of loop.h, so compiled code must agree bit for bit. Wide: floats are float64
+// throughout (stores round), to judge tolerances; integers stay exact.
 #pragma once
 #include <memory>
 
@@ -13,7 +13,8 @@ class DecodedKernel {
  public:
   explicit DecodedKernel(const Kernel& k);
   ~DecodedKernel();
-  // May run in several threads at once. look_after: iterations between two looks whether it shall end; 0: it has none.
+  // May run in several threads at once. look_after: iterations between two looks whether it shall stop; 0: it never
+  // looks.
   void run(void* block, bool wide, int look_after = 0) const;
 
   struct DecodedInst;

@@ -1,4 +1,4 @@
-// The scalar instructions of loop IR on cells, exact or wide; what an instruction means is written here, plainly.
+// The scalar instructions of loop IR on cells, exact or wide. This is the plain definition of each instruction.
 #pragma once
 #include <algorithm>
 #include <limits>
@@ -72,7 +72,7 @@ F float_op(Op op, F a, F b) {
   }
 }
 
-// float64 with the C library's functions: the judge of the definitions in math.h.
+// Computes in float64 with the C library's functions: the reference for the definitions in math.h.
 inline double wide_op(Op op, double a, double b) {
   switch (op) {
     case Op::kPow: return std::pow(a, b);
@@ -169,7 +169,7 @@ double round_to(DType t, double v) {
   return kWide || t == DType::kFloat64 ? v : double(round_to_half(t, float(v)));
 }
 
-// add, exp, and ... : operands and result of type t.
+// Arithmetic and functions (add, exp, and, ...): operands and result have type t.
 template <bool kWide>
 Cell arithmetic(Op op, DType t, Cell a, Cell b) {
   Cell r;
@@ -212,7 +212,7 @@ Cell cast(DType from, DType to, Cell a) {
   return r;
 }
 
-// normal_single of the same bits.
+// Like normal_single, with the same random bits.
 inline double normal_wide(const Words<uint64_t>& w) {
   const double u = 1 - double(w.word(0)) * 0x1p-32, turns = double(w.word(2) >> 8) * 0x1p-24;
   return std::sqrt(-2 * std::log(u)) * std::cos(2 * M_PI * turns);
@@ -265,13 +265,13 @@ inline void store(DType t, char* p, Cell c) {
   });
 }
 
-// A partial result; position only for argmax and argmin.
+// A partial result. position is used by argmax and argmin only.
 struct Partial {
   Cell value;
   int64_t position = kNoPosition;
 };
 
-// Takes b into a. Positions: NaN before all, then the greater (less), then the first.
+// Combines b into a. Order of positions: NaN before all, then the greater (less) value, then the first.
 template <bool kWide>
 void combine(RedOp op, DType t, Partial& a, const Partial& b) {
   switch (op) {

@@ -1,11 +1,12 @@
-// Long kernels in, looks whether they shall end: such code asks now and then, and leaves its loops where it is told so.
+// Long kernels look now and then whether they shall stop, and leave their loops then.
 #pragma once
 
 namespace lutra {
 
-// A look of the loop that this thread runs (ops/core/interrupt.h). Not 0: the kernel shall be left; the error waits.
+// Looks whether the loop that this thread runs shall stop (ops/core/interrupt.h). If the result is not 0, the kernel
+// must be left; the error is kept.
 int look_in_kernel() noexcept;
-// Raises that error, where a kernel of this thread has been left.
+// Throws the kept error if a kernel of this thread has been left.
 void raise_left();
 
 }  // namespace lutra

@@ -1,5 +1,5 @@
-// Loop IR: one kernel as a tree of loops over scalar instructions in SSA. Eager ops and fused graphs both become this;
-// the x64 and cuda code generators and both interpreters read it. It has a text form (print, parse, print is the
+// Loop IR: one kernel as a tree of loops over scalar instructions in SSA. Eager ops and fused graphs are lowered to it.
+// The x64, arm64 and cuda code generators and both interpreters read it. It has a text form (print, parse, print is the
 // identity).
 //
 //   kernel @add_relu(p0: f32 in, p1: f32 in, p2: f32 out; n0, n1, s2, s3; x0) {
@@ -74,9 +74,8 @@ enum class TypeRule : uint8_t {
 // Types an op is defined for.
 enum class TypeSet : uint8_t { kAll, kNumbers, kFloats, kLogic, kInts };
 
-// X(enumerator, text, operands, rule, types, cost): scalar instructions. Cost is that of an element in additions of
-// float32, as measured on AVX2; nothing but choices of speed depends on it.
-// clang-format off
+// X(enumerator, text, operands, rule, types, cost): scalar instructions. cost is the time for an element, in additions
+// of float32, measured on AVX2. Only choices of speed depend on it.
 #define LUTRA_LOOP_OPS(X)                                                                                              \
   X(kConst, "const", 0, kAny, kAll, 0)             /* imm (float types) or iimm */                                     \
   X(kScalar, "scalar", 0, kAny, kAll, 0)           /* double argument `arg`, converted (rounded) to type */            \
@@ -86,7 +85,7 @@ enum class TypeSet : uint8_t { kAll, kNumbers, kFloats, kLogic, kInts };
   X(kStore, "store", 1, kTake, kAll, 1)            /* access; a: the value */                                          \
   X(kStoreAdd, "store_add", 1, kTake, kNumbers, 1) /* access; memory += a, in loop order; serial loops only */         \
   X(kAccum, "accum", 1, kTake, kAll, 1)            /* the accumulator whose id is `arg` takes a */                     \
-  X(kCheck, "check", 1, kCheckI64, kAll, 1)        /* a must be in [0, integer argument `arg`), else the launch fails */\
+  X(kCheck, "check", 1, kCheckI64, kAll, 1) /* a must be in [0, integer argument `arg`), else the launch fails */      \
   X(kAdd, "add", 2, kSame, kNumbers, 1)                                                                                \
   X(kSub, "sub", 2, kSame, kNumbers, 1)                                                                                \
   X(kMul, "mul", 2, kSame, kNumbers, 1)                                                                                \
@@ -110,7 +109,7 @@ enum class TypeSet : uint8_t { kAll, kNumbers, kFloats, kLogic, kInts };
   X(kErfc, "erfc", 1, kSame, kFloats, 110)                                                                             \
   X(kExpm1, "expm1", 1, kSame, kFloats, 30)                                                                            \
   X(kLog1p, "log1p", 1, kSame, kFloats, 38)                                                                            \
-  X(kAtan2, "atan2", 2, kSame, kFloats, 60)        /* the angle of (b, a) */                                           \
+  X(kAtan2, "atan2", 2, kSame, kFloats, 60) /* the angle of (b, a) */                                                  \
   X(kTan, "tan", 1, kSame, kFloats, 60)                                                                                \
   X(kAtan, "atan", 1, kSame, kFloats, 45)                                                                              \
   X(kAsin, "asin", 1, kSame, kFloats, 45)                                                                              \
@@ -121,25 +120,25 @@ enum class TypeSet : uint8_t { kAll, kNumbers, kFloats, kLogic, kInts };
   X(kErfinv, "erfinv", 1, kSame, kFloats, 110)                                                                         \
   X(kAtanh, "atanh", 1, kSame, kFloats, 40)                                                                            \
   X(kNormalCdf, "normal_cdf", 1, kSame, kFloats, 25) /* how often a normal number is less than a */                    \
-  X(kFmod, "fmod", 2, kSame, kFloats, 45)          /* exact, with the sign of a */                                     \
-  X(kNextAfter, "nextafter", 2, kSame, kFloats, 16) /* the number of the type next to a on the side of b */            \
-  X(kCopysign, "copysign", 2, kSame, kFloats, 1)   /* |a| with the sign of b */                                        \
-  X(kGcd, "gcd", 2, kSame, kInts, 300)             /* of the magnitudes; gcd(a, 0) = |a| */                            \
+  X(kFmod, "fmod", 2, kSame, kFloats, 45)            /* exact, with the sign of a */                                   \
+  X(kNextAfter, "nextafter", 2, kSame, kFloats, 16)  /* the number of the type next to a on the side of b */           \
+  X(kCopysign, "copysign", 2, kSame, kFloats, 1)     /* |a| with the sign of b */                                      \
+  X(kGcd, "gcd", 2, kSame, kInts, 300)               /* of the magnitudes; gcd(a, 0) = |a| */                          \
   X(kEq, "eq", 2, kCompare, kAll, 1)                                                                                   \
   X(kNe, "ne", 2, kCompare, kAll, 1)                                                                                   \
   X(kLt, "lt", 2, kCompare, kNumbers, 1)                                                                               \
   X(kLe, "le", 2, kCompare, kNumbers, 1)                                                                               \
   X(kGt, "gt", 2, kCompare, kNumbers, 1)                                                                               \
   X(kGe, "ge", 2, kCompare, kNumbers, 1)                                                                               \
-  X(kAnd, "and", 2, kSame, kLogic, 1)              /* bitwise on integers */                                           \
+  X(kAnd, "and", 2, kSame, kLogic, 1) /* bitwise on integers */                                                        \
   X(kOr, "or", 2, kSame, kLogic, 1)                                                                                    \
   X(kXor, "xor", 2, kSame, kLogic, 1)                                                                                  \
   X(kNot, "not", 1, kSame, kLogic, 1)                                                                                  \
-  X(kSelect, "select", 3, kSelect, kAll, 1)        /* a ? b : c */                                                     \
-  X(kCast, "cast", 1, kCast, kAll, 1)              /* from the operand's type to type */                               \
-  X(kUniform, "uniform", 1, kRandom, kFloats, 90)  /* a: element index; Philox4x32-10(seed, call + arg, a) to [0, 1) */\
-  X(kNormal, "normal", 1, kRandom, kFloats, 200)   /* same, Box-Muller */                                              \
-  X(kRandBits, "randbits", 1, kRandom, kInts, 90)  /* same, 63 random bits as i64 */
+  X(kSelect, "select", 3, kSelect, kAll, 1)       /* a ? b : c */                                                      \
+  X(kCast, "cast", 1, kCast, kAll, 1)             /* from the operand's type to type */                                \
+  X(kUniform, "uniform", 1, kRandom, kFloats, 90) /* a: element index; Philox4x32-10(seed, call + arg, a) to [0, 1) */ \
+  X(kNormal, "normal", 1, kRandom, kFloats, 200)  /* same, Box-Muller */                                               \
+  X(kRandBits, "randbits", 1, kRandom, kInts, 90) /* same, 63 random bits as i64 */
 // clang-format on
 
 enum class Op : uint8_t {
@@ -159,9 +158,9 @@ struct OpInfo {
 };
 const OpInfo& info(Op op);
 inline const char* name(Op op) { return info(op).name; }
-// Of an instruction of that type: integers are divided slowly.
+// Returns the cost of an instruction of that type; integer division is slower.
 int cost(Op op, DType type);
-// Whether it costs as much as tens of additions.
+// Returns true if it costs as much as tens of additions.
 inline bool is_heavy(Op op) { return info(op).cost >= 20; }
 bool accepts(TypeSet set, DType type);
 bool has_access(Op op);  // load, store, store_add
@@ -204,12 +203,13 @@ enum class RedOp : uint8_t { kSum, kProd, kMax, kMin, kArgMax, kArgMin, kAny, kA
 inline bool is_position(RedOp op) { return op == RedOp::kArgMax || op == RedOp::kArgMin; }
 const char* name(RedOp op);
 
-// A reduction over the loop that declares it and the loops within. After the loop `id` is its value. kArgMax/kArgMin
-// take the value and give the position (i64) among the iterations in loop order; the first of equals, NaN before all.
+// A reduction over the loop that declares it and the loops within. After the loop `id` is its value. kArgMax and
+// kArgMin compare the values, and return the position (i64) among the iterations in loop order. NaN comes before all,
+// then the first of equal values.
 struct Accumulator {
   RedOp op;
-  DType type;       // of the values it takes
-  int32_t id = -1;  // what kAccum names; the value defined after the loop (kAny, kAll: b8)
+  DType type;       // of the values that it accumulates
+  int32_t id = -1;  // what kAccum refers to; the value defined after the loop (kAny, kAll: b8)
   int32_t lanes = 1;
   int32_t block = 0;  // feeds of a block; 0: one block
 };
@@ -235,10 +235,10 @@ struct Loop {
 struct Param {
   DType type;
   bool written = false;
-  bool shared = false;  // not written, but a written one may be the same memory: what is read of it is no constant
+  bool shared = false;  // not written, but a written parameter may be the same memory, so its contents may change
 };
 
-// Whether loads of it may be moved and repeated.
+// Returns true if loads of it may be moved and repeated.
 inline bool is_constant(const Param& p) { return !p.written && !p.shared; }
 
 struct Kernel {
@@ -246,7 +246,7 @@ struct Kernel {
   std::vector<Param> params;  // pointer arguments
   int32_t ints = 0;           // number of integer arguments
   int32_t scalars = 0;        // number of double arguments
-  int32_t values = 0;         // ids are below this
+  int32_t values = 0;         // value ids are below this
   int32_t loops = 0;
   std::vector<Stmt> body;
 };

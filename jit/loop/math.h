@@ -1,17 +1,16 @@
-// exp, log, erf, expm1, log1p, the parts of others (functions.h), floor_divide, remainder, Philox and Box-Muller as
-// straight lines of IEEE basic operations over a value type: floats and integers for the interpreter, registers for the
-// code generator, which so agree bit for bit. Coefficients are weighted minimax fits; the tests hold them to their
-// error bounds.
+// exp, log, erf, expm1, log1p, parts of other functions (functions.h), floor_divide, remainder, Philox and Box-Muller,
+// without branches, in IEEE basic operations over a value type: numbers for the interpreter, registers for the code
+// generators. So both agree bit for bit. Coefficients are weighted minimax fits; tests check the error bounds.
 //
-// A value type F (32 or 64 bit floats) brings, found by argument-dependent look-up or from scalar_math.h:
+// A value type F (32 or 64 bit floats) has these, found by argument-dependent lookup or in scalar_math.h:
 //   F(double), + - * / and comparisons to MaskOf<F>;  mul_add(a, b, c) rounded once;  fma_into(p, x, c): p = p*x + c
 //   root(x), floor_of(x);  lower(c, x): c < x ? c : x;  raise(c, x): c > x ? c : x  (so NaN in x stays)
 //   bits(x) to IntOf<F>, floating(i) back;  select(mask, a, b);  masks have & | !
 //   widen(F32) to F64, narrow(F64) to F32;  fmod_of(a, b) exact
-//   rarely(m, r, x, f): f(x) where m holds, else r; code may skip f where no lane asks for it
-// and its integers + - & | ^, shl(i, n), shr(i, n); those of 64 bits mul32(a, b), the product of the low halves.
-// Only what AVX2 with FMA has too: no scalef, getexp, reciprocal estimates or 64-bit arithmetic shifts.
-// The text is also part of generated CUDA kernels (jit/codegen/cuda), where there are no standard headers.
+//   rarely(m, r, x, f): f(x) where m holds, else r; code may skip f if m holds in no lane
+// and its integers have + - & | ^, shl(i, n), shr(i, n); those of 64 bits mul32(a, b), the product of the low halves.
+// All of it must exist in AVX2 with FMA: no scalef, getexp, reciprocal estimates or 64-bit arithmetic shifts.
+// The text is also part of generated CUDA kernels (jit/codegen/cuda), which have no standard headers.
 #ifndef __CUDACC_RTC__
 #pragma once
 #include <cstdint>
@@ -59,7 +58,7 @@ F with_sign_of(const F& x, const F& sign) {
   return floating(bits(x) | (bits(sign) & mask));
 }
 
-// p * 2^(m - twice the exponent's bias), in two factors, so that results among the denormals round once.
+// p * 2^(m - twice the exponent's bias). Multiplies by two factors, so that denormal results are rounded once.
 template <class F>
 F times_power(const F& p, const IntOf<F>& m) {
   constexpr int kMantissa = FloatTraits<F>::kBits == 32 ? 23 : 52;
@@ -67,7 +66,7 @@ F times_power(const F& p, const IntOf<F>& m) {
   return p * floating(shl(half, kMantissa)) * floating(shl(m - half, kMantissa));
 }
 
-// e^(x + tail) / 2^n, |tail| tiny, where n is what x / log(2) rounds to.
+// e^(x + tail) / 2^n, |tail| tiny. n is x / log(2), rounded.
 template <class F>
 F exp_fraction(const F& x, const F& n, const F* tail) {
   constexpr bool kSingle = FloatTraits<F>::kBits == 32;
@@ -86,7 +85,7 @@ F exp_fraction(const F& x, const F& n, const F* tail) {
 template <class F>
 F exp_sum(const F& x, const F* tail) {
   constexpr bool kSingle = FloatTraits<F>::kBits == 32;
-  // 1.5 * 2^mantissa rounds to whole numbers; twice the exponent's bias on top makes n nonnegative.
+  // Adding 1.5 * 2^mantissa rounds to whole numbers. Twice the exponent's bias is added, too, so that n is nonnegative.
   const double magic = kSingle ? 12582912.0 + 254 : 6755399441055744.0 + 2046;
   F c = raise(F(kSingle ? -104.0 : -746.0), lower(F(kSingle ? 89.0 : 710.0), x));
   F t = mul_add(c, F(1.4426950408889634), F(magic));
@@ -98,7 +97,7 @@ F exp_of(const F& x) {
   return exp_sum(x, static_cast<const F*>(nullptr));
 }
 
-// exp_of's bits for x in [-80, 80], where one power of two is exact; NaN of NaN.
+// The bits of exp_of for x in [-80, 80], where a single power of two is exact. Returns NaN for NaN.
 template <class F>
 F exp_within(const F& x) {
   constexpr bool kSingle = FloatTraits<F>::kBits == 32;
@@ -132,7 +131,7 @@ Parts<F> split_exponent(const F& x) {
   return {p.m, p.e - select(tiny, F(kSingle ? 25.0 : 54.0), F(0.0))};
 }
 
-// The result r for x > 0, and what log gives elsewhere.
+// Returns r for finite x > 0, and the values of log elsewhere.
 template <class F>
 F log_edges(const F& x, const F& r) {
   F edge = select(x < F(0.0), F(kNaN), F(-kInf));
@@ -162,8 +161,8 @@ F log_of_parts(const Parts<F>& p) {
   F low = mul_add(s, h + q, p.e * F(-4.2009150726810846e-11));
   return mul_add(p.e, F(0.69314718060195446), f - (h - low));
 }
-// Whether x is anything but a normal number above 0 (not as a negation, as for needs_far_turns). Few numbers are, so
-// that a logarithm has its edges out of the way.
+// Returns true if x is not a normal number above 0. Few numbers are such edges, so log_of skips their code. (The test
+// is not a negation, for the reason given at needs_far_turns.)
 template <class F>
 MaskOf<F> is_edge_of_log(const F& x) {
   return (x < F(FloatTraits<F>::kBits == 32 ? 1.17549435e-38 : 2.2250738585072014e-308)) | (x - x != F(0.0));
@@ -254,7 +253,7 @@ F expm1_of(const F& x) {
   return select(x == F(0.0), x, y);
 }
 
-// log(u) with u = 1 + x rounded, and what the rounding left out.
+// log(u) for u = 1 + x, rounded, corrected for the rounding.
 template <class F>
 F log1p_of(const F& x) {
   F u = x + F(1.0);
@@ -265,7 +264,8 @@ F log1p_of(const F& x) {
   return select(x == F(0.0), x, r);
 }
 
-// The angle of (x, y), from the smaller of |x| and |y| over the larger; beyond tan(pi/8) about pi/4.
+// The angle of (x, y), from the smaller of |x| and |y| divided by the larger. For quotients above tan(pi/8) it starts
+// from pi/4.
 template <class D>
 D atan2_double(const D& y0, const D& x0, bool huge) {
   D y = magnitude(y0), x = magnitude(x0);
@@ -293,7 +293,7 @@ D atan2_double(const D& y0, const D& x0, bool huge) {
   r = select(with_sign_of(D(1.0), x0) < D(0.0), D(3.1415926535897931) - (r - D(1.2246467991473532e-16)), r);
   return select((x0 == x0) & (y0 == y0), with_sign_of(r, y0), x0 + y0);
 }
-// log(x), x > 0 and finite, as a sum of two doubles with about 2^-66 of error.
+// log(x) of finite x > 0, as a sum of two doubles with an error of about 2^-66.
 template <class D>
 struct Pair {
   D hi, lo;
@@ -321,7 +321,7 @@ Pair<D> log_pair(const D& x) {
   return {hi, low - (hi - b)};
 }
 
-// |x|^y, the logarithm carried in two doubles.
+// |x|^y. The logarithm is a sum of two doubles.
 template <class D>
 D pow_double(const D& x, const D& y) {
   D a = magnitude(x);
@@ -334,7 +334,7 @@ D pow_double(const D& x, const D& y) {
   return exp_sum(t, &tail);
 }
 
-// x^y from r = |x|^y: signs, squares and what infinities, zeros, ones and NaN give.
+// x^y from r = |x|^y: applies signs, and handles squares, infinities, zeros, ones and NaN.
 template <class D>
 D pow_edges(const D& x, const D& y, D r) {
   D a = magnitude(x), h = y * D(0.5);
@@ -364,14 +364,14 @@ Turns<D> near_turns(const D& x) {
   r = mul_add(n, D(-6.077100506303966e-11), r);
   return {mul_add(n, D(-2.0222662487959506e-21), r), bits(t)};
 }
-// Whether x is beyond 2^30, or so near a multiple of pi/2 that near_turns loses digits of what it gave: r.
+// Returns true if x is beyond 2^30, or so near a multiple of pi/2 that its remainder r from near_turns has lost digits.
 template <class D>
 MaskOf<D> needs_far_turns(const D& x, const D& r) {
-  // Not as a negation, which sets mask bits beyond the lanes: where none is far, code skips what far ones need.
+  // Not written as a negation, since that sets mask bits beyond the lanes. If no lane needs far turns, code skips them.
   return (magnitude(x) > lower(D(1073741824.0), magnitude(r) * D(73786976294838206464.0))) | (r != r);
 }
 
-// The sine of r + k quarter turns. Bit 0 of k: cosine; bit 1: negative. Moved up they are a sign, and 2 or 0 behind it.
+// The sine of r + k quarter turns. Bit 0 of k: cosine; bit 1: negative. Shifted up they are a sign, followed by 2 or 0.
 template <class D>
 D turned_sine(const D& r, const IntOf<D>& k) {
   using I = IntOf<D>;
@@ -389,12 +389,12 @@ D turned_sine(const D& r, const IntOf<D>& k) {
   return floating(bits(v) ^ (moved & I(int64_t(1ull << 63))));
 }
 
-// Words of 32 bits, the first of most weight.
+// Words of 32 bits, the most significant first.
 template <class I>
 struct TurnWords {
   I w[7];
 };
-// Those of 2/pi, 54 zeros in front, from word q / 32 on; q < 1024. A step for each bit of q / 32.
+// The words of 2/pi, with 54 zeros in front, from word q / 32 on; q < 1024. Each bit of q / 32 takes one step.
 template <class D>
 TurnWords<IntOf<D>> two_over_pi_from(const IntOf<D>& q) {
   using I = IntOf<D>;
@@ -413,7 +413,7 @@ TurnWords<IntOf<D>> two_over_pi_from(const IntOf<D>& q) {
   return {{w[0], w[1], w[2], w[3], w[4], w[5], w[6]}};
 }
 
-// After Payne and Hanek, of finite x >= 1: the product of its bits and those of 2/pi that count, less whole turns.
+// After Payne and Hanek, for finite x >= 1: multiplies its bits by those bits of 2/pi that matter, without whole turns.
 template <class D>
 Turns<D> far_turns(const D& x) {
   using I = IntOf<D>;
@@ -435,7 +435,7 @@ Turns<D> far_turns(const D& x) {
     }
   }
   for (int c = 4; c > 0; c--) sum[c - 1] = sum[c - 1] + shr(sum[c], 32);
-  // To the nearest quarter; what is below it is turned to be positive.
+  // Rounds to the nearest quarter. A negative remainder is turned positive.
   const I z = (sum[0] + I(0x20000000ll)) & low, flip = (shr(z, 29) & I(1)) - I(1);
   const auto number = [&](const I& i) { return floating(i | bits(whole)) - whole; };
   D r = number((sum[3] ^ flip) & low);
@@ -503,8 +503,8 @@ template <class I>
 I xor_of(const I& a, const I& b, const I& c) {
   return a ^ b ^ c;
 }
-// Philox4x32-10: counter (index, call), key seed. Words in the low halves of 64-bit integers; what stands in the upper
-// halves is nobody's, as products take the low ones.
+// Philox4x32-10: counter (index, call), key seed. The words are in the low halves of 64-bit integers. The upper halves
+// are undefined, since products read the low ones only.
 template <class I>
 struct Words {
   I w[4];
@@ -531,7 +531,7 @@ Words<I> philox(const I& index, const I& call, const I& seed) {
   return {{c0, c1, c2, c3}};
 }
 
-// [0, 1) with 52 random bits, of words whose upper halves are nobody's.
+// Returns a number in [0, 1) with 52 random bits. The upper halves of the words are ignored.
 template <class D, class I>
 D unit_double(const I& high, const I& low) {
   return floating(shr(shl(high, 32) | (low & I(0xffffffffll)), 12) | I(0x3ff0000000000000ll)) - D(1.0);
@@ -543,7 +543,7 @@ D unit_single(const I& word) {
 }
 template <class D, class I>
 D normal_double(const Words<I>& w) {
-  // u is from 2^-52 to 1, so that its logarithm has no edges.
+  // u is in [2^-52, 1], so its logarithm has no edge cases.
   D u = D(1.0) - unit_double<D>(w.w[0], w.w[1]);
   D radius = root(log_of_parts(split_normal(u)) * D(-2.0));
   const Turns<D> t = near_turns(unit_double<D>(w.w[2], w.w[3]) * D(6.2831853071795862));

@@ -1,5 +1,5 @@
-// math.h over plain floats, doubles and unsigned integers, for the interpreter.
-// Must be included before math.h's templates are instantiated: the operations of built-in types are found only here.
+// Implements math.h's operations for plain floats, doubles and unsigned integers, for the interpreter.
+// Include it before math.h's templates are instantiated: operations on built-in types are found only here.
 #pragma once
 #include <cmath>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Text to loop IR: a recursive descent over the form that print writes. Malformed text is an Error naming the line.
+// Parses the text of loop IR by recursive descent. Malformed text is an Error that names the line.
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>

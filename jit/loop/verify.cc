@@ -1,4 +1,4 @@
-// What must hold of a kernel before code is made of it: visibility, types, ranges and the rules of loop modes.
+// Verifies a kernel before code is generated: visibility, types, ranges and the rules of loop modes.
 #include <algorithm>
 #include <cctype>
 #include <set>
@@ -126,7 +126,7 @@ class Verifier {
     }
     return bad("accum: no accumulator %", in.arg, " around");
   }
-  // The lanes of a lanes loop, fixed by its first accum.
+  // Returns the lanes of a lanes loop. Its first accum sets them.
   int32_t lanes_of(const Loop* l, int32_t lanes) {
     for (const auto& row : lanes_) {
       if (row.first == l) return row.second;

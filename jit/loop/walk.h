@@ -1,4 +1,4 @@
-// A kernel's body in; its instructions and loops in order, however deep.
+// Visits a kernel's instructions and loops in order, at any depth.
 #pragma once
 #include "jit/loop/loop.h"
 
@@ -13,7 +13,7 @@ void for_each_inst(const std::vector<Stmt>& body, const F& f) {
       f(std::get<Inst>(s));
   }
 }
-// Without what inner loops hold.
+// Visits the body's own instructions, without those in inner loops.
 template <class F>
 void for_each_own_inst(const std::vector<Stmt>& body, const F& f) {
   for (const Stmt& s : body) {
