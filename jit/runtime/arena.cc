@@ -1,4 +1,5 @@
-// The largest slot first, each in the smallest gap between those that are in use at the same time, or after them.
+// Places the largest slot first. Each goes into the smallest gap between the slots that are in use at the same time, or
+// after them.
 #include "jit/runtime/arena.h"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ void ArenaLayout::place(const std::vector<ArenaSlot>& slots, size_t align, int32
   std::vector<size_t> placed;  // by offset
   for (size_t s : order) {
     const size_t need = align_up(bytes[s], align);
-    size_t end = 0, best = SIZE_MAX, slack = SIZE_MAX;  // end: of those before
+    size_t end = 0, best = SIZE_MAX, slack = SIZE_MAX;  // end: the end of the slots before
     for (size_t p : placed) {
       if (slots[s].first > end_of(p) || slots[p].first > end_of(s)) continue;
       if (offsets[p] >= end + need && offsets[p] - end - need < slack) best = end, slack = offsets[p] - end - need;

@@ -1,4 +1,4 @@
-// Slots of an arena and their sizes in; where each lies, and what is left free at a launch, out.
+// Places an arena's slots, given their sizes, and finds the free memory at a launch.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -13,16 +13,15 @@ struct ArenaGap {
   size_t offset = 0, bytes = 0;
 };
 
-// Invariants:
 // 1. Slots that are in use at one launch do not overlap; offsets are multiples of `align`.
-// 2. Offsets are a function of slots, bytes, align and spare alone.
+// 2. Offsets depend on slots, bytes, align and spare only.
 struct ArenaLayout {
   std::vector<size_t> bytes, offsets;  // by slot
   size_t total = 0;
-  std::vector<ArenaGap> gaps;  // by launch, where asked for: the largest piece that no slot in use lies in
+  std::vector<ArenaGap> gaps;  // by launch, if find_gap was called: the largest piece without a slot in use
 
-  // spare: for how many launches more a slot is kept from others, as long as it is little (kMostSpared): launches that
-  // may run side by side would wait for each other else.
+  // spare: for how many more launches a slot's memory is not given to others, if the slot is small (kMostSpared).
+  // Otherwise launches that may run in parallel would wait for each other.
   void place(const std::vector<ArenaSlot>& slots, size_t align, int32_t spare = 0);
   void find_gap(const std::vector<ArenaSlot>& slots, int32_t launch);
 };

@@ -19,8 +19,9 @@ std::string current_isa() {
   return isa.empty() ? best_isa() : isa;
 }
 
-// The interpreter judges generated code, not the kernels beside it: they stay as they are. AMX, which only they know,
-// is part of no name that code is generated for: where one is asked for, they do without.
+// If the interpreter is chosen, it replaces generated code only; the extern kernels stay as they are. AMX is used by
+// extern kernels only, and no isa name for generated code includes it. If such a name is set, extern kernels do not use
+// AMX.
 ExternIsa current_extern_isa() {
   static const ExternIsa best = cpu::has_amx()      ? ExternIsa::kAmx
                                 : cpu::has_avx512() ? ExternIsa::kAvx512

@@ -1,4 +1,4 @@
-// What LUTRA_LOGS switches on in the runtime, for the process, and the instruction sets that follow from settings().
+// What LUTRA_LOGS switches on in the runtime, for the process. Also the instruction sets that settings() selects.
 #pragma once
 #include <string>
 
@@ -14,9 +14,9 @@ struct RuntimeConfig {
 };
 RuntimeConfig& runtime_config();
 
-// The instruction set that kernels are built for now.
+// Returns the instruction set that kernels are built for now.
 std::string current_isa();
-// The one that libraries' kernels and our own beside them run with.
+// Returns the one for libraries' kernels and for our own extern kernels.
 ExternIsa current_extern_isa();
 
 }  // namespace lutra

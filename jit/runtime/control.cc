@@ -1,5 +1,5 @@
-// A launch that runs functions: branches and loops. What is carried from one run of a body to the next alternates
-// between two pieces of memory; the caller's own is only read.
+// Runs launches that run functions: branches and loops. Values that a body carries to the next step alternate between
+// two pieces of memory; the caller's own memory is only read.
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -14,7 +14,7 @@
 namespace lutra {
 namespace {
 
-// A tensor in memory that somebody else owns. A step of a loop has new ones: its sizes and strides are the run's.
+// A tensor in memory that somebody else owns. Its sizes and strides are the run's.
 struct Operand {
   char* data = nullptr;
   DType dtype = DType::kFloat32;
@@ -45,7 +45,7 @@ struct Sliced {
 };
 using Stacks = std::vector<Sliced>;
 
-// Memory of its own for tensors of these types.
+// Owns memory for tensors of these types.
 struct Memory {
   Operands tensors;
   std::vector<Ref<Storage>> storages;
@@ -134,7 +134,7 @@ class ControlRun {
     }
   }
 
-  // ints: how many of in are f's, how many g's.
+  // ints: the number of f's arguments in `in`, and of g's.
   void cond(const ExternCall& c, const Operands& in, const Operands& out) {
     const size_t n = size_t(c.ints[0]);
     const Operands f = part(in, 1, n), g = part(in, 1 + n, size_t(c.ints[1]));
@@ -145,8 +145,8 @@ class ControlRun {
     holds(in[0]) ? call(function(0), {&f}, out) : call(function(1), {&g}, out);
   }
 
-  // ints: how many are carried, how many only test reads, how many only body; of how many steps what body keeps is
-  // stacked, behind what is carried.
+  // ints: the number of carried values, of those that only test reads, of those that only body reads, and of steps that
+  // have a place in the stacks. The stacks of what body keeps follow the carried results.
   void while_loop(const ExternCall& c, const Operands& in, const Operands& out) {
     const size_t carried = size_t(c.ints[0]), tests = size_t(c.ints[1]);
     const Operands test_reads = part(in, carried, tests);
@@ -167,15 +167,15 @@ class ControlRun {
     return Memory({operand(nullptr, function(f).plan().outputs[0].view.dtype, {}, {})}, device_);
   }
 
-  // As long as test says so; how many steps that were. Results are in `last`.
+  // Runs steps as long as test returns true. Returns the number of steps. The results are in `last`.
   int64_t loop_here(Operands now, const Operands& test_reads, const Operands& body_reads, const Operands& other,
                     const Operands& last, const Stacks& stacks) {
     const size_t carried = now.size();
-    std::optional<Memory> beyond;  // of what steps keep that have no place
+    std::optional<Memory> beyond;  // what steps keep that have no place in the stacks
     Operands results;
     int64_t steps = 0;
     bool in_last = false;
-    // n steps, by function f.
+    // Runs n steps by function f.
     const auto make = [&](size_t f, int n) {
       results = in_last ? other : last;
       in_last = !in_last;
@@ -205,14 +205,14 @@ class ControlRun {
     return steps;
   }
 
-  // Like those of n steps.
+  // Returns operands like the kept results of n steps.
   static Operands slices(const Stacks& stacks, int n) {
     Operands out;
     for (int i = 0; i < n; i++) append(out, stacks, 0);
     return out;
   }
 
-  // Zeros for steps that were not made.
+  // Writes zeros for the steps that were not made.
   void clear(const Stacks& stacks, int64_t steps) const {
     for (const Sliced& s : stacks) {
       if (steps >= s.count) continue;
@@ -221,7 +221,7 @@ class ControlRun {
     }
   }
 
-  // The same memory in each step: out has what is carried.
+  // Runs the loop on the device, with the same memory in each step. out holds the carried values.
   void loop_there(const Operands& init, const Operands& test_reads, const Operands& body_reads, const Operands& next,
                   const Operands& out) {
     const Memory memory = flag_of(0);
@@ -235,7 +235,7 @@ class ControlRun {
     });
   }
 
-  // What a body keeps of n steps: its results from `from` on, which are contiguous, stacked.
+  // Returns stacks for what a body keeps of n steps: its results from `from` on, which are contiguous.
   Operands stacked(const Plan& body, size_t from, int64_t n) {
     Operands stacks;
     for (size_t k = from; k < body.outputs.size(); k++) {
@@ -253,7 +253,7 @@ class ControlRun {
     }
     return stacks;
   }
-  // The steps of a loop once more; what the body keeps.
+  // Runs the steps of a loop once more. Returns what the body keeps.
   Memory again(const Operands& init, const Operands& reads, int64_t n) {
     Memory saved(stacked(function(0).plan(), init.size(), n), device_);
     const Memory even(init, device_), odd(init, device_);
@@ -271,7 +271,8 @@ class ControlRun {
     return saved;
   }
 
-  // ints: how many are carried, are read by body, are sums, are read by back, are stacks of the loop's.
+  // ints: the number of carried values, of those that body reads, of sums, of those that back reads, and of the loop's
+  // stacks.
   void while_loop_back(const ExternCall& c, const Operands& in, const Operands& out) {
     const size_t carried = size_t(c.ints[0]), reads = size_t(c.ints[1]), sums = size_t(c.ints[2]);
     const auto n = int64_t(element_of(in[0]));
@@ -297,7 +298,8 @@ class ControlRun {
       now = next;
     }
   }
-  // ints: how many are carried, how many are sliced, along which dims, whether in reverse, how many are only read.
+  // ints: the number of carried values, the number of sliced ones, their dims, whether the scan is in reverse, and the
+  // number of values that are only read.
   void scan(const ExternCall& c, const Operands& in, const Operands& out) {
     const size_t carried = size_t(c.ints[0]), slices = size_t(c.ints[1]);
     const bool reverse = c.ints[2 + slices];
@@ -326,9 +328,9 @@ class ControlRun {
   const std::vector<std::shared_ptr<Executable>>& functions_;
   const Device device_;
   Decider* const decider_;  // null: the host decides
-  const bool gives_;        // whether its results may be seen outside of the run
+  const bool gives_;        // its results may be visible outside the run
   std::deque<Sizes> shapes_;
-  std::vector<InputView> views_;  // of the call under way
+  std::vector<InputView> views_;  // of the current call
   std::vector<void*> outputs_;
 };
 

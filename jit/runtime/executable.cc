@@ -1,4 +1,4 @@
-// A plan in, with code or without; its program and its device's runner, put together.
+// Combines a plan, with or without code, and its device's runner.
 #include "jit/runtime/executable.h"
 
 #include "jit/device/backend.h"

@@ -1,4 +1,4 @@
-// A plan in; slots, steps and compiled kernels out.
+// Flattens a plan into slots, steps and compiled kernels.
 #include "jit/runtime/flat_plan.h"
 
 #include <algorithm>
@@ -117,7 +117,7 @@ void FlatPlan::add_outputs() {
   input_count = std::max(input_count, program.input_count());
 }
 
-// Steps side by side are counted as one launch.
+// Counts parallel steps as one launch.
 void FlatPlan::name_runs() {
   for (size_t i = 0; i < steps.size(); i += size_t(steps[i].beside) + 1) {
     std::string names = counters_[i]->name;
@@ -141,8 +141,8 @@ void FlatPlan::add_view(const BufferView& view) {
   program.int_slot(view.offset);
 }
 
-// Compiles on all threads, each kernel once; counters_ has an entry a launch then. In the background it leaves them to
-// the kernels that the program runs meanwhile, where those run on them.
+// Compiles each kernel once, on all threads. Afterwards counters_ has an entry for each launch. In the background it
+// uses only its own thread if the program's kernels run on the others.
 void FlatPlan::compile(const Codes& codes, const CodeOptions& options) {
   struct Work {
     FlatPlan& flat;
@@ -160,7 +160,7 @@ void FlatPlan::compile(const Codes& codes, const CodeOptions& options) {
   } else {
     for (int i = 0; i < n; i++) compile_one(&work, i);
   }
-  // What other threads compiled meanwhile.
+  // The kernels that other threads were compiling.
   for (int i = 0; i < n; i++) {
     if (!counters_[size_t(i)]) compile_launch(size_t(i), codes, options, true);
   }
@@ -187,7 +187,7 @@ void FlatPlan::compile_launch(size_t i, const Codes& codes, const CodeOptions& o
   counters_[i] = cached_kernel(launch.kernel, target, options.listing, waits);
 }
 
-// What a call of the likely sizes needs.
+// Prepares a library call for its likely sizes.
 void FlatPlan::prepare_library(const ExternLaunch& launch) const {
   CallOperands o;
   ExternCall call = call_of(

@@ -15,29 +15,28 @@ struct CachedKernel;
 class Backend;
 class Executable;
 
-constexpr int kMaxBeside = 64;  // kernels side by side
+constexpr int kMaxBeside = 64;  // kernels in one fork and join
 constexpr size_t kHeadWords = sizeof(BlockHead) / 8;
 
-// A launch. Kernel: operands[first ...] are `ptrs` buffers, `ints` slots, `nums` slots.
+// A launch. If it is a kernel, operands[first ...] are `ptrs` buffers, then `ints` slots, then `nums` slots.
 struct LaunchStep {
   CachedKernel* counters = nullptr;
   CachedKernel* kernel = nullptr;  // null: plan.launches[launch] is a library's
-  const char* op = "";             // as the launch has them; they live as long as the process
+  const char* op = "";             // the launch's; it lives as long as the process
   const char* file = nullptr;      // null: unknown
   int line = 0;
   int32_t launch = 0, first = 0, ptrs = 0, ints = 0, nums = 0;
-  int32_t block = 0;  // word of the context's blocks
+  int32_t block = 0;  // index of its first word in the context's blocks
   int32_t words = 0;
   int32_t extent = -1, work = -1;  // slots; extent -1: no parallel loop
   bool random = false;
-  bool writes = false;    // what existed before the run, itself or one beside it
-  bool in_place = false;  // all that it writes of inputs is so in place (jit/schedule/in_place.cc): the run may be made
-                          // again
-  int32_t unbacked = -1;  // place in FlatPlan::unbacked of one that tells a size
-  int32_t beside = 0;     // how many of the next steps run side by side with it
+  bool writes = false;    // it, or a kernel in parallel with it, writes memory that existed before the run
+  bool in_place = false;  // it writes inputs in place only (jit/schedule/in_place.cc), so the run may be repeated
+  int32_t unbacked = -1;  // index in FlatPlan::unbacked, if it determines a size
+  int32_t beside = 0;     // how many of the next steps run in parallel with it
 };
 
-// A size that a library's launch tells: a number of the plan, with the value that it is reckoned with before.
+// A size that a library's launch determines: a number of the plan, and the value that stands for it until then.
 struct UnbackedSize {
   int32_t number;
   double hint;
@@ -45,19 +44,19 @@ struct UnbackedSize {
 
 struct CodeOptions {
   bool listing = false;  // keep assembly text
-  bool at_once = false;  // kernels need not be compiled when they first run, where the device can
+  bool at_once = false;  // kernels need not be compiled before their first run, if the device allows that
 };
 
-// Invariant: it does not change once it is made, so runs on several threads share it.
+// Invariant: it does not change after construction, so runs on several threads share it.
 struct FlatPlan {
-  // codes: of the kernels that have code already; the others are compiled. The plan lives at least as long.
+  // codes: of the kernels that have code already; the others are compiled. The plan must outlive this object.
   FlatPlan(const Plan& plan, const Codes& codes, std::vector<Tensor> constants, const CodeOptions& options);
   FlatPlan(const FlatPlan&) = delete;
 
   const LaunchStep* end() const { return steps.data() + steps.size(); }
-  // Of a step that may stand with others: the next one that does not stand beside it.
+  // Returns the step after the group of parallel steps that begins with `step`.
   static const LaunchStep* after(const LaunchStep* step) { return step + step->beside + 1; }
-  // Where the first launch comes from whose place is known.
+  // Returns the source location of the first launch that has one.
   std::pair<const char*, int> first_place() const;
   std::string place() const;
   std::string listings() const;
@@ -70,12 +69,13 @@ struct FlatPlan {
   const Backend& backend;
   const std::string isa;  // that its kernels are made for
   std::vector<LaunchStep> steps;
-  std::vector<int32_t> operands;  // of the steps: buffers, integer slots, number slots, in a row
+  std::vector<int32_t> operands;  // of all steps: buffers, integer slots, number slots
   std::vector<int32_t> input_of;  // buffer -> position among run's inputs, -1
   int32_t input_count = 0;
   size_t block_words = 0;  // of all steps
   size_t kernel_count = 0;
-  // In the order of their launches; the level of an expression is how many of them have to be known.
+  // In the order of their launches. An expression's level is the number of these sizes that must be known to compute
+  // it.
   std::vector<UnbackedSize> unbacked;
   int32_t level(ExprId id) const { return levels_.empty() ? 0 : levels_[size_t(id)]; }
 
@@ -93,7 +93,7 @@ struct FlatPlan {
   bool writes_inputs(int32_t launch) const;
   bool repeats(int32_t launch) const;
 
-  std::vector<std::shared_ptr<CachedKernel>> counters_;  // one a step; a kernel's has its code
+  std::vector<std::shared_ptr<CachedKernel>> counters_;  // one for each step; a kernel's has its code
   std::vector<std::shared_ptr<CachedKernel>> run_counters_;
 };
 

@@ -1,4 +1,4 @@
-// Expressions to steps in order, and their evaluation. Invariant: a step reads slots of earlier steps only.
+// Turns expressions into a list of steps, and evaluates them. Invariant: a step reads slots of earlier steps only.
 #include "jit/runtime/host_program.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ void HostProgram::begin(std::span<const SymExpr> exprs, std::span<const int32_t>
   number_slots_.assign(exprs.size(), -1);
 }
 
-// Operands first: a chain of them may be long.
+// Assigns slots to operands first, with a stack of its own, since chains of expressions may be long.
 int32_t HostProgram::slot(int32_t expr) {
   LUTRA_CHECK(expr >= 0 && size_t(expr) < slots_.size(), "expression ", expr);
   if (slots_[size_t(expr)] >= 0) return slots_[size_t(expr)];
@@ -36,7 +36,7 @@ int32_t HostProgram::slot(int32_t expr) {
   return slots_[size_t(expr)];
 }
 
-// Of an expression whose operands have slots.
+// Adds the step of an expression whose operands have slots.
 void HostProgram::add_step(int32_t expr) {
   const SymExpr e = exprs_[size_t(expr)];
   HostOp s{e.op, -1, e.a, e.b, kNone};
@@ -101,7 +101,7 @@ void HostProgram::run(HostValue* v, const InputView* inputs, const double* scala
         if (is_number(s.op)) {
           v[s.dst].d = eval_number(s.op, v[s.a].d, v[s.b].d);
         } else if ((s.op == SymOp::kFloorDiv || s.op == SymOp::kMod) && v[s.b].i == 0) {
-          v[s.dst].i = 0;  // of an empty tensor: the loops that use it run zero times
+          v[s.dst].i = 0;  // for an empty tensor; loops with this size run zero times
         } else {
           v[s.dst].i = eval_int(s.op, v[s.a].i, v[s.b].i);
         }

@@ -18,28 +18,28 @@
 namespace lutra {
 namespace {
 
-// So many kernels of the CPU that nobody uses are kept, for who compiles the same again.
+// Number of unused CPU kernels that are kept, in case the same one is compiled again.
 constexpr size_t kIdle = 1024;
-// Some 30 us of vector instructions.
+// About 30 us of vector instructions.
 constexpr int32_t kLookAfter = 1 << 16;
 
 struct Entry {
   std::shared_ptr<CachedKernel> kernel;
-  bool goes = false;   // once nobody uses it; code of a GPU may still run then
-  uint64_t asked = 0;  // when it was asked for last
+  bool goes = false;   // may be removed once nobody uses it; false for a GPU, whose code may still be running
+  uint64_t asked = 0;  // when it was last asked for
   bool is_idle() const { return goes && kernel.use_count() == 1 && !kernel->launches; }
 };
 
 struct Cache {
   std::mutex mutex;
   std::unordered_map<std::string, Entry> kernels;
-  uint64_t asked = 0;                         // counts
-  size_t look_at = 2 * kIdle;                 // so many kernels: then idle ones are looked for
-  std::unordered_set<std::string> compiling;  // keys of what some thread compiles
-  std::condition_variable compiled;           // there are fewer of those
+  uint64_t asked = 0;                         // counts the calls
+  size_t look_at = 2 * kIdle;                 // number of kernels at which idle ones are removed
+  std::unordered_set<std::string> compiling;  // keys that some thread is compiling
+  std::condition_variable compiled;           // notified when a key is removed from `compiling`
 };
 
-// Ends what a thread compiles, also where that failed: then one that waited tries.
+// Ends the compilation of a key, even if it failed: then a waiting thread tries.
 struct Compiling {
   Cache& cache;
   const std::string& key;
@@ -54,13 +54,14 @@ struct Compiling {
   }
 };
 
-// Never destroyed: tensors and executables may outlive static objects.
+// Never destroyed, since tensors and executables may outlive static objects.
 Cache& cache() {
   static Cache* c = new Cache;
   return *c;
 }
 
-// Under the lock. What is asked for after this finds a kernel, or compiles it again.
+// Removes the kernels that have been idle longest. Call it with the lock held. A removed kernel is compiled again when
+// it is asked for.
 void forget_idle(Cache& c) {
   if (c.kernels.size() < c.look_at) return;
   std::vector<uint64_t> idle;

@@ -1,4 +1,4 @@
-// A library's launch in a plan in; its call out.
+// Makes the call for a library's launch in a plan.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace lutra {
 
-// The operands of a call, which the call points to.
+// Storage for the operands that a call points to.
 struct CallOperands {
   SmallVec<ExternView, 4> in, out;
   SmallVec<int64_t, 16> ints;
@@ -17,7 +17,8 @@ struct CallOperands {
   std::vector<std::string_view> strings;
 };
 
-// Its numbers by expression and its data by view; `o` holds what it points to.
+// int_of and number_of return the value of an expression, data_of the memory of a view. `o` owns what the call points
+// to.
 template <class Int, class Number, class Data>
 ExternCall call_of(const ExternLaunch& launch, CallOperands& o, const Int& int_of, const Number& number_of,
                    const Data& data_of) {

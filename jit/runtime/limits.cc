@@ -1,4 +1,5 @@
-// Measures the machine; see limits.h. Each rate is the best of several rounds: what disturbs only slows down.
+// Measures the machine; see limits.h. Each rate is the best of several rounds, since disturbances only slow a round
+// down.
 #include "jit/runtime/limits.h"
 
 #include <algorithm>
@@ -23,7 +24,7 @@ constexpr double kSeconds = 0.15;  // at least, for each rate
 
 volatile float sink;
 
-// Eight streams, as a kernel that reads well has them.
+// Eight streams, as in a kernel that reads well.
 float sum_plain(const float* p, size_t n) {
   float acc[8] = {};
   for (size_t i = 0; i + 8 <= n; i += 8) {
@@ -43,11 +44,12 @@ double fma_plain() {
   return double(kFmaRounds) * 8 * 2;
 }
 
-// work(thread) tells how much it did; the rate of all together, the best of what kSeconds hold.
+// Runs `work` on all threads. work(thread) returns the amount that it did. Returns the best total rate of the rounds
+// within kSeconds.
 double best_rate(int threads, const std::function<double(int)>& work) {
   double best = 0, spent = 0;
   for (int round = 0; round < 3 || spent < kSeconds; round++) {
-    std::vector<std::jthread> others;  // joined as well where one of them cannot be started
+    std::vector<std::jthread> others;  // also joined if one of them cannot be started
     std::vector<double> done(static_cast<size_t>(threads));
     std::vector<Clock::time_point> ends(static_cast<size_t>(threads));
     const auto body = [&](int t) { done[size_t(t)] = work(t), ends[size_t(t)] = Clock::now(); };
@@ -76,7 +78,7 @@ std::vector<Block> blocks(int count, size_t bytes) {
   return out;
 }
 
-// Small blocks are passed over often enough that starting the threads does not count.
+// Repeats small blocks often enough that starting the threads does not count.
 int rounds_for(size_t bytes) { return int(std::max<size_t>(1, (size_t(64) << 20) / bytes)); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What limits.cc measures with, by x86-64's vectors.
+// The measured loops of limits.cc in x86-64 vector instructions.
 #include <immintrin.h>
 
 #include "jit/runtime/limits_x64.h"

@@ -1,4 +1,4 @@
-// Work of the measurements for x86-64 (limits_x64.cc): sums of n floats, and products that are added, with their count.
+// The measured work for x86-64 (limits_x64.cc): sums of n floats; multiply-adds, whose number is returned.
 #pragma once
 #include <cstddef>
 

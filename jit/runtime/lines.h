@@ -1,5 +1,5 @@
-// What of memory a call reads, noted while it does so once: whoever makes it again after a long time asks for all of it
-// together, and waits for the slowest line instead of one after the other.
+// The cache lines that a call reads, noted during one run of it. When the call is made again after a long time, all
+// lines are prefetched together. So it waits for the slowest line, instead of for one after the other.
 #pragma once
 #include <array>
 #include <bit>
@@ -8,17 +8,18 @@
 
 namespace lutra {
 
-// Itself it is less than two lines.
+// Its own size is less than two lines.
 struct ReadLines {
   static constexpr size_t kMost = 13, kLine = 64;
   size_t count = 0;
-  std::array<uintptr_t, kMost> rows{};  // lines in a row: where the first one begins, and how many, less than kLine
+  std::array<uintptr_t, kMost> rows{};  // rows of adjacent lines: the address of the first line, plus the number of
+                                        // lines, less than kLine
 
   void add(const void* memory, size_t bytes) {
     const auto begin = std::bit_cast<uintptr_t>(memory);
     for (uintptr_t line = begin & ~(kLine - 1); line < begin + bytes; line += kLine) add_line(line);
   }
-  // They may be gone: that a line is asked for has no effect but time.
+  // Prefetches the lines. The memory may be gone: a prefetch affects time only.
   void ask() const {
     for (size_t i = 0; i < count; i++) {
       const char* first = std::bit_cast<const char*>(rows[i] & ~(kLine - 1));
@@ -37,7 +38,7 @@ struct ReadLines {
   }
 };
 
-// Who notes what this thread's calls read; null: nobody.
+// Notes what this thread's calls read; null: nothing does.
 inline constinit thread_local ReadLines* noted_lines = nullptr;
 
 inline void note_lines(const void* memory, size_t bytes) {

@@ -1,4 +1,4 @@
-// A flat plan in; its run, where it is plain, out.
+// Runs flat plans of a few small kernels.
 #include "jit/runtime/plain_run.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ int32_t PlainRun::output_at(int32_t buffer) const {
   return at == all.end() ? -1 : int32_t(at - all.begin());
 }
 
-// Tensors, each over a buffer of its own.
+// Returns false unless each output is a tensor in a buffer of its own.
 bool PlainRun::add_outputs() {
   const Plan& plan = flat_->plan;
   for (size_t i = 0; i < plan.outputs.size(); i++) {
@@ -78,7 +78,7 @@ bool PlainRun::add_steps() {
   return true;
 }
 
-// Each loop is one piece that takes no time to speak of.
+// Returns true if each loop is a single chunk that takes negligible time.
 bool PlainRun::is_small(const HostValue* values) const {
   constexpr int64_t kSurely = 1 << 10, kMost = 1 << 16;
   for (const Step& s : steps_) {

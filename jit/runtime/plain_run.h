@@ -1,5 +1,5 @@
-// The run of a plan of a few small kernels, and no arena, on the CPU: what it reads lies side by side, and its working
-// memory is the stack's. Such a run takes less time than its cache misses would.
+// Runs a plan of a few small kernels without an arena on the CPU. What it reads is contiguous, and its working memory
+// is on the stack: such a run takes less time than its cache misses would.
 #pragma once
 #include <memory>
 
@@ -13,15 +13,15 @@ struct Code;
 
 class PlainRun : public Dense {
  public:
-  // Null where the plan is none of these.
+  // Returns null if the plan is not of this kind.
   static std::unique_ptr<PlainRun> of(const FlatPlan& flat);
-  // views: of the inputs, those without data are looked at; null: all are. False: nothing was done, as the loops are
-  // large, somebody watches launches or inputs are missing; Runner::run makes the run.
+  // views: of the inputs; a view without data is filled in; null: all views are made. Returns false, and does nothing,
+  // if the loops are large, launches are being watched or inputs are missing. Then Runner::run makes the run.
   bool run(const std::vector<Tensor>& inputs, const InputView* views, const double* scalars,
            std::vector<Value>& results) const;
 
  private:
-  // Places of values and operands are in `places_`, from `first` on.
+  // Indices of values and operands are in `places_`, from `first` on.
   struct Output {
     DType dtype;
     int32_t rank, elements, offset, first;  // sizes, then strides
@@ -32,7 +32,7 @@ class PlainRun : public Dense {
     int32_t extent, work, words, first;
     bool random;
   };
-  // What a word of a block is: a value's place where it is not negative.
+  // The meaning of a block's word: not negative: the index of a value; otherwise an Operand, see word_of.
   enum Operand : int32_t { kInput, kOutput, kConstant };
   static int32_t word_of(Operand kind, int32_t i) { return ~(i << 2 | kind); }
 
@@ -56,7 +56,7 @@ class PlainRun : public Dense {
   const Device device_;
   const uint32_t rng_calls_;
   const size_t input_count_;
-  const bool reckons_;  // values are not all constants
+  const bool reckons_;  // the values are not all constants
   SmallVec<Step, 1> steps_;
   SmallVec<Output, 1> outputs_;
   SmallVec<HostValue, 8> start_;

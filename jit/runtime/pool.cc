@@ -1,14 +1,15 @@
-// Chunks claimed by the calling thread and by workers of this library, which look for work for a while before they
-// sleep. Each thread begins with a share of its own, the same part of each loop, since what an earlier loop left there
-// is still in its core's cache. It then helps the others.
+// The calling thread and this library's workers claim chunks. Workers look for work for a while before they sleep. Each
+// thread begins with its own share, the same part of each loop, since its core's cache still holds that part of an
+// earlier loop's data. Then it helps the others.
 //
 // Invariants:
-// 1. A job is a word (epoch, threads) and a share for each thread (epoch, next chunk, end). A chunk is claimed by
-//    exchanging a share's whole word, and only for the epoch that the thread has read: never of a job that is over.
-// 2. body and arg are read only by who has claimed a chunk; the caller returns when all chunks are done.
-// 3. Workers are never joined: the library stays loaded (-z nodelete) and a fork's child, which has none, runs all
+// 1. A job is a word (epoch, threads) and a share for each thread (epoch, next chunk, end). A thread claims a chunk by
+//    a compare-and-swap of a share's whole word, and only in the epoch that it has read. So it never claims a chunk of
+//    a finished job.
+// 2. Only a thread that has claimed a chunk reads body and arg. The caller returns when all chunks are done.
+// 3. Workers are never joined: the library stays loaded (-z nodelete). The child of a fork has no workers, and runs all
 //    chunks itself.
-// 4. A worker that cannot be started is done without: chunks belong to no thread.
+// 4. If a worker cannot be started, the job runs without it: chunks are not bound to threads.
 #include "jit/runtime/pool.h"
 
 #include <pthread.h>
@@ -34,18 +35,18 @@ namespace lutra {
 namespace {
 
 constexpr int kMostChunks = 0xffff, kMostThreads = 255;
-// How long a worker looks for the next job: as long as it takes the interpreter to come back with one.
+// How long a worker looks for the next job: as long as the interpreter takes to issue one.
 constexpr auto kLookFor = std::chrono::microseconds(60);
 
-// A chunk of a loop that takes long has about so much work: a thread looks between two whether it shall stop.
+// The work of a chunk in a long loop. Between two chunks a thread looks whether it shall stop.
 constexpr int64_t kLongChunk = 1 << 19;
-// The same of a loop whose work is not known.
+// The same for a loop whose work is not known, in chunks.
 constexpr int64_t kLooks = 256;
 
 thread_local bool in_chunk = false;
 
-// Work below which a chunk costs more to hand over than to run. It is of a usual CPU: this one is not asked at each
-// loop.
+// Returns the work below which handing over a chunk costs more than running it. It is that of a usual CPU, so that each
+// loop need not query this one.
 int64_t grain() {
   static const auto elements = int64_t(least_share(backend_of(Device{}).stated)) / kAdditionsOfElement;
   return elements;
@@ -64,7 +65,7 @@ class Pool {
     if (in_chunk) return run_here(chunks, body, arg);
     std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
     if (!lock) return run_here(chunks, body, arg);
-    threads = std::min(threads, chunks);  // who has no share would take another's before that one comes to it
+    threads = std::min(threads, chunks);  // a thread without a share would take another's before its owner comes to it
     while (workers_ < std::min(threads - 1, most_workers_)) start();
     body_ = body, arg_ = arg, settings_ = installed_settings;
     done_.store(0, std::memory_order_relaxed);
@@ -104,7 +105,7 @@ class Pool {
   }
 
  private:
-  // Where the caller shall stop, the chunks that are left are claimed, but not run.
+  // If the caller shall stop, the remaining chunks are claimed but not run.
   void heed() {
     if (!loops_are_stoppable || failed_.load(std::memory_order_relaxed)) return;
     try {
@@ -113,7 +114,7 @@ class Pool {
       fail_job();
     }
   }
-  // In a handler of the error.
+  // Call it in an exception handler.
   void fail_job() {
     std::lock_guard<std::mutex> lock(error_mutex_);
     if (!failed_.exchange(true)) error_ = std::current_exception();
@@ -123,7 +124,7 @@ class Pool {
   static int end_of(uint64_t share) { return int(share >> 16 & 0xffff); }
   static int next_of(uint64_t share) { return int(share & 0xffff); }
 
-  // Runs a chunk of the job for thread `index`, of its own share as long as that has one; false where none is left.
+  // Runs a chunk of the job on thread `index`, from the thread's own share first. Returns false if no chunk is left.
   bool claim(uint64_t job, int index) {
     const int threads = threads_of(job);
     for (int k = 0; k < threads; k++) {
@@ -153,7 +154,7 @@ class Pool {
   }
 
   void start() {
-    // Signals are the host's threads' business.
+    // Workers block all signals; the host's threads handle them.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -161,13 +162,14 @@ class Pool {
       std::thread([this, index = workers_ + 1] { work(index); }).detach();
       workers_++;
     } catch (const std::system_error&) {
-      most_workers_ = workers_;  // the machine gives no more: asking again at each job would cost more than it brings
+      most_workers_ = workers_;  // The machine allows no more threads. Trying again for each job would cost more than
+                                 // it gains.
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   [[noreturn]] void work(int index) {
-    uint64_t over = 0;  // the job in which nothing is left
+    uint64_t over = 0;  // the job in which no chunk is left
     while (true) {
       auto until = std::chrono::steady_clock::now() + kLookFor;
       for (int turns = 0; turns % 64 || std::chrono::steady_clock::now() < until; turns++) {
@@ -202,7 +204,7 @@ class Pool {
   Settings* settings_ = nullptr;  // of the thread that waits for the job
   std::exception_ptr error_;
   std::mutex error_mutex_;
-  std::mutex mutex_;  // one job at a time: a second host thread runs its own chunks
+  std::mutex mutex_;  // one job at a time; a second host thread runs its own chunks meanwhile
   int workers_ = 0, most_workers_ = kMostThreads;
   uint32_t epoch_ = 0;
 };
@@ -218,7 +220,7 @@ constinit thread_local int most_threads = 0;
 
 namespace {
 
-// A job on a host's threads: its first error is raised when all chunks have returned.
+// A job on the host's threads. Its first error is thrown when all chunks have returned.
 struct HostJob {
   void (*body)(void* arg, int chunk);
   void* arg;
@@ -236,7 +238,7 @@ struct HostJob {
     const SettingsScope scope(settings);
     const bool within = std::exchange(in_chunk, true);
     const auto* outer = loop_is_over;
-    if (!loops_are_stoppable) loop_is_over = &failed;  // the calling thread looks for itself
+    if (!loops_are_stoppable) loop_is_over = &failed;  // the calling thread looks by itself
     try {
       if (!within) look_in_loop();
       body(arg, i);
@@ -276,7 +278,7 @@ int chunk_count(int64_t extent, int64_t work) {
   if (extent <= 1 || total < std::min(grain(), kLongChunk)) return 1;
   const int64_t threads = thread_count();
   if (threads <= 1) return int(std::clamp<int64_t>(total / kLongChunk, 1, std::min<int64_t>(extent, kMostChunks)));
-  // Large loops get more chunks than threads: a core that is busy elsewhere then delays one of them only.
+  // Large loops get more chunks than threads. If a core is busy with something else, it then delays one chunk only.
   const int64_t least = grain();
   const int64_t most = total >= 32 * least * threads ? std::max(threads * 4, total / kLongChunk) : threads;
   return int(std::max<int64_t>(1, std::min({most, extent, total / least, int64_t(kMostChunks)})));

@@ -1,5 +1,5 @@
-// The thread pool: numbered chunks in, each run once on the calling thread or a worker. Which thread runs a chunk is
-// left to chance; what the chunks are is not.
+// The thread pool. It runs each of the numbered chunks of a job once, on the calling thread or a worker. Chance decides
+// which thread runs a chunk, but not what the chunks are.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -8,15 +8,15 @@
 
 namespace lutra {
 
-// Threads that a parallel loop may use now, the calling one included.
+// Returns the number of threads that a parallel loop may use now, including the calling one.
 int thread_count();
-// How many of them loops of this thread may use at most, whatever the settings say; 0: any number.
+// The most threads that loops of this thread may use, whatever the settings say; 0: no limit.
 extern constinit thread_local int most_threads;
 
-// Runs body(arg, i) for each i in [0, chunks), on up to thread_count() threads; returns when all have ended.
+// Runs body(arg, i) for each i in [0, chunks), on up to thread_count() threads. Returns when all calls have ended.
 void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg);
 
-// In a scope that says so, loops of this thread are stoppable: between two of their chunks, and where a chunk looks.
+// In this object's scope loops of this thread are stoppable, if `yes`: between two chunks, and where a chunk looks.
 class StoppableLoops {
  public:
   explicit StoppableLoops(bool yes) : saved_(loops_are_stoppable) { loops_are_stoppable = yes; }
@@ -28,16 +28,16 @@ class StoppableLoops {
   const bool saved_;
 };
 
-// Work of a parallel loop, in elements.
+// Returns the work of a parallel loop, in elements.
 int64_t total_work(int64_t extent, int64_t work);
-// Whether loops that run side by side, of so much work in all, pay for a fork and join.
+// Returns true if parallel loops with this total work are worth a fork and join.
 bool is_worth_forking(int64_t total);
-// How many chunks a loop of `extent` iterations of `work` elements each is cut into: 1 means inline.
+// Returns the number of chunks for a loop of `extent` iterations of `work` elements each. 1: it runs inline.
 int chunk_count(int64_t extent, int64_t work);
-// Where chunk i of n begins in [0, extent): multiples of `align`, so that vectors and cache lines are not torn.
+// Returns where chunk i of n begins in [0, extent): a multiple of `align`, so that no vector or cache line is split.
 int64_t chunk_begin(int64_t extent, int n, int i, int64_t align);
 
-// Runs body(begin, end) over [0, n) on the thread pool in chunks of at least grain; inline when n <= grain.
+// Runs body(begin, end) over [0, n) on the thread pool, in chunks of at least grain; inline if n <= grain.
 void parallel_for(int64_t n, int64_t grain, const std::function<void(int64_t, int64_t)>& body);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Launches in, records out. See profile.h.
+// Makes records of launches. See profile.h.
 #include "jit/runtime/profile.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ uint64_t now_ns() {
 
 // -- bytes of a kernel
 
-// A place in memory as its accesses name it: which pointer, from where, read or written.
+// The key of a place in memory: pointer argument, offset (argument, literal), written or read.
 using Place = std::tuple<int32_t, int32_t, int64_t, bool>;
 
 class Footprint {
@@ -54,7 +54,7 @@ class Footprint {
  private:
   int64_t value(const loop::Coef& c) const { return c.arg >= 0 ? ints_.at(size_t(c.arg)) : c.literal; }
 
-  // around: iterations of all loops around the statements.
+  // around: the iterations of all loops around the statements.
   void visit(const std::vector<loop::Stmt>& body, int64_t around) {
     for (const loop::Stmt& s : body) {
       if (const auto* inner = std::get_if<std::unique_ptr<loop::Loop>>(&s)) {
@@ -71,14 +71,14 @@ class Footprint {
     int64_t count = around > 0 ? 1 : 0;
     for (const loop::Access::Term& t : inst.access.terms) {
       if (value(t.stride) == 0) continue;
-      if (t.is_value) {  // a gathered index: as many as there are iterations
+      if (t.is_value) {  // a gathered index: a place for each iteration
         count = around;
         break;
       }
       count *= sizes_[t.id];
     }
     const bool written = inst.op != loop::Op::kLoad;
-    // What the kernel has written itself it reads from the caches.
+    // The kernel reads what it has written itself from the caches.
     const bool own = written_first_.try_emplace(inst.access.ptr, written).first->second;
     if (own && !written) return;
     const auto& offset = inst.access.offset;
@@ -88,7 +88,7 @@ class Footprint {
 
   const loop::Kernel& kernel_;
   const std::vector<int64_t>& ints_;
-  std::map<int32_t, int64_t> sizes_;       // of loops, by id
+  std::map<int32_t, int64_t> sizes_;       // loop sizes, by id
   std::map<int32_t, bool> written_first_;  // by pointer
   std::map<Place, int64_t> most_;
 };

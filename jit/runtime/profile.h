@@ -1,5 +1,5 @@
-// What launches cost: while someone watches, each launch of a kernel or library gives a record. Nobody watching costs
-// one look a run.
+// Measures launches: while profiling is on, each launch of a kernel or library makes a record. While it is off, a run
+// only checks that.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,24 +15,24 @@ namespace lutra {
 
 struct LaunchRecord {
   std::string name;  // of the kernel or the library's op
-  std::string ops;   // the ops it was fused of
+  std::string ops;   // the ops that were fused
   bool library = false;
-  std::string candidate, why;  // of a library: who ran the last of the calls, and why that one
+  std::string candidate, why;  // of a library: the candidate that ran the last call, and why
   int64_t calls = 1;
   double ms = 0;
-  int64_t bytes = 0;          // that have to be read and written, each once
+  int64_t bytes = 0;          // to be read and written, each once
   double flops = 0;           // of products
-  double bfloat16_flops = 0;  // of those: of bfloat16, for which a processor may have tiles
-  std::string file;           // of the user's program, empty where it is not known
+  double bfloat16_flops = 0;  // the part of flops in bfloat16, for which a processor may have tiles
+  std::string file;           // the user's source file; empty if unknown
   int line = 0;
 };
 
-// From start to stop the launches of all threads are kept, those of one name and line added up. locate, where given,
-// fills in file and line of a launch that knows none (an eager op).
+// Between start and stop, records the launches of all threads, and adds up those with the same name and line. locate,
+// if given, fills in file and line of a launch without them (an eager op).
 void start_profile(void (*locate)(LaunchRecord& record));
 std::vector<LaunchRecord> stop_profile();
 bool profiling();
-// Of a launch. What the thread waits meanwhile for device code is no time of the launch but of compilation.
+// Times a launch. Time in which the thread waits for device code counts as compilation, not as part of the launch.
 class LaunchTimer {
  public:
   explicit LaunchTimer(const Backend& backend);
@@ -42,12 +42,12 @@ class LaunchTimer {
   const Backend& backend_;
   uint64_t start_, waited_;
 };
-// Whether launches are to be timed: for a profile or for LUTRA_LOGS=perf.
+// Returns true if launches are timed, for a profile or for LUTRA_LOGS=perf.
 bool launches_watched();
 void keep_record(LaunchRecord record);
 
-// What capture and compilation took since the last start_profile. Invariant: scopes within scopes count once, and only
-// in the thread that asked first.
+// The cost of capture and compilation since the last start_profile. Invariant: nested scopes count once, and only in
+// the thread that asked first.
 struct CompileCost {
   double ms = 0;
   int64_t kernels = 0;  // that the process did not have yet
@@ -64,14 +64,14 @@ class CompileScope {
 };
 void count_compiled_kernel();
 
-// The bytes that a kernel reads and writes, by the sizes of the loops around its accesses; ints are its integer
-// arguments. Accesses of one place count once, however many loops pass over it, and what the
-// kernel has written itself is not read.
+// Returns the bytes that a kernel reads and writes, by the sizes of the loops around its accesses. ints: its integer
+// arguments. Accesses of one place count once, however many loops repeat them. Reads of what the kernel has written
+// itself do not count.
 int64_t kernel_bytes(const loop::Kernel& kernel, const std::vector<int64_t>& ints);
-// Of a step, and of those that ran side by side with it. made_by: of a library's.
+// Records a step, and the steps that ran in parallel with it. made_by: of a library's call.
 void note_launch(const FlatPlan& flat, const HostValue* values, const LaunchStep* step, const LibraryChoice& made_by,
                  uint64_t nanoseconds);
-// For calls beside an executable.
+// Records a call that does not belong to an executable.
 void note_extern(const ExternCall& call, const LibraryChoice& made_by, uint64_t nanoseconds);
 
 }  // namespace lutra

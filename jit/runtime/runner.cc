@@ -1,4 +1,4 @@
-// The run that all kinds of devices share.
+// The part of a run that all kinds of devices share.
 #include "jit/runtime/runner.h"
 
 #include <optional>
@@ -26,7 +26,7 @@ size_t storage_bytes(int64_t n, size_t size) {
   return size_t(n) * size;
 }
 
-// Takes the spare context or makes one; gives it back.
+// Takes the spare context or makes one. The destructor gives it back.
 class Runner::ContextScope {
  public:
   explicit ContextScope(Runner& r) : r_(r), c_(r.spare_.exchange(nullptr, std::memory_order_acquire)) {
@@ -68,7 +68,7 @@ Runner::Runner(const FlatPlan& flat) : flat_(flat), plan_(flat.plan), program_(f
 }
 Runner::~Runner() { delete spare_.load(); }
 
-// Everything that a run computes and allocates before its first launch.
+// Computes and allocates everything that a run needs before its first launch.
 void Runner::set_buffers(RunContext& c, const InputView* inputs, const double* scalars, void* const* outputs) const {
   c.given = inputs;
   program_.run(c.values.data(), inputs, scalars);
@@ -85,7 +85,7 @@ void Runner::set_buffers(RunContext& c, const InputView* inputs, const double* s
   if (!plan_.slots.empty()) set_arena(c);
 }
 
-// Lays the slots out anew where a size differs from the last run's.
+// Places the slots again if a size differs from the last run's.
 void Runner::set_arena(RunContext& c) const {
   const ArenaRules& rules = flat_.backend.preferences.arena;
   ArenaLayout& layout = c.layout;
@@ -116,7 +116,7 @@ void* Runner::arena(RunContext& c, size_t bytes) const {
 
 Ref<Storage> Runner::output(RunContext&, int32_t, size_t bytes) const { return allocate(bytes, plan_.device); }
 
-// Outputs that nobody brought.
+// Makes the outputs that the caller did not pass.
 void Runner::make_outputs(RunContext& c) const {
   for (int32_t at : made_) {
     if (!c.buffers[size_t(at)] && !flat_.level(plan_.buffers[size_t(at)].elements)) make_output_buffer(c, at);
@@ -137,7 +137,7 @@ void Runner::launch_all(RunContext& c) const {
   try {
     launch_steps(c, wrote, in_place);
   } catch (const Error& e) {
-    // Nobody may run it again from the start. Where it was stopped, nobody does.
+    // The run must not be repeated from its start, except if it was stopped.
     const auto [file, line] = flat_.first_place();
     if (wrote || (in_place && e.kind == ErrorKind::kInterrupt))
       throw LateError(Error(e.kind, str(e.what(), "; ", file ? str("the segment at ", file, ":", line) : "it",
@@ -155,7 +155,7 @@ void Runner::launch_steps(RunContext& c, bool& wrote, bool& in_place) const {
   std::optional<LaunchTimer> timer;
   if (watched) flat_.backend.wait(plan_.device);
   c.unsettled = false;
-  const bool unseen = loops_are_stoppable;  // the caller drops what it has got
+  const bool unseen = loops_are_stoppable;  // the caller drops the results
   StoppableLoops loops(unseen);
   for (const LaunchStep* step = steps_.data(); step != flat_.end(); step = FlatPlan::after(step)) {
     check_stop();
@@ -171,7 +171,7 @@ void Runner::launch_steps(RunContext& c, bool& wrote, bool& in_place) const {
   generator.next_call += uint64_t(plan_.rng_calls);
 }
 
-// False where its loop runs no time at all.
+// Fills in the kernel's block. Returns false if its loop has no iterations.
 bool Runner::fill(const RunContext& c, const LaunchStep& step, const Generator& generator, FilledStep& out) const {
   out = {&step, reinterpret_cast<BlockHead*>(c.blocks + step.block), 1, 1};
   if (step.extent >= 0) {
@@ -244,7 +244,7 @@ void Runner::launch_unbacked(RunContext& c, const LaunchStep& step) const {
   }
 }
 
-// The device's own kernel, or the CPU's.
+// Runs the op on the device, or on the CPU if the device has no kernel.
 Results Runner::make_unbacked(const RunContext& c, const ExternLaunch& launch) const {
   Args args;
   size_t in = 0, ints = 0, scalars = 0;
@@ -271,7 +271,7 @@ Results Runner::make_unbacked(const RunContext& c, const ExternLaunch& launch) c
   return call_op(launch.op, std::move(args));
 }
 
-// Memory whose size is known since so many sizes are.
+// Allocates the memory whose size is known now that `level` sizes are.
 void Runner::make_told(RunContext& c, int32_t level) const {
   std::vector<void*> slots(plan_.slots.size(), nullptr);
   for (const auto& [i, slot] : temporaries_) {
@@ -288,7 +288,7 @@ void Runner::make_told(RunContext& c, int32_t level) const {
   }
 }
 
-// A tensor over an operand of a library's launch.
+// Returns a tensor over an operand of a library launch.
 Tensor Runner::operand(const RunContext& c, const BufferView& v) const {
   Sizes sizes, strides;
   for (ExprId id : v.sizes) sizes.push_back(program_.int_value(c.values.data(), id));
@@ -299,7 +299,7 @@ Tensor Runner::operand(const RunContext& c, const BufferView& v) const {
   return tensor_over(data + offset, sizes, &strides, v.dtype, plan_.device, {});
 }
 
-// "gather: index 12 is out of bounds for dimension 1 with size 10"
+// Makes an error like "gather: index 12 is out of bounds for dimension 1 with size 10".
 Error fault_error(const std::vector<Fault>& faults, const Fault& launch, const LaunchFault& fault, int64_t size) {
   Fault at = launch;
   bool known = false;
@@ -369,7 +369,7 @@ std::vector<Value> Runner::make_results(const RunContext& c, const std::vector<T
   return results;
 }
 
-// Begun writes are writes.
+// Counts writes even if the launches failed after they had begun to write.
 template <class F>
 void Runner::count_writes(const std::vector<Tensor>& inputs, const F& launch) const {
   try {
@@ -444,11 +444,11 @@ void Runner::prepare(const std::vector<Tensor>& like, const std::vector<double>&
   try {
     set_arena(c);
   } catch (const Error& e) {
-    if (e.kind != ErrorKind::kMemory) throw;  // there may be some when it runs
+    if (e.kind != ErrorKind::kMemory) throw;  // memory may be free when it runs
   }
 }
 
-// Reading a freed or fake tensor raises here.
+// Makes views of the inputs. Throws for a freed or fake tensor.
 void Runner::set_views(RunContext& c, const std::vector<Tensor>& inputs, std::vector<InputView>* known) const {
   if (known) {
     std::swap(c.inputs, *known);

@@ -36,11 +36,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kRuns = 5, kLongRuns = 3;  // of an option, of which the first does not count
+constexpr int kRuns = 5, kLongRuns = 3;  // of an option; the first run is not counted
 constexpr double kLong = 0.03;           // seconds
-// Times as slow as another, in its first run that counts and in those up to the second: it is not tried again.
+// An option that is this many times as slow as the fastest is not tried again: after its first counted run, and after a
+// later one.
 constexpr double kHopeless[] = {4, 1.5};
-// What is not that much faster, and not by so many seconds, is no reason for another choice.
+// A choice must be faster by this factor and by so many seconds to replace another.
 constexpr double kWorth = 1.03, kNoise = 1e-6;
 constexpr size_t kMostCalls = 4096;
 
@@ -51,11 +52,11 @@ struct Option {
 };
 
 struct Trial {
-  std::vector<Option> options;  // the first is the one without tuning; empty of what the file told
+  std::vector<Option> options;  // the first one is the choice without tuning; empty if the file had the result
   bool settled = false, for_all = false, found_now = false;
   ExternOption best;
   double gain = 1;
-  int count = 0;  // of options
+  int count = 0;  // number of options
   OpId op = OpId::kCount;
   std::string candidate, text;
 
@@ -86,18 +87,18 @@ struct Trial {
 struct Table {
   std::mutex mutex;
   std::unordered_map<uint64_t, Trial> trials;  // never erased: references stay
-  std::atomic<bool> serves_all{false};         // some trial is for calls that nobody tunes
+  std::atomic<bool> serves_all{false};         // some trial is for all calls, even untuned ones
   std::atomic<bool> unsaved{false};
-  std::string path;  // where what was found is to be kept
+  std::string path;  // where results are saved
   const std::string first_line = str("lutra-tuning 1 ", build_id());
 };
 
 Table& table() {
-  static auto* all = new Table;  // threads of the background may outlive static objects
+  static auto* all = new Table;  // background threads may outlive static objects
   return *all;
 }
 
-// What the machine is, as far as it is part of a key.
+// Returns a digest of the machine, for keys.
 uint64_t machine_of(const Backend& backend, const ExternCall& call) {
   static std::mutex mutex;
   static auto* known = new std::map<std::tuple<DeviceType, int, ExternIsa>, uint64_t>;
@@ -115,7 +116,7 @@ uint64_t key_of(const Backend& backend, const ExternCall& call) {
   for (const auto views : {call.in, call.out}) {
     add(views.size());
     for (const ExternView& v : views) {
-      // A GPU's library picks by the first element's place, too.
+      // A GPU's library also chooses by the alignment of the first element.
       add(uint64_t(v.dtype) << 32 | uint64_t(v.dim) << 8 | (v.data ? std::bit_cast<uint64_t>(v.data) % 16 : 16));
       for (int32_t d = 0; d < v.dim; d++) add(v.sizes[d]), add(v.strides[d]);
     }
@@ -156,7 +157,7 @@ std::string path_of_table() {
   return folder.empty() ? "" : folder + "/tuning.txt";
 }
 
-// The rows of a file that the process does not know yet.
+// Reads the rows that the process does not know yet.
 void read_table(Table& t, const std::string& path) {
   std::error_code problem;
   if (!fs::is_regular_file(path, problem)) return;
@@ -200,7 +201,7 @@ std::string table_text(Table& t) {
   return text;
 }
 
-// One process at a time reads what others have found, and adds its own.
+// Locks the file: one process at a time reads what others have found, and adds its own results.
 class FileLock {
  public:
   explicit FileLock(const std::string& path) : fd_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
@@ -238,7 +239,7 @@ void write_found(Table& t) {
   }
 }
 
-// What runs have found is kept without anybody waiting, by the end of the process at the latest.
+// Saves results in the background, at the latest at the end of the process.
 void save_later(Table& t) {
   if (settings().cache != CacheMode::kOn) return;
   t.path = path_of_table();
@@ -278,8 +279,8 @@ double time_of(const Backend& backend, const ExternCall& call, const ExternOptio
   return double(timer.stop()) * 1e-9;
 }
 
-// One run by the option that is next; the lock is not held meanwhile. What fails by an option but the first one is made
-// by that.
+// Makes one run with the next option, without holding the lock. If an option other than the first one fails, the first
+// one makes the run.
 LibraryChoice measure(const Backend& backend, const ExternCall& call, Table& t, Trial& trial,
                       std::unique_lock<std::mutex>& lock) {
   Option *option = trial.next(), *first = &trial.options[0];
@@ -334,7 +335,7 @@ LibraryChoice run_library(const Backend& backend, const ExternCall& call, Tuning
   }
   Trial& trial = at->second;
   if (tuning == Tuning::kAtOnce) {
-    if (!trial.found_now && trial.options.empty()) trial = new_trial(call);  // the file's: what it says may be old
+    if (!trial.found_now && trial.options.empty()) trial = new_trial(call);  // the file's result may be outdated
     trial.for_all = trial.found_now = true, t.serves_all = true;
     if (writes_its_operands(call)) tuning = Tuning::kInFlight;
   }

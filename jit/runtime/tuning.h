@@ -1,5 +1,5 @@
-// Which candidate of a library's call is the fastest on this machine: measured while the program runs (mode
-// "max-autotune") or by `lutra tune`, and kept as a plain file.
+// Finds the fastest candidate for a library call on this machine. It is measured while the program runs (mode
+// "max-autotune") or by `lutra tune`, and saved in a plain file.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -12,34 +12,34 @@ namespace lutra {
 class Backend;
 
 enum class Tuning : uint8_t {
-  kOff,       // the device's table says, or what `lutra tune` found
-  kSettled,   // what was measured, where it was; nothing is measured
-  kInFlight,  // a run measures one option; no run is made for that alone
-  kAtOnce,    // a call that has not been measured is made as often as that takes
+  kOff,       // uses the device's table, or what `lutra tune` found
+  kSettled,   // uses what was measured, if anything was; measures nothing
+  kInFlight,  // a run measures one option; no call is made only to measure
+  kAtOnce,    // a call that has not been measured is repeated until it is
 };
 
-// Who ran a call, and why (lt.profile).
+// The candidate that ran a call, and why (lt.profile).
 struct LibraryChoice {
   enum Why : uint8_t { kNone, kFirst, kMeasuring, kFastest };
   const char* candidate = nullptr;
   Why why = kNone;
   int way = 0, threads = 0, options = 0;
-  double gain = 1;  // the time of what runs without tuning over that of this one
+  double gain = 1;  // the time without tuning, divided by the time of this choice
   std::string text() const;
 };
 
-// Runs the call. Invariant: a call has the same options whoever makes it, so what is found serves all equal ones: equal
-// in op, dtypes, sizes, strides, attributes, threads and device.
+// Runs the call. Invariant: the options of a call do not depend on its caller, so a result serves all equal calls:
+// equal in op, dtypes, sizes, strides, attributes, threads and device.
 LibraryChoice run_library(const Backend& backend, const ExternCall& call, Tuning tuning);
 
 struct TunedCall {
   std::string call;  // "mm float32[512,512], float32[512,512] -> float32[512,512]"
   LibraryChoice choice;
 };
-// From start to stop each library call of the process is tuned at once, and is run so by whoever makes it from now on.
+// Between start and stop, each library call of the process is tuned at once. From then on all callers use the result.
 void start_tuning();
 std::vector<TunedCall> stop_tuning();
-// Writes all that is known to the machine's table; its path. An error where that cannot be.
+// Writes all results to the machine's table. Returns its path. Throws if it cannot write.
 std::string save_tuning();
 
 }  // namespace lutra
