@@ -137,7 +137,8 @@ void Runner::launch_all(RunContext& c) const {
   try {
     launch_steps(c, wrote, in_place);
   } catch (const Error& e) {
-    // The run must not be repeated from its start, except if it was stopped.
+    // A run that has written results must not be repeated from its start. After in-place writes it may be, but nobody
+    // repeats a run that was stopped.
     const auto [file, line] = flat_.first_place();
     if (wrote || (in_place && e.kind == ErrorKind::kInterrupt))
       throw LateError(Error(e.kind, str(e.what(), "; ", file ? str("the segment at ", file, ":", line) : "it",
