@@ -1,4 +1,4 @@
-// Kinds of devices in; what they registered out.
+// The registry of backends.
 #include "jit/device/backend.h"
 
 #include "ops/core/error.h"

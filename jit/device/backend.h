@@ -1,5 +1,5 @@
-// What jit knows of a kind of device: one object a kind, which the kind's folder registers. Shared code asks it for
-// what it needs; it never asks which kind it is.
+// The interface of a kind of device. Each kind's folder registers one Backend. Shared code asks the Backend for what it
+// needs, and never tests the kind of device.
 #pragma once
 #include <memory>
 #include <span>
@@ -18,45 +18,45 @@ struct ExternCall;
 struct FlatPlan;  // jit/runtime/flat_plan.h
 class Runner;     // jit/runtime/runner.h
 
-// What code is made for.
+// The target that code is compiled for.
 struct KernelTarget {
   Device device;
-  std::string isa;  // of the CPU: "avx512", "avx2", "arm64"; "interp" and "wide": the interpreters behind the same call
-  std::vector<int64_t> hints;  // the integer arguments of a likely launch, where the device's code is made for sizes
-  bool several = false;        // that launches of it stand side by side
-  bool at_once = false;  // that it shall run before it is compiled, where the device has an interpreter of kernels
-  // Not 0: its loops look whether they shall end, where the device's code can; that much work (vector instructions,
-  // iterations of the interpreter) lies between two looks.
+  std::string isa;             // of a CPU: "avx512", "avx2", "arm64"; "interp" and "wide" select the interpreters
+  std::vector<int64_t> hints;  // integer arguments of a likely launch, if the device's code is made for sizes
+  bool several = false;        // several launches of it run in parallel
+  bool at_once = false;        // it must run before it is compiled, if the device has an interpreter of kernels
+  // Not 0: its loops look whether they shall stop, if the device's code can. Between two looks there is this much work
+  // (vector instructions, or iterations of the interpreter).
   int32_t look_after = 0;
 };
 
-// Sizes of a likely result that serve code for all sizes, innermost first: no two alike, none that a rule might single
-// out.
+// Sizes of a likely result, innermost first. Code that is made for them serves all sizes: no two are equal, and no rule
+// treats one of them specially.
 struct LikelySizes {
   std::span<const int64_t> flat, rows, short_rows;
 };
 
-// How temporaries lie in a run's arena (jit/runtime/arena.h).
+// The rules for temporaries in a run's arena (jit/runtime/arena.h).
 struct ArenaRules {
   size_t align = 64;
-  int32_t spare = 0;          // for how many launches more a slot is kept from others
-  bool lends_gaps = false;    // what lies free at a library's launch is the library's to use
-  bool cleared_late = false;  // the system clears a page when it is touched for the first time
+  int32_t spare = 0;          // for how many more launches a slot's memory is not given to others
+  bool lends_gaps = false;    // a library's launch may use memory that is free then
+  bool cleared_late = false;  // the system clears a page when it is first accessed
 };
 
-// Choices of speed; no bit of a result depends on them.
+// Choices that affect speed; no bit of a result depends on them.
 struct Preferences {
-  bool made_for_sizes = false;     // code is as fast as the sizes that it was made for let it be
-  bool nested_parallel = false;    // a nest's inner loops are parallel too
-  bool column_threads = false;     // columns of a reduction are threads side by side
-  bool padded_products = false;    // a large product's rows are of whole 16 bytes
-  bool leaves_processors = false;  // its kernels do not run on the processor's threads
+  bool made_for_sizes = false;     // code's speed depends on the sizes that it was made for
+  bool nested_parallel = false;    // inner loops of a nest are parallel, too
+  bool column_threads = false;     // the columns of a reduction are parallel threads
+  bool padded_products = false;    // a large product's rows are padded to multiples of 16 bytes
+  bool leaves_processors = false;  // its kernels do not use the CPU's threads
   LikelySizes likely;
   ArenaRules arena;
 };
 
 // Invariants:
-// 1. It lives as long as the process, and is registered before main.
+// 1. A Backend lives as long as the process, and is registered before main.
 // 2. numerics, preferences and the stated machine do not change.
 class Backend {
  public:
@@ -64,44 +64,45 @@ class Backend {
       : reductions(reductions), preferences(preferences), stated(stated) {}
   Backend(const Backend&) = delete;
 
-  // Throws Error(kUser) where there is no such device.
+  // Returns the description of a device. Throws Error(kUser) if there is no such device.
   virtual Machine machine(Device device) const = 0;
-  // Verified loop IR to code. An unknown isa is an Error, as is a device that cannot be had.
+  // Compiles verified loop IR. Throws an Error for an unknown isa or an unavailable device.
   virtual std::shared_ptr<Code> compile(const loop::Kernel& kernel, const KernelTarget& target, bool listing) const = 0;
-  // What of the target the code depends on, as text.
+  // Returns those properties of the target on which the code depends, as text.
   virtual std::string kernel_key(const loop::Kernel& kernel, const KernelTarget& target) const = 0;
 
-  // The code as bytes that load takes in another process, on a machine with an equal target_key; "" where the device
-  // keeps code in its own way.
+  // Returns the code as bytes, which `load` accepts in another process on a machine with an equal target_key. Returns
+  // "" if the device saves code in another way.
   virtual std::string image(const Code&) const { return ""; }
   virtual std::shared_ptr<Code> load(const std::string& image) const;
-  // What plans and code are made for, as text: a plan that was kept is taken where this is equal.
+  // Returns the target of plans and code as text. A saved plan is valid if this is equal.
   std::string target_key(Device device, const std::string& isa) const;
 
-  // What of a kernel the code generator weighs for the stated machine and such integer arguments, a line each.
+  // Returns what the code generator weighs for a kernel, one line each, for the stated machine and these integer
+  // arguments.
   virtual std::string weighed(const loop::Kernel&, std::span<const int64_t>) const { return ""; }
 
-  // Who runs a flat plan; the plan outlives it.
+  // Returns the runner of a flat plan. The plan must outlive it.
   virtual std::unique_ptr<Runner> make_runner(const FlatPlan& flat) const = 0;
-  // The stream of its work, null where it has none.
+  // Returns the stream of the device's work; null if it has none.
   virtual void* stream(Device) const { return nullptr; }
-  // Waits for the work given to it; raises what went wrong in it.
+  // Waits for the device's pending work. Throws if something failed in it.
   virtual void wait(Device) const {}
-  // Makes ready what a call of a library like this one will need. Of devices whose code is made for sizes.
+  // Prepares for a library call like this one. For devices whose code is made for sizes.
   virtual void prepare(const ExternCall&) const {}
-  // Nanoseconds that this thread has waited for code to be compiled elsewhere.
+  // Returns the nanoseconds that this thread has waited for compilation by others.
   virtual uint64_t compile_wait_ns() const { return 0; }
 
   const numerics::Reductions reductions;
   const Preferences preferences;
-  const Machine stated;  // a usual one, for choices where none is asked: texts of tests
+  const Machine stated;  // a typical machine, for choices without a device: golden texts
 
  protected:
   ~Backend() = default;
 };
 
 void register_backend(DeviceType type, const Backend* backend);
-// Throws Error(kInternal) where nobody has registered one.
+// Throws Error(kInternal) if no backend is registered.
 const Backend& backend_of(DeviceType type);
 inline const Backend& backend_of(Device device) { return backend_of(device.type); }
 

@@ -1,4 +1,4 @@
-// See cost.h. Every rate is the machine's.
+// See cost.h. All rates are the machine's.
 #include "jit/device/cost.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace lutra {
 namespace {
 
 constexpr double kLine = 64;          // bytes
-constexpr double kUnderWay = 8 * 16;  // bytes that a thread waits for at a time: eight of the widest loads
+constexpr double kUnderWay = 8 * 16;  // bytes that a thread requests at a time: eight of the widest loads
 
 double seconds_on(const Machine& m, const Work& w, double processors) {
   const double arithmetic = w.additions / (processors * m.add_rate);
@@ -37,7 +37,7 @@ void Work::move_across(const Machine& m, double n, double size) {
 }
 
 int64_t busy_threads(const Machine& m) {
-  const double bytes = m.memory_rate / double(m.processors) * m.latency_seconds;  // under way, by Little's law
+  const double bytes = m.memory_rate / double(m.processors) * m.latency_seconds;  // bytes in flight, by Little's law
   return int64_t(std::exp2(std::round(std::log2(std::max(1.0, bytes / kUnderWay)))));
 }
 

@@ -1,8 +1,8 @@
-// How long a kernel takes on a machine: the one model that choices of speed ask. What a kernel does and what a machine
-// can do go in, seconds come out. No bit of a result depends on it: what bits depend on is in ops/core/numerics.h.
+// The cost model: how many seconds a kernel takes on a machine. All choices of speed use it. No bit of a result depends
+// on it; ops/core/numerics.h has what bits depend on.
 //
-//   seconds = launch + arithmetic + memory                  one thread a processor
-//   seconds = launch + max(arithmetic, memory, waiting)     several: while one waits, others go on
+//   seconds = launch + arithmetic + memory                  a processor runs one thread
+//   seconds = launch + max(arithmetic, memory, waiting)     it runs several: while one waits, others go on
 //
 // A core overlaps its arithmetic and memory a little, but never so well that computing again is free.
 #pragma once
@@ -10,40 +10,39 @@
 
 namespace lutra {
 
-// What a kernel does, by the likely sizes of its loops. Kernels are put together by adding.
+// The work of a kernel, by the likely sizes of its loops. The work of a fused kernel is a sum.
 struct Work {
   double additions = 0;  // arithmetic, in additions of float32 (loop::cost)
   double bytes = 0;      // that it reads or writes
-  double alone = 0;      // seconds that this takes one processor
-  double shared = 0;     // and that it takes the memory that all of them share
-  double parallel = 1;   // iterations that may run side by side
-  double together = 1;   // threads that share one of them, where a processor has several
+  double alone = 0;      // seconds for its memory accesses on one processor
+  double shared = 0;     // seconds for its accesses to the memory that all processors share
+  double parallel = 1;   // iterations that may run in parallel
+  double together = 1;   // threads that share an iteration, if a processor runs several
   double steps = 0;      // loads or stores that a thread does one after the other
 
-  // Of a kernel that does this and the other's.
+  // Adds the work of another kernel that becomes one with this one.
   void add(const Work& other);
-  // Bytes, in all, of a memory of `size` bytes. It is found where memory of that size is: each kernel's is, so that two
-  // that become one never move more.
+  // Adds `bytes` of traffic with a memory of `size` bytes, in the cache that holds that size. Each kernel's traffic
+  // counts by itself, so two kernels that become one never move more.
   void move(const Machine& machine, double bytes, double size);
-  // Bytes of a memory that loops walk down the columns of, so that each line is met by itself.
+  // Like move, for loops that go down the columns of a memory, so that they fetch each line separately.
   void move_across(const Machine& machine, double bytes, double size);
 };
 
-// Processors that are busy.
+// Returns how many processors are busy.
 double busy(const Machine& machine, const Work& work);
-// How many of the threads that the machine holds at a time `threads` are.
+// Returns `threads` as a share of the threads that the machine holds at a time.
 double occupancy(const Machine& machine, double threads);
 double seconds(const Machine& machine, const Work& work);
 
-// Of work that is told in elements (KernelLaunch::work): an element of a sum of two vectors in memory is so many
-// additions.
+// The cost of an element in KernelLaunch::work, in additions. Such an element is one of a sum of two vectors in memory.
 inline constexpr int64_t kAdditionsOfElement = 6;
-// Additions below which a share of a loop is not worth a processor of its own.
+// Returns the number of additions below which a share of a loop is not worth a processor.
 double least_share(const Machine& machine);
-// Of a machine whose processors have several threads: how many of one keep its share of memory busy, to the nearest
-// power of two.
+// For a machine whose processors run several threads: returns how many threads keep a processor's share of memory busy,
+// rounded to a power of two.
 int64_t busy_threads(const Machine& machine);
-// Bytes that one processor has near: what an iteration meets again comes from there.
+// Returns the bytes of the near memory of one processor. What an iteration accesses again comes from there.
 double near_bytes(const Machine& machine);
 
 }  // namespace lutra

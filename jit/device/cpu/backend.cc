@@ -1,4 +1,4 @@
-// The CPU as a device: its description, its policy of sums, code by instruction set.
+// The CPU's backend: description of the machine, numerics of sums, code by instruction set.
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,15 +25,15 @@ struct Rate {
   const char* isa;
   double additions;
 };
-// Measured on one core of a Sapphire Rapids: half of its multiply-adds a second (137 to 157 and 78 GFLOP/s), and adds
-// without vectors.
+// Additions a second. Measured on one core of a Sapphire Rapids: half of its multiply-adds a second (137 to 157 and 78
+// GFLOP/s), and adds without vectors.
 constexpr Rate kRates[] = {{"avx512", 74e9}, {"avx2", 39e9}};
 constexpr double kScalarRate = 4e9;
 
-// What cannot be asked is that of such a core. Measured: sums of two vectors in the nearest and in the shared cache,
-// copies in the second one and in memory, a chain of kernels of four elements. Handing a chunk over takes 0.6 us to a
-// thread that looks for work, 18 us to one that sleeps; what stands here is between: a share is then about 16,000
-// elements, which was found by trial. Estimated, not measured: a line that nothing has brought ahead.
+// Values that cannot be queried are those of such a core. Measured: sums of two vectors in the nearest and in the
+// shared cache, copies in the second cache and in memory, a chain of kernels of four elements. Handing over a chunk
+// takes 0.6 us to a thread that looks for work, 18 us to a sleeping one. fork_seconds is in between, found by trial:
+// the least share is then about 16,000 elements. line_seconds is an estimate.
 Machine rated(Machine m) {
   const double cache_rate[] = {500e9, 55e9, 28e9};
   std::copy(std::begin(cache_rate), std::end(cache_rate), m.cache_rate);
@@ -45,7 +45,7 @@ Machine rated(Machine m) {
   return m;
 }
 
-// What texts of tests are made for, whatever machine they run on.
+// The machine for golden texts, whichever machine runs the tests.
 Machine stated_machine() {
   Machine m;
   m.isa = "avx2";

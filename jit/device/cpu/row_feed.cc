@@ -1,8 +1,9 @@
 // Invariants of a feed:
-// 1. Kernel and scatter are neighbours; nobody else sees the temporary, and none of the kernel's other buffers is in
-//    its memory. The scatter reads nothing else that the kernel writes. Its result is another buffer than its operands.
-// 2. The kernel has one parallel loop, whose iteration i writes, and reads of the temporary, the elements
-//    [i * row, (i + 1) * row) where they all are extent * row.
+// 1. Kernel and scatter are adjacent launches. No other launch accesses the temporary, and none of the kernel's other
+//    buffers shares its memory. The scatter reads nothing else that the kernel writes. Its result is not one of its
+//    operands.
+// 2. The kernel has one parallel loop. Iteration i accesses only the elements [i * row, (i + 1) * row) of the
+//    temporary; all of it has extent * row elements.
 #include "jit/device/cpu/row_feed.h"
 
 #include <algorithm>
@@ -24,7 +25,7 @@ bool names(const Launch& launch, int32_t buffer) {
 
 bool share_memory(const Buffer& a, const Buffer& b) { return a.kind == b.kind && a.index == b.index; }
 
-// The kernel's one loop, which is parallel; else null.
+// Returns the kernel's only loop if it is parallel, otherwise null.
 const loop::Loop* only_loop(const loop::Kernel& kernel) {
   const loop::Loop* only = nullptr;
   for (const loop::Stmt& s : kernel.body) {
@@ -35,7 +36,8 @@ const loop::Loop* only_loop(const loop::Kernel& kernel) {
   return only;
 }
 
-// The stride of an access along a loop; none where it has not just one, or where a value of the kernel moves it.
+// Returns the stride of an access along a loop. None if it has several, or if the access depends on a value of the
+// kernel.
 std::optional<loop::Coef> stride_along(const loop::Access& access, const loop::Loop& loop) {
   std::optional<loop::Coef> stride;
   for (const auto& term : access.terms) {
@@ -47,7 +49,7 @@ std::optional<loop::Coef> stride_along(const loop::Access& access, const loop::L
   return stride;
 }
 
-// The stride along the parallel loop that all accesses of the pointer have.
+// Returns the stride along the parallel loop if all accesses of the pointer have the same.
 std::optional<loop::Coef> row_of(const loop::Kernel& kernel, int32_t pointer) {
   const loop::Loop* outer = only_loop(kernel);
   if (!outer) return {};

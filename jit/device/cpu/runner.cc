@@ -1,5 +1,5 @@
-// What a CPU is given in a run: a kernel's loop in chunks, those of kernels side by side as one job, those of one that
-// feeds a scatter by blocks that the cache holds.
+// Runs plans on a CPU: a kernel's loop in chunks, parallel kernels as one job, and a kernel that feeds a scatter in
+// blocks that fit the cache.
 #include "jit/device/cpu/runner.h"
 
 #include <algorithm>
@@ -17,19 +17,19 @@ namespace lutra {
 namespace {
 
 constexpr int kMaxChunks = 4096;     // of a kernel
-constexpr size_t kLocalWords = 256;  // of a block copied to a worker's stack
-// Work of a chunk, in elements, from which on its loops look whether they shall end: some milliseconds.
+constexpr size_t kLocalWords = 256;  // size of a block that fits on a worker's stack
+// Work of a chunk, in elements, from which on its loops look whether they shall stop: some milliseconds.
 constexpr int64_t kLooksFrom = 1 << 22;
-// Bytes of the rows that a thread makes before a scatter takes them, and rows that a block has a multiple of, so that
-// its memory is aligned as the whole is.
+// kFedBytes: size of the rows that a thread computes before a scatter takes them. kFedRows: a block has a multiple of
+// so many rows, so that its memory is aligned like the whole.
 constexpr int64_t kFedBytes = 128 << 10, kFedRows = 64;
 
-// How a kernel's loop is cut.
+// How a kernel's loop is cut into chunks.
 struct Part : FilledStep {
-  int chunks, first;  // first: among the chunks of the kernels beside it
-  bool looks;         // code has looks
+  int chunks, first;  // first: index of its first chunk among those of the parallel kernels
+  bool looks;         // the code looks whether it shall stop
   const Code* code;
-  int64_t begin = 0;  // of the iterations that are `extent`
+  int64_t begin = 0;  // first of the `extent` iterations
   int64_t align() const { return extent / chunks >= 1024 ? 64 : 1; }
 };
 
@@ -38,7 +38,7 @@ void run_code(const Part& part, BlockHead* head) {
   if (part.looks) raise_left();
 }
 
-// A chunk runs on a copy of the block.
+// Runs a chunk on a copy of the block.
 void run_part(const Part& part, int chunk, LaunchFault* fault) {
   const size_t words = size_t(part.step->words);
   alignas(64) uint64_t local[kLocalWords];
@@ -53,8 +53,8 @@ void run_part(const Part& part, int chunk, LaunchFault* fault) {
   if (head->begin < head->end) run_code(part, head);
 }
 
-// Fresh pages are cleared at their first touch, and each of the threads that touch a large page at once clears one of
-// its own: so one thread touches each, before a kernel does.
+// Writes to fresh pages before a kernel does, each large page by one thread. The system clears a page at its first
+// access. If several threads access a large page at once, each of them clears one of its own.
 void touch_pages(void* memory, size_t bytes) {
   constexpr size_t kPage = 4096, kLargePage = size_t(2) << 20;
   struct Fresh {
@@ -69,7 +69,7 @@ void touch_pages(void* memory, size_t bytes) {
   const int pages = int((bytes + kLargePage - 1) / kLargePage);
   const StoppableLoops loops(true);  // nothing of the segment has run yet
   if (!in_background()) return run_chunks(pages, touch, &fresh);
-  for (int i = 0; i < pages; i++) touch(&fresh, i);  // the threads are the program's
+  for (int i = 0; i < pages; i++) touch(&fresh, i);  // the threads belong to the program
 }
 
 class CpuRunner final : public Runner {
@@ -86,7 +86,7 @@ class CpuRunner final : public Runner {
     if (!has) touch_pages(memory, bytes);
     return memory;
   }
-  // What takes long is ended where the program shall stop, even where it writes what can be seen.
+  // A long launch is stopped if the program shall stop, even if it writes visible memory.
   void launch_kernels(RunContext& c, const LaunchStep& first, const Generator& generator, bool& wrote) const override {
     if (fed_rows(c, first) > 0) return;  // launch_library runs it
     const bool unseen = loops_are_stoppable;
@@ -103,7 +103,7 @@ class CpuRunner final : public Runner {
     const int64_t rows = feeder ? fed_rows(c, *feeder) : 0;
     if (rows == 0) return Runner::launch_library(c, step);
     if (scatter_blocks(c, *feeder, step, rows)) return;
-    // Anew and one after the other, so that the first failure is reported.
+    // Runs both again, one after the other, to report the first failure.
     launch_kernel(c, *feeder, default_generator());
     Runner::launch_library(c, step);
   }
@@ -131,13 +131,13 @@ class CpuRunner final : public Runner {
   static void run_part_chunks(const Part& part, LaunchFault* faults);
   bool run_block(const Part& part) const;
 
-  static constexpr int kFewChunks = 64;  // whose faults the stack has room for
+  static constexpr int kFewChunks = 64;  // the stack has room for the faults of this many chunks
 
-  std::vector<RowFeed> feeds_;  // of the steps
+  std::vector<RowFeed> feeds_;  // by step
 };
 
-// Rows of a block where the step and the scatter behind it run by blocks, else 0: where there are many rows, the
-// scatter takes them as they lie, and its result lies in no memory that the kernel reads.
+// Returns the rows of a block if the step and the scatter after it run in blocks, otherwise 0. They do if there are
+// many rows, the scatter takes the temporary as it is, and its result shares no memory with what the kernel reads.
 int64_t CpuRunner::fed_rows(const RunContext& c, const LaunchStep& step) const {
   const RowFeed& feed = feeds_[size_t(&step - steps_.data())];
   if (feed.pointer < 0 || is_tuned()) return 0;
@@ -168,7 +168,7 @@ int64_t CpuRunner::fed_rows(const RunContext& c, const LaunchStep& step) const {
   return block;
 }
 
-// faults: one a chunk.
+// faults: one for each chunk.
 void CpuRunner::run_part_chunks(const Part& part, LaunchFault* faults) {
   struct Job {
     const Part& part;
@@ -183,14 +183,15 @@ void CpuRunner::run_part_chunks(const Part& part, LaunchFault* faults) {
       &job);
 }
 
-// Whether no check has failed.
+// Returns true if no check has failed.
 bool CpuRunner::run_block(const Part& part) const {
   LaunchFault faults[kFewChunks];
   run_part_chunks(part, faults);
   return std::none_of(faults, faults + part.chunks, [](const LaunchFault& f) { return f.set; });
 }
 
-// All blocks lie in the memory of the first one. False where something has failed.
+// Runs kernel and scatter block by block. All blocks use the memory of the first one. Returns false if something has
+// failed.
 bool CpuRunner::scatter_blocks(RunContext& c, const LaunchStep& feeder, const LaunchStep& step, int64_t rows) const {
   Part part;
   if (!make_part(c, feeder, default_generator(), part)) return false;
@@ -216,7 +217,7 @@ bool CpuRunner::scatter_blocks(RunContext& c, const LaunchStep& feeder, const La
       if (e.kind != ErrorKind::kData) throw;
       return false;
     }
-    views.in[0] = views.out[0];  // has what came before
+    views.in[0] = views.out[0];  // the result of the blocks so far
   }
   return true;
 }
@@ -231,7 +232,7 @@ void CpuRunner::launch_kernel(const RunContext& c, const LaunchStep& step, const
   if (fault.set) report(part, fault);
 }
 
-// Of several faults the first in loop order is reported, as on one thread.
+// Runs the chunks in parallel. Reports the first fault in loop order, as on one thread.
 void CpuRunner::launch_chunks(const Part& part) const {
   LaunchFault few[kFewChunks];
   std::unique_ptr<LaunchFault[]> many;  // a host's stack may be small
@@ -243,7 +244,7 @@ void CpuRunner::launch_chunks(const Part& part) const {
   }
 }
 
-// Kernels that do not depend on each other and cannot fail: the chunks of all are one job.
+// Runs kernels that are independent and cannot fail. All their chunks are one job.
 void CpuRunner::launch_beside(const RunContext& c, const LaunchStep& first, const Generator& generator) const {
   struct Job {
     Part parts[kMaxBeside];

@@ -1,4 +1,4 @@
-// Runs on a CPU.
+// Runs plans on a CPU.
 #pragma once
 #include "jit/runtime/runner.h"
 

@@ -1,4 +1,4 @@
-// A GPU as a device: its description, its policy of sums, code by NVRTC.
+// The GPU's backend: description of the machine, numerics of sums, code by NVRTC.
 #include "jit/device/backend.h"
 
 #include "jit/codegen/cuda/analysis.h"
@@ -13,7 +13,7 @@
 namespace lutra::cuda {
 namespace {
 
-// They decide what a thread has.
+// They determine the work of a thread.
 constexpr int64_t kFlat[] = {1 << 24}, kRows[] = {512, 4104, 40, 24, 17, 13},
                   kShortRows[] = {24, 65544, 40, 28, 17, 13};
 
@@ -40,7 +40,7 @@ class CudaBackend final : public Backend {
     }
     return cuda::compile(kernel, target.hints, machine, target.several, target.at_once, c, listing);
   }
-  // The device stands for its number of multiprocessors, which the mapping looks at.
+  // The key has the device, since the mapping depends on its number of multiprocessors.
   std::string kernel_key(const loop::Kernel& kernel, const KernelTarget& target) const override {
     return to_string(target.device) + " " + mapping_class(kernel, target.hints, machine(target.device)) +
            (target.several ? " several" : "");

@@ -1,5 +1,5 @@
-// What data decide, in; conditional nodes out. The capture of a graph is ended, the node added, its body captured, and
-// the capture of the graph goes on behind the node. A tiny kernel sets the condition.
+// Makes conditional nodes for data-dependent branches and loops. It ends the capture of the graph, adds the node,
+// captures the node's body, and continues the capture after the node. A tiny kernel sets the condition.
 #include "jit/device/cuda/decide.h"
 
 #include "jit/device/cuda/order.h"
@@ -13,7 +13,7 @@ namespace {
 constexpr int kIf = 0, kWhile = 1;      // CU_GRAPH_COND_TYPE_
 constexpr unsigned kAssignDefault = 1;  // CU_GRAPH_COND_ASSIGN_DEFAULT
 
-// What a body puts into the stream, as the graph inside.
+// Captures what a body puts into the stream as the graph `inside`.
 void capture_body(LaunchOrder& order, cuda::StreamHandle stream, cuda::GraphHandle inside,
                   const std::function<void(LaunchOrder&)>& body) {
   LUTRA_CUDA(begin_capture_to_graph(stream, inside, nullptr, nullptr, 0, kRelaxed));
@@ -30,7 +30,7 @@ void capture_body(LaunchOrder& order, cuda::StreamHandle stream, cuda::GraphHand
   cuda::check(ended, "end_capture()");
 }
 
-// set(handle) sets the condition, before the node and, of a loop, at the end of its body.
+// set(handle) sets the condition: before the node, and at the end of a loop's body.
 void add_node(Device device, int kind, const std::function<void(uint64_t handle)>& set,
               const std::function<void()>& body) {
   LaunchOrder& order = *LaunchOrder::current();
@@ -71,7 +71,7 @@ void ConditionalNodes::when(const void* flag, DType dtype, bool holds, const std
   add_node(device_, kIf, set, body);
 }
 
-// A loop ends where the host wants it to: who waits for it sees to that (cuda::wait_for_loops).
+// The host can stop a loop: code that waits for the loop sets the flag (cuda::wait_for_loops).
 void ConditionalNodes::repeat(const void* flag, DType dtype, const std::function<void()>& body) {
   const int32_t* stop = cuda::loops_stop(cuda::context(device_));
   const auto set = [&](uint64_t handle) { cuda::set_condition(device_, handle, flag, dtype, true, stop); };

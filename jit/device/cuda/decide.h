@@ -1,5 +1,4 @@
-// Branches and loops of a run that is recorded, as conditional nodes of its graph: the GPU decides, the host does not
-// wait.
+// Branches and loops of a recorded run as conditional nodes of its graph: the GPU decides, and the host does not wait.
 #pragma once
 #include "jit/runtime/runner.h"
 

@@ -1,4 +1,4 @@
-// A context's limits, or a table of capabilities.
+// Describes GPUs, from a context's limits or a table of capabilities.
 #include "jit/device/cuda/machine.h"
 
 #include "ops/core/error.h"
@@ -7,7 +7,7 @@
 namespace lutra::cuda {
 namespace {
 
-// Of capabilities: the largest GPU sold, and how many lanes a multiprocessor has, which none can be asked.
+// By capability: the largest GPU sold, and the lanes of a multiprocessor, which cannot be queried.
 struct Stated {
   int arch;
   int64_t multiprocessors, threads;
@@ -28,8 +28,8 @@ const Stated& stated(int arch) {
   return *found;
 }
 
-// Rates from what is known. One multiprocessor gets about twice its share of memory, and as much from the cache that
-// all share. A kernel begins 2 us after the one that it waits for.
+// Computes the rates. One multiprocessor gets about twice its share of memory bandwidth, and as much from the shared
+// cache. A kernel begins 2 us after the one that it waits for.
 Machine rated(Machine m, double lanes, double clock, double memory_rate) {
   m.add_rate = lanes * clock;
   m.memory_rate = memory_rate;
@@ -49,7 +49,7 @@ Machine machine_of(const Context& c) {
   m.memory_bytes = c.total_bytes;
   m.shared_bytes = size_t(c.shared_bytes);
   if (c.cache_bytes > 0) m.cache_bytes[2] = size_t(c.cache_bytes);
-  // Drivers may keep their clocks to themselves.
+  // Some drivers do not report clocks.
   const Stated& s = stated(c.arch);
   return rated(m, s.lanes, c.clock > 0 ? c.clock : s.clock, c.memory_rate > 0 ? c.memory_rate : s.memory_rate);
 }

@@ -1,4 +1,4 @@
-// Descriptions of GPUs: of one that is there, and of one that code is made for elsewhere.
+// Descriptions of GPUs: of a present one, and of one that code is made for without it.
 #pragma once
 #include "jit/device/machine.h"
 
@@ -6,9 +6,10 @@ namespace lutra::cuda {
 
 struct Context;
 
-// Asked of the driver when the context was made.
+// Describes the context's GPU, by what the driver returned when the context was made.
 Machine machine_of(const Context& context);
-// For a capability (90: sm_90) where no GPU is there to be asked: the largest one sold of it, or of the nearest below.
+// Describes a GPU of a capability (90: sm_90) that is not present: the largest one sold with this capability, or with
+// the nearest lower one.
 Machine stated_machine(int arch = 90);
 
 }  // namespace lutra::cuda

@@ -1,4 +1,5 @@
-// The plan's launches, as they are put into a stream that is captured, in; edges of the CUDA graph out.
+// Turns the dependencies of the plan's launches into edges of a CUDA graph, while the launches are put into a captured
+// stream.
 #include "jit/device/cuda/order.h"
 
 #include <algorithm>
@@ -11,7 +12,7 @@ namespace lutra {
 namespace {
 
 constexpr unsigned kAdd = 0, kSet = 1;  // CU_STREAM_ADD_CAPTURE_DEPENDENCIES, CU_STREAM_SET_CAPTURE_DEPENDENCIES
-constexpr size_t kArenas = 4;           // of a function
+constexpr size_t kArenas = 4;           // for one function
 constexpr size_t kMostLaunches = 1 << 14;
 
 thread_local LaunchOrder* under_way = nullptr;
@@ -92,7 +93,7 @@ void LaunchOrder::wait_for(int32_t done) {
   launch_.before.add(done_[size_t(done)].before);
 }
 
-// Those that are waited for through others are left out: the others came later.
+// Leaves out nodes that others of them wait for. Those others came later.
 std::vector<cuda::GraphNode> LaunchOrder::nodes_of(std::span<const int32_t> asked) const {
   std::vector<int32_t> latest(asked.begin(), asked.end());
   std::sort(latest.rbegin(), latest.rend());
@@ -126,7 +127,7 @@ void LaunchOrder::all_wait() {
   floor_ = int32_t(done_.size()) - 1;
 }
 
-// In the middle of a launch: what it puts into the stream from now on waits.
+// Adds a dependency in the middle of a launch: what the launch puts into the stream from now on waits.
 void LaunchOrder::take(const MemoryRange& range) {
   const size_t asked = launch_.asked.size();
   touch(range, true);
@@ -154,7 +155,7 @@ void LaunchOrder::cut(Pieces& pieces, size_t at) {
   found->second.to = at;
 }
 
-// The last one that is done touched the range.
+// Notes that the last launch in done_ accessed the range.
 void LaunchOrder::mark(const MemoryRange& range, bool written) {
   const int32_t self = int32_t(done_.size()) - 1;
   Pieces& pieces = spaces_[range.space];
@@ -223,17 +224,17 @@ std::vector<cuda::GraphNode> LaunchOrder::leaves() const {
 
 cuda::GraphHandle LaunchOrder::graph() const { return Captured(stream_).graph; }
 
-// What a launch waits for through others stays right: those others end after what they wait for.
+// Indirect waits stay correct: the launches in between end after those that they wait for.
 size_t overlap_launches(cuda::GraphHandle graph, const cuda::Context& gpu) {
   constexpr cuda::GraphEdge kWhole, kEarly{1, 0, 1, {}};  // CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC and its type of edge
-  constexpr int64_t kSmall = 2;                           // blocks a multiprocessor
+  constexpr int64_t kSmall = 2;                           // blocks for each multiprocessor
   if (!cuda::has_dependent_launches()) return 0;
   size_t count = 0;
   LUTRA_CUDA(graph_edges(graph, nullptr, nullptr, nullptr, &count));
   std::vector<cuda::GraphNode> from(count), to(count);
   std::vector<cuda::GraphEdge> edges(count);
   LUTRA_CUDA(graph_edges(graph, from.data(), to.data(), edges.data(), &count));
-  std::unordered_map<cuda::GraphNode, cuda::KernelNodeParams> kernels;  // without a function: no kernel
+  std::unordered_map<cuda::GraphNode, cuda::KernelNodeParams> kernels;  // without a function: not a kernel
   const auto kernel_of = [&](cuda::GraphNode node) -> const cuda::KernelNodeParams& {
     const auto [at, is_new] = kernels.try_emplace(node);
     int type = 0;

@@ -1,6 +1,6 @@
-// Which launches of a run that is recorded wait for which: those that touch memory that an earlier one wrote, or write
-// memory that an earlier one touched. All others may run side by side, so what a step does beside its longest chain
-// (weight gradients, sums, updates) is hidden behind it.
+// Decides which launches of a recorded run wait for which: a launch waits for those that wrote memory that it accesses,
+// and for those that accessed memory that it writes. All others may run in parallel. So work outside a step's longest
+// chain (weight gradients, sums, updates) is hidden behind that chain.
 #pragma once
 #include <map>
 #include <span>
@@ -28,53 +28,54 @@ struct MemoryRange {
 };
 
 // Invariants:
-// 1. Memory is told apart by what it is in the plan (storage of inputs, result), never by address, and in the arena by
-//    where it lies there: the order holds for every replay with the arena's layout, which is part of what a recording
-//    must find equal. What a launch that runs functions is given does not move from replay to replay, so within it
-//    memory is told apart by address.
-// 2. Temporary memory of libraries is a block of a ScratchPool, or lies in the arena: who takes it waits for who had
-//    it.
-// 3. What functions put into the stream waits for what their launch waits for; who waits for that launch waits for all
+// 1. Memory is identified by its role in the plan (storage of an input, result), never by address, and in the arena by
+//    its place there. So the order is valid for every replay with the same arena layout; a recording's key includes
+//    this layout. Memory that a launch passes to functions does not move between replays, so within it memory is
+//    identified by address.
+// 2. Temporary memory of libraries is a block of a ScratchPool, or in the arena. A launch that takes it waits for those
+//    that had it before.
+// 3. What functions put into the stream waits for what their launch waits for. What waits for that launch waits for all
 //    of it.
 class LaunchOrder : cuda::ScratchWatch {
  public:
-  // Of a stream that this thread captures from now on.
+  // Orders the launches of a stream that this thread captures from now on.
   LaunchOrder(const Plan& plan, const ArenaLayout& layout, const char* arena, cuda::StreamHandle stream,
               cuda::ScratchPool& scratch);
-  // Of a graph within the one of that order: the body of a conditional node.
+  // Orders the launches of a graph within `around`'s: the body of a conditional node.
   explicit LaunchOrder(LaunchOrder& around);
   ~LaunchOrder();
   LaunchOrder(const LaunchOrder&) = delete;
-  // Of the capture that is under way on this thread, or null.
+  // Returns the order of this thread's current capture, or null.
   static LaunchOrder* current();
 
-  // A buffer of the plan that is recorded.
+  // Returns the range of a buffer of the recorded plan.
   MemoryRange range_of(int32_t buffer) const;
 
-  // Around what a launch puts into the stream. wait: when it has said what it touches. begin throws where a graph of so
-  // many launches would take too long to make.
+  // These enclose what a launch puts into the stream. Call wait() after touch() for all memory that the launch
+  // accesses. begin throws if a graph of so many launches would take too long to make.
   void begin();
   void touch(const MemoryRange& range, bool written);
   void wait();
   void end();
-  // Between wait and end of a launch that runs functions: around their launches.
+  // For a launch that runs functions: enclose their launches, between wait and end.
   void enter();
   void leave();
 
-  // Around what waits for all that is done, and is waited for by all that comes.
+  // Enclose a launch that waits for all earlier ones, and that all later ones wait for.
   void wait_for_all();
   void all_wait();
-  // What is captured now: its graph, and the nodes that the next one waits for.
+  // The graph that is being captured, and the nodes that the next one waits for.
   cuda::GraphHandle graph() const;
   std::vector<cuda::GraphNode> leaves() const;
-  // Of a capture that was ended and goes on: its graph, which nobody else owns until it ends.
+  // The graph of a capture that was ended and then continued. Nobody else owns it until it ends.
   cuda::GraphHandle resumed = nullptr;
 
-  // Temporary memory for a call of a function: pieces in turn, so that calls that follow each other may overlap.
+  // Returns temporary memory for a call of a function. Calls get different pieces in turn, so that consecutive calls
+  // may overlap.
   void* arena(const void* function, size_t bytes, Device device);
 
  private:
-  // Positions among done_.
+  // A set of indices into done_.
   class Set {
    public:
     bool has(size_t i) const { return i / 64 < words_.size() && (words_[i / 64] >> i % 64 & 1); }
@@ -87,19 +88,19 @@ class LaunchOrder : cuda::ScratchWatch {
   struct Piece {
     size_t to = 0;
     int32_t writer = -1;
-    std::vector<int32_t> readers;  // since
+    std::vector<int32_t> readers;  // since the last write
   };
-  using Pieces = std::map<size_t, Piece>;  // by where they begin; no byte is in two
+  using Pieces = std::map<size_t, Piece>;  // by their begin; pieces do not overlap
   struct Done {
     std::vector<cuda::GraphNode> leaves;
-    Set before;  // that it waits for, however indirectly
+    Set before;  // what it waits for, directly or indirectly
   };
-  // What is being put into the stream.
+  // The launch that is being put into the stream.
   struct Launch {
     std::vector<std::pair<MemoryRange, bool>> touched;
-    std::vector<int32_t> asked;  // that it waits for, some of them through others
+    std::vector<int32_t> asked;  // what it waits for; some of these wait for others of them
     Set before;
-    int32_t entry = -1;  // of one that runs functions: stands for what it waits for
+    int32_t entry = -1;  // of a launch that runs functions: a node for what it waits for
   };
   struct Arenas {
     std::vector<Ref<Storage>> all;
@@ -122,15 +123,15 @@ class LaunchOrder : cuda::ScratchWatch {
   std::map<int64_t, Pieces> spaces_;
   std::vector<Done> done_;
   Launch launch_;
-  std::vector<Launch> around_;  // whose functions' launches these are, outermost first
+  std::vector<Launch> around_;  // the launches whose functions' launches these are, outermost first
   std::map<const void*, Arenas> arenas_;
   LaunchOrder* const outer_ = nullptr;
-  int32_t floor_ = -1;  // what all that comes waits for
+  int32_t floor_ = -1;  // what all later launches wait for
 };
 
-// Lets launches of a graph that wait by themselves (ops/cuda/loaded_module.h) begin while a small kernel that they
-// depend on still runs: what a launch costs before its first instruction is hidden. Beside a large kernel a launch that
-// waits would take the place of others that could run. The number of edges that were changed.
+// Lets launches that wait by themselves (ops/cuda/loaded_module.h) begin while a small kernel that they depend on is
+// still running. This hides the time before a launch's first instruction. Next to a large kernel a waiting launch would
+// take the place of others that could run. Returns the number of edges that it changed.
 size_t overlap_launches(cuda::GraphHandle graph, const cuda::Context& gpu);
 
 }  // namespace lutra

@@ -1,19 +1,18 @@
-// Runs of a plan on a GPU as CUDA graphs: recorded at the second run, replayed afterwards.
-//
 // Invariants:
-// 1. A kernel's node is brought up to date where its block or grid differ from what was recorded, so kernels may get
-//    other addresses, sizes, numbers and random calls each run. What libraries were given cannot be changed: a
-//    recording serves runs whose library calls are equal, results aside.
-// 2. Results that libraries write or read belong to the recording, or are given up by the caller (Donor) where the
-//    recording has them; a run takes a recording only while nobody else holds them: a live output is never overwritten.
-//    Where somebody holds those of all recordings, the next one's are nobody else's: each run is given copies.
-// 3. An input that a library reads and that moves from run to run is copied to memory of its own first.
-// 4. Memory that is taken while recording stays taken as long as the recording lives, but for the arena: that it lies
-//    where it was is part of what a recording must find equal.
-// 5. The steps of a scan are part of the graph, their kernels as they were recorded: a scan is given what a library is.
-//    Branches and loops that data decide are conditional nodes (decide.h). Where the driver has none, and where the
-//    host needs the number of steps (the backward of a while_loop), the plan is not recorded.
-// 6. At most kMostRecordings at a time and kMostTries in all; what cannot be recorded runs launch by launch.
+// 1. A kernel's node is updated if its block or grid differ from the recorded ones. So kernels may get other addresses,
+//    sizes, numbers and random calls in each run. The arguments of library calls cannot be updated: a recording serves
+//    runs with equal library calls, apart from results.
+// 2. Results that libraries write or read belong to the recording, or the caller gives up the storages that the
+//    recording used (Donor). A run uses a recording only if nobody else holds its results, so a live output is never
+//    overwritten. If somebody holds those of all recordings, the next recording keeps its results, and each run gets
+//    copies.
+// 3. An input that a library reads and whose address changes from run to run is copied to memory of its own first.
+// 4. Memory taken during recording stays taken as long as the recording lives, except the arena: its address is part of
+//    the recording's key.
+// 5. The steps of a scan are part of the graph, with their kernels as recorded: a scan's arguments are part of the key,
+//    as a library's are. Data-dependent branches and loops are conditional nodes (decide.h). The plan is not recorded
+//    if the driver has none, or if the host needs the number of steps (the backward of a while_loop).
+// 6. There are at most kMostRecordings at a time, and kMostTries in all. What cannot be recorded runs launch by launch.
 #include "jit/device/cuda/record.h"
 
 #include <cstring>
@@ -66,7 +65,7 @@ void CudaRunner::give_up(const std::string& why) const {
   say(flat_.place() + " is not recorded: " + why + "\n");
 }
 
-// The run's recording: one that serves it, or a fresh one to be filled. Null: launch by launch.
+// Returns the run's recording: one that serves it, or a new one to be filled. Null: the run goes launch by launch.
 CudaRunner::Recording* CudaRunner::pick_recording(Context& c, const std::vector<Tensor>& inputs,
                                                   std::unique_lock<std::mutex>& lock) const {
   if (!settings().cudagraphs) return nullptr;
@@ -94,7 +93,8 @@ CudaRunner::Recording* CudaRunner::pick_recording(Context& c, const std::vector<
     copies = idle == r.all.end();
     r.all.erase(copies ? r.all.begin() : idle);
   }
-  // Where somebody held what an equal recording had been given, that one's memory may be gone: the next keeps its own.
+  // If somebody holds a storage that the caller had given to an equal recording, that memory may be gone. The next
+  // recording keeps its own.
   const auto is_equal = [&](const auto& x) { return x->key.words == r.key.words; };
   const bool keeps_results = std::any_of(r.all.begin(), r.all.end(), is_equal);
   std::erase_if(r.all, [&](const auto& x) { return !x->keeps_results && is_equal(x); });
@@ -130,7 +130,7 @@ void CudaRunner::check_recordable(const Context& c, const ExternLaunch& launch) 
     throw std::runtime_error(str(name(launch.op), " waits for the GPU"));
 }
 
-// Of the inputs that move: their elements to memory that stays.
+// Copies the elements of moving inputs to memory that stays.
 void CudaRunner::bring_moving(Context& c, const std::vector<Tensor>& inputs) const {
   for (auto& [buffer, memory] : recordings_->moving) {
     const TensorImpl& in = *inputs[size_t(flat_.input_of[size_t(buffer)])].get();
@@ -146,7 +146,8 @@ void CudaRunner::bring_moving(Context& c, const std::vector<Tensor>& inputs) con
   }
 }
 
-// Whether the run differs from the last recorded one by where inputs are only; those are copied from now on.
+// Returns true if the run differs from the last recorded one in the addresses of inputs only. These inputs are copied
+// from now on.
 bool CudaRunner::find_moving(Recordings& r) const {
   if (r.all.empty() || r.all.back()->key.words.size() != r.key.words.size()) return false;
   const LibraryKey& last = r.all.back()->key;
@@ -162,12 +163,13 @@ bool CudaRunner::find_moving(Recordings& r) const {
   return !found.empty();
 }
 
-// Results' addresses are left out: they are the recording's.
+// Makes the key of a run. It has no addresses of results, since the recording owns these.
 void CudaRunner::make_key(const Context& c, LibraryKey& k) const {
   k.words.clear(), k.buffers.clear();
   k.add(uint64_t(matmul_precision()) * 2 + convolution_tf32());
   k.add(settled_times());
-  // Where libraries' temporary memory may lie, and what waits for what. Kernels follow an arena that moves.
+  // The arena's address and slots: libraries' temporary memory may be there, and the order depends on them. Kernels are
+  // updated if the arena moves.
   if (recordings_->has_libraries) k.add(reinterpret_cast<uint64_t>(c.arena_base));
   for (size_t bytes : c.layout.bytes) k.add(bytes);
   for (const LaunchStep& s : steps_) {
@@ -194,7 +196,7 @@ void CudaRunner::make_key(const Context& c, LibraryKey& k) const {
   }
 }
 
-// Where the launches are to find what a recording gives copies of: in its own memory, or in the run's.
+// Sets where launches write the results that a recording copies: its own memory, or the run's.
 void CudaRunner::place_results(Context& c, const Recording& r, bool own) const {
   for (const Recording::Result& x : r.results) {
     if (r.copies) c.buffers[size_t(x.buffer)] = own ? x.own->data : c.storages[size_t(x.buffer)]->data;
@@ -226,9 +228,9 @@ void CudaRunner::launch_recorded(Context& c, Recording& r) const {
   cuda::launched(gpu, "a recorded segment", file, line);
 }
 
-// Puts the run's launches into a graph; false where the GPU or a library will not have it.
+// Records the run's launches as a graph. Returns false if the GPU or a library refuses.
 bool CudaRunner::record(Context& c, Recording& r) const {
-  r.results.clear(), r.kept.clear();  // of a try that the driver did not let begin
+  r.results.clear(), r.kept.clear();  // left from a try that the driver did not let begin
   for (size_t i = 0; i < plan_.buffers.size(); i++) {
     const Ref<Storage>& s = c.storages[i];
     if (!recordings_->library_results[i] || !s) continue;
@@ -276,7 +278,7 @@ bool CudaRunner::record(Context& c, Recording& r) const {
   return true;
 }
 
-// Which node is which launch: the first block of each says its step.
+// Finds the node of each launch: the first block of a node contains its step.
 bool CudaRunner::find_nodes(const Context& c, Recording& r) const {
   const cuda::Driver& d = *cuda::driver();
   size_t count = 0;

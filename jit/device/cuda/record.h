@@ -9,7 +9,7 @@
 
 namespace lutra {
 
-// What library calls are given, in words, and which buffer a word points into, -1 for none.
+// The arguments of library calls, in words, with the buffer that each word points into; -1: none.
 struct LibraryKey {
   std::vector<uint64_t> words;
   std::vector<int32_t> buffers;
@@ -18,8 +18,8 @@ struct LibraryKey {
 
 struct CudaRunner::Recording {
   struct Kernel {
-    cuda::GraphNode node = nullptr;  // null where it was not launched
-    std::vector<uint64_t> words;     // that it was given
+    cuda::GraphNode node = nullptr;  // null if it was not launched
+    std::vector<uint64_t> words;     // its recorded block
   };
   Recording() = default;
   Recording(const Recording&) = delete;
@@ -27,15 +27,15 @@ struct CudaRunner::Recording {
     if (exec) cuda::driver()->graph_exec_destroy(exec);
     if (graph) cuda::driver()->graph_destroy(graph);
   }
-  // What libraries write or read. Storages that the run was given are not kept: they, or others in the same place, have
-  // to be given again.
+  // A result that libraries write or read. A storage that the caller gave is not kept: the caller must give it, or
+  // another one in the same place, again.
   struct Result {
     int32_t buffer;
     Ref<Storage> own;
     const void* data;
     size_t bytes;
   };
-  // Whether nobody else holds the results, but who gives them up.
+  // Returns true if nobody holds the results except the caller that gives them up.
   bool is_free(const Context& c) const {
     return std::all_of(results.begin(), results.end(), [&](const Result& r) {
       const Storage* donor = c.donor(r.buffer);
@@ -53,9 +53,9 @@ struct CudaRunner::Recording {
 
   LibraryKey key;
   std::vector<Result> results;
-  bool keeps_results = false;      // also those that were given
-  bool copies = false;             // runs are given copies of the results
-  std::vector<Ref<Storage>> kept;  // taken while recording
+  bool keeps_results = false;      // it also keeps given storages
+  bool copies = false;             // runs get copies of the results
+  std::vector<Ref<Storage>> kept;  // taken during recording
   std::vector<Kernel> kernels;     // by launch
   size_t nodes = 0;
   bool decides = false;  // has conditional nodes
@@ -64,13 +64,13 @@ struct CudaRunner::Recording {
 };
 
 struct CudaRunner::Recordings {
-  std::mutex mutex;  // held by the run that uses one
+  std::mutex mutex;  // held by the run that uses a recording
   int runs = 0, tries = 0;
   bool given_up = false, has_libraries = false;
   std::vector<bool> library_results;                     // by buffer
   std::vector<std::unique_ptr<Recording>> all;           // most recently used last
-  std::vector<std::pair<int32_t, Ref<Storage>>> moving;  // inputs by buffer, and where they are brought
-  LibraryKey key;                                        // of this run
+  std::vector<std::pair<int32_t, Ref<Storage>>> moving;  // inputs by buffer, with the memory that they are copied to
+  LibraryKey key;                                        // of the present run
 };
 
 }  // namespace lutra

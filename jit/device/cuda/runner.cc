@@ -1,4 +1,4 @@
-// What a GPU is given in a run: a launch of a kernel, or several of one kernel side by side as one launch.
+// Runs plans on a GPU: launches each kernel, or several parallel launches of one kernel as a single launch.
 #include "jit/device/cuda/runner.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ void* CudaRunner::arena(RunContext& base, size_t bytes) const {
   return order ? order->arena(this, bytes, plan_.device) : Runner::arena(c, bytes);
 }
 
-// A recording's are used again.
+// Reuses the results of a recording.
 Ref<Storage> CudaRunner::output(RunContext& base, int32_t buffer, size_t bytes) const {
   const Context& c = of(base);
   if (c.recording) {
@@ -90,8 +90,8 @@ void CudaRunner::launch_kernels(RunContext& base, const LaunchStep& first, const
   }
 }
 
-// What the arena does not need meanwhile is the library's to use. Functions' libraries run side by side: they have
-// none.
+// Lends a library the part of the arena that is free during its launch. Launches that run functions lend nothing, since
+// the libraries in functions run in parallel.
 void CudaRunner::launch_library(RunContext& base, const LaunchStep& step) const {
   Context& c = of(base);
   const size_t i = size_t(step.launch);
@@ -110,7 +110,7 @@ void CudaRunner::launch_library(RunContext& base, const LaunchStep& step) const 
   if (order) order->end();
 }
 
-// What a function touches is told apart by address: a recording's functions are given the same memory each time.
+// Identifies memory of functions by address: a recording passes the same memory to its functions each time.
 MemoryRange CudaRunner::range_of(const LaunchOrder& order, const Context& c, int32_t buffer) const {
   if (c.recording) return order.range_of(buffer);
   const Buffer& b = plan_.buffers[size_t(buffer)];
@@ -120,7 +120,7 @@ MemoryRange CudaRunner::range_of(const LaunchOrder& order, const Context& c, int
     case Buffer::kInput: bytes = c.given[size_t(flat_.input_of[size_t(buffer)])].bytes; break;
     case Buffer::kOutput: bytes = size_t(program_.int_value(c.values.data(), b.elements)) * size_of(b.dtype); break;
     case Buffer::kTemp: bytes = c.layout.bytes[size_t(b.index)]; break;
-    case Buffer::kConstant: break;  // nobody writes it
+    case Buffer::kConstant: break;  // nothing writes it
   }
   return MemoryRange::of(MemoryRange::kAddresses, 0, from, from + bytes);
 }
@@ -134,7 +134,8 @@ void CudaRunner::put_in_order(LaunchOrder& order, const Context& c, std::span<co
   order.wait();
 }
 
-// Faults are told after the launch, so what is said of them is kept where they are looked for.
+// Registers the descriptions of faults. Faults are reported after the launch, so each description is kept in the table
+// of fault sites.
 void CudaRunner::add_sites() {
   for (size_t i = 0; i < steps_.size(); i++) {
     if (!steps_[i].kernel) continue;
@@ -146,7 +147,7 @@ void CudaRunner::add_sites() {
   }
 }
 
-// Steps that stand side by side, those of one kernel together as far as one launch takes them.
+// Groups parallel steps. Steps of the same kernel become one launch, as far as one launch takes them.
 void CudaRunner::add_groups(size_t first) {
   GpuStep& head = gpu_steps_[first];
   head.first = int32_t(groups_.size());
@@ -169,7 +170,7 @@ void CudaRunner::aim(const Context& c, BlockHead* head, int32_t step, cuda::Cont
   head->step = c.recording ? step : -1;
   const int64_t site = gpu_steps_[size_t(step)].site;
   const LaunchStep& s = steps_[size_t(step)];
-  // An eager op's kernels come from many lines; those of a segment know theirs.
+  // An eager op's kernel is used from many lines; a segment's kernel knows its line.
   head->site = site && !s.file ? cuda::site_here(site) : site;
 }
 
@@ -199,7 +200,8 @@ bool CudaRunner::make_launch(const Context& c, const std::vector<int32_t>& group
   return count > 0;
 }
 
-// Never while a run is recorded: that is left until all kernels are ready.
+// Runs the kernels by the interpreter. This never happens in a recording: a run is recorded only when all kernels are
+// ready.
 void CudaRunner::interpret(const Context& c, const std::vector<int32_t>& group) const {
   cuda::Context& gpu = cuda::context(plan_.device);
   for (int32_t i : group) {
@@ -212,7 +214,7 @@ void CudaRunner::interpret(const Context& c, const std::vector<int32_t>& group) 
   }
 }
 
-// A GPU takes the whole loop; what fails is told when the host next waits.
+// Launches the whole loop. A failure is reported when the host next waits.
 void CudaRunner::launch_group(const Context& c, const std::vector<int32_t>& group) const {
   cuda::Context& gpu = cuda::context(plan_.device);
   const cuda::LaunchCode& code = code_of(*steps_[size_t(group[0])].kernel);
@@ -233,7 +235,7 @@ void CudaRunner::launch_group(const Context& c, const std::vector<int32_t>& grou
   cuda::launched(gpu, s.op, s.file, s.line);
 }
 
-// Whether no launch goes by the interpreter any more.
+// Returns true if no launch uses the interpreter any more.
 bool CudaRunner::kernels_ready() const {
   const auto is_ready = [](const LaunchStep& s) { return !s.kernel || code_of(*s.kernel).ready(); };
   const auto are_ready = [](const auto& f) { return static_cast<const CudaRunner&>(f->runner()).kernels_ready(); };
@@ -241,7 +243,7 @@ bool CudaRunner::kernels_ready() const {
          std::all_of(flat_.functions.begin(), flat_.functions.end(), are_ready);
 }
 
-// A segment's inputs may be more than its plan needs, and those be anywhere.
+// A segment may have inputs that its plan does not read; these may be on any device.
 bool CudaRunner::reads_input(int32_t position) const {
   bool found = false;
   for (const Launch& l : plan_.launches) {
@@ -250,7 +252,7 @@ bool CudaRunner::reads_input(int32_t position) const {
   return found;
 }
 
-// A GPU's run takes the CPU's inputs of no dimensions too.
+// Copies CPU inputs without dimensions to the GPU.
 void CudaRunner::set_moved(Context& c, const std::vector<Tensor>& inputs) const {
   c.moved.clear();
   for (size_t i = 0; i < inputs.size(); i++) {

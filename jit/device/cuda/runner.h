@@ -1,4 +1,5 @@
-// Runs on a GPU: each launch is put on the device's stream with its block by value, or all of them are a CUDA graph.
+// Runs plans on a GPU: puts each launch on the device's stream with its block by value, or launches all of them as one
+// CUDA graph.
 #pragma once
 #include <mutex>
 #include <optional>
@@ -29,25 +30,25 @@ class CudaRunner final : public Runner {
     void operator()(Recordings*) const;
   };
   struct Context final : RunContext {
-    WorkingMemory working;           // while a run is under way that needs any
-    std::vector<Storage*> donors;    // of run, by buffer; empty where there is none
-    std::vector<Tensor> moved;       // to the GPU: the CPU's inputs of no dimensions
-    Recording* recording = nullptr;  // that serves the run, or is to be filled
+    WorkingMemory working;           // during a run that needs any
+    std::vector<Storage*> donors;    // of the run, by buffer; empty: there are none
+    std::vector<Tensor> moved;       // copies on the GPU of CPU inputs without dimensions
+    Recording* recording = nullptr;  // serves the run, or will be filled by it
     std::unique_lock<std::mutex> lock;
     std::optional<cuda::ScratchScope> scratch;
     Storage* donor(int32_t buffer) const { return donors.empty() ? nullptr : donors[size_t(buffer)]; }
   };
-  // What a GPU adds to a step.
+  // A GPU's data for a step.
   struct GpuStep {
-    int64_t site = 0;            // where its faults are told
-    int32_t first = 0, end = 0;  // its launches with those beside it, among groups_
+    int64_t site = 0;            // where its faults are described
+    int32_t first = 0, end = 0;  // its launches and those in parallel with it, in groups_
   };
-  // A launch. Several steps' blocks are copied to `several` (KernelSource::several_entry).
+  // A launch. For several steps, their blocks are copied to `several` (KernelSource::several_entry).
   struct GroupLaunch {
     cuda::FunctionHandle function = nullptr;
     cuda::Grid grid;
     uint64_t* param = nullptr;
-    size_t words = 0;  // of param, that mean something
+    size_t words = 0;  // used words of param
     uint64_t several[512];
   };
   static Context& of(RunContext& c) { return static_cast<Context&>(c); }
@@ -94,7 +95,7 @@ class CudaRunner final : public Runner {
   const std::unique_ptr<Decider> decider_;
   std::vector<GpuStep> gpu_steps_;
   std::vector<std::vector<int32_t>> groups_;                   // steps by launch
-  std::unique_ptr<Recordings, RecordingsDeleter> recordings_;  // where there is something to gain
+  std::unique_ptr<Recordings, RecordingsDeleter> recordings_;  // null if recording gains nothing
 };
 
 const cuda::LaunchCode& code_of(const CachedKernel& kernel);

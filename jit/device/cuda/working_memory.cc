@@ -1,4 +1,4 @@
-// Leases in and out of one list a process.
+// Takes leases from a list of the process, and puts them back.
 #include "jit/device/cuda/working_memory.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 namespace lutra {
 namespace {
 
-// An arena that was too small grows by an eighth at least as long as that is little: sizes that creep from run to run
-// would move it each time.
+// An arena that is too small grows by at least an eighth, up to this limit. Otherwise slowly growing sizes would move
+// it in each run.
 constexpr size_t kMostSpare = size_t(32) << 20;
 
 struct Idle {
@@ -19,7 +19,7 @@ struct Idle {
   std::vector<std::pair<Device, std::unique_ptr<WorkingMemory::Bundle>>> all;
 };
 
-// Never destroyed: executables may outlive the static destructors.
+// Never destroyed, since executables may outlive static objects.
 Idle& idle() {
   static Idle* i = new Idle;
   return *i;

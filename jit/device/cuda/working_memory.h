@@ -1,4 +1,4 @@
-// What a run needs of a GPU's memory until it is in the stream: the arena, and temporary memory of libraries.
+// The GPU memory that a run needs until it is in the stream: the arena, and temporary memory of libraries.
 #pragma once
 #include <memory>
 
@@ -9,10 +9,10 @@ namespace lutra {
 
 // A lease of such memory.
 // Invariants:
-// 1. All work of a device is on one stream: what a run leaves behind the next may overwrite, so runs of all executables
-//    take the same memory one after another, and find it at the same address as long as nobody needs more.
-// 2. It is one run's until it is given back: runs at the same time on several threads have memory each.
-// 3. Idle memory goes back to the allocator where a request finds none, and by empty_cache.
+// 1. All work of a device is on one stream, so a run may overwrite what an earlier one left behind. Runs of all
+//    executables use the same memory one after another. Its address stays the same as long as nobody needs more.
+// 2. It belongs to one run until it is given back. Runs on several threads at the same time have memory of their own.
+// 3. Idle memory returns to the allocator if a request finds none, and on empty_cache.
 class WorkingMemory {
  public:
   struct Bundle {
@@ -26,7 +26,7 @@ class WorkingMemory {
   void take(Device device);
   void give_back();
   explicit operator bool() const { return bool(bundle_); }
-  // At least so many bytes.
+  // Returns at least so many bytes.
   void* arena(size_t bytes);
   cuda::ScratchPool& scratch() { return bundle_->scratch; }
 
