@@ -13,6 +13,7 @@ struct ArenaGap {
   size_t offset = 0, bytes = 0;
 };
 
+// Invariants:
 // 1. Slots that are in use at one launch do not overlap; offsets are multiples of `align`.
 // 2. Offsets depend on slots, bytes, align and spare only.
 struct ArenaLayout {

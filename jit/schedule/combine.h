@@ -4,6 +4,7 @@
 
 namespace lutra {
 
+// Invariants:
 // 1. No kernel of a group writes what another one of it accesses, and none can fail.
 // 2. A launch moves only before launches that it does not depend on. A write to an input never moves before a launch
 //    that may fail.

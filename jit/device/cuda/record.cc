@@ -1,3 +1,5 @@
+// Runs of a plan on a GPU as CUDA graphs: recorded at the second run, replayed afterwards.
+//
 // Invariants:
 // 1. A kernel's node is updated if its block or grid differ from the recorded ones. So kernels may get other addresses,
 //    sizes, numbers and random calls in each run. The arguments of library calls cannot be updated: a recording serves
