@@ -1,4 +1,4 @@
-// The assembler of the processor that this is; null where there is none for it.
+// The assembler for this machine's processor; null if it is not supported.
 #pragma once
 #include <memory>
 

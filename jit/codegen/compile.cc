@@ -1,4 +1,4 @@
-// A verified kernel and the name of an instruction set in; code out. The one place where instruction sets are chosen.
+// Compiles a verified kernel for an instruction set. This is the only place that chooses between code generators.
 #include <cstdio>
 #include <mutex>
 #include <set>
@@ -14,8 +14,8 @@
 namespace lutra {
 namespace {
 
-// The interpreter as code: the exact one serves machines that no code generator fits, and is the witness in tests,
-// where the wide one judges tolerances.
+// The interpreter as code. The exact mode serves machines without a code generator, and is the reference in tests. The
+// wide mode judges tolerances there.
 struct InterpretedCode : Code {
   InterpretedCode(const loop::Kernel& k, bool wide, int look_after) : kernel(k), wide(wide), look_after(look_after) {}
   void run_block(void* block) const override { kernel.run(block, wide, look_after); }
@@ -30,7 +30,7 @@ std::shared_ptr<Code> interpreted(const loop::Kernel& kernel, bool wide, bool li
   return code;
 }
 
-// Scalar code, or the interpreter with a word on why, once a reason.
+// Returns scalar code, or the interpreter; prints each reason for the interpreter once.
 std::shared_ptr<Code> compile_arm64(const loop::Kernel& kernel, bool listing, int look_after) {
   const std::string why = arm64::refusal(kernel);
   if (why.empty()) return arm64::compile(kernel, listing);

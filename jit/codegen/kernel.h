@@ -1,4 +1,4 @@
-// A verified kernel in, code out (see jit/loop/abi.h for what code is).
+// Compiles verified kernels to code (jit/loop/abi.h).
 #pragma once
 #include <memory>
 #include <string>
@@ -8,14 +8,16 @@
 
 namespace lutra {
 
-// For the instruction set target.isa of this machine's CPU; an unknown one is an Error.
+// Compiles for the instruction set target.isa of this machine's CPU. An unknown one is an Error.
 std::shared_ptr<Code> compile_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing = false);
-// What the head of a block has for code that looks (KernelTarget::look_after); after a run raise_left() is called.
+// The function that the head of a block needs for code that looks (KernelTarget::look_after). Call raise_left() after
+// each run.
 LookFn* look_entry();
-// Its bytes, which load_kernel makes code of in another process; "" where it is no machine code.
+// image_of returns the code's bytes, from which load_kernel makes code in another process; "" if it is not machine
+// code.
 std::string image_of(const Code& code);
 std::shared_ptr<Code> load_kernel(std::string_view image);
-// What this machine runs best.
+// Returns the best instruction set of this machine.
 const char* best_isa();
 
 }  // namespace lutra

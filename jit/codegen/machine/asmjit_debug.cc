@@ -1,5 +1,5 @@
-// asmjit's debug functions, in place of those of the static library: Debian's libasmjit.a refers to stderr in a way
-// that only executables may, and its file of these three functions would keep liblutra.so from linking.
+// Replaces asmjit's debug functions. Debian's libasmjit.a refers to stderr in a way that only executables may. Its
+// object file with these three functions would make it impossible to link liblutra.so.
 #include <asmjit/core.h>
 
 #include <cstdio>
@@ -36,8 +36,8 @@ void DebugUtils::assertionFailed(const char* file, int line, const char* msg) no
 }
 
 #ifndef LUTRA_DEBUG
-// What Debian's library asserts after each instruction, over all registers: half of the time of a large kernel's
-// compilation. It is inline there, so that this definition goes before.
+// Debian's library asserts this after each instruction, over all registers. It takes half of the time to compile a
+// large kernel. It is inline there, so this definition takes precedence.
 class RAAssignment {
  public:
   bool verify() noexcept;

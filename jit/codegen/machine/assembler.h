@@ -1,9 +1,10 @@
-// Machine code for whatever processor this is: instructions on a few registers in, a function out. Guards are written
-// in it; x64/assembler.cc and arm64/assembler.cc implement it.
+// A portable assembler: instructions on a few registers make a function. Guards are written in it. x64/assembler.cc and
+// arm64/assembler.cc implement it.
 //
 // Invariants:
-// 1. Registers hold 64 bits. Comparisons have no flags that outlive them.
-// 2. A call loses all registers but the kept ones. Its result is in kT0, which may not be an argument's register.
+// 1. Registers hold 64 bits. Comparisons leave no flags behind.
+// 2. A call overwrites all registers except the kept ones. Its result is in kT0, which may not be an argument's
+//    register.
 #pragma once
 #include <cstdint>
 
@@ -30,7 +31,7 @@ class Assembler {
   };
   virtual ~Assembler() = default;
 
-  // The function's beginning and end. It has one argument, found in kArg0, and returns what kT0 holds.
+  // The function's beginning and end. It has one argument, in kArg0, and returns kT0.
   virtual void enter() = 0;
   virtual void leave() = 0;
   virtual Label label() = 0;
@@ -38,7 +39,7 @@ class Assembler {
 
   virtual void set(Reg to, uint64_t value) = 0;
   virtual void move(Reg to, Reg from) = 0;
-  virtual void load(Reg to, Memory from) = 0;  // fewer than 8 bytes: without a sign
+  virtual void load(Reg to, Memory from) = 0;  // fewer than 8 bytes are zero-extended
   virtual void store(Memory to, Reg from) = 0;
   virtual void bit_and(Reg to, Reg with) = 0;
   virtual void bit_and(Reg to, uint32_t with) = 0;
@@ -54,7 +55,7 @@ class Assembler {
   virtual void branch(Condition when, Memory a, int32_t b, Label to) = 0;
   virtual void call(const void* function) = 0;
 
-  // What was emitted, ready to run; empty where the machine gave no memory. Nothing may be emitted after it.
+  // Returns the code, ready to run; empty if the machine has no memory for it. Emit nothing after it.
   virtual PublishedCode finish() = 0;
 };
 

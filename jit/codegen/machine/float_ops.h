@@ -1,5 +1,5 @@
-// An instruction of floats in, its value out: emitted over the value types of jit/loop/math.h, whatever registers they
-// stand for. Besides what math.h and functions.h ask of them they have ceil_of.
+// Emits an instruction on floats, over the value types of jit/loop/math.h, whichever registers they represent. These
+// types also have ceil_of, besides what math.h and functions.h need.
 #pragma once
 #include "jit/loop/functions.h"
 #include "jit/loop/loop.h"

@@ -1,6 +1,6 @@
-// Code memory. On x86-64 an allocator that maps its blocks twice, once to write and once to run, so that small pieces
-// share pages. Elsewhere pages of its own for each piece, written first and then made executable: QEMU before 8.1,
-// which runs the tests, misses writes through another mapping.
+// Code memory. On x86-64 an allocator maps its blocks twice, once to write and once to run, so that small pieces share
+// pages. Elsewhere each piece has pages of its own, which are written and then made executable: QEMU before 8.1, which
+// runs the tests, misses writes through another mapping.
 #include "jit/codegen/machine/publish.h"
 
 #include <cstring>
@@ -44,7 +44,7 @@ asmjit::Error make_executable(void* entry, size_t bytes) {
   return asmjit::kErrorOk;
 }
 
-// write(entry, writable, size) fills the memory.
+// Allocates memory, fills it by write(entry, writable, size), and makes it executable.
 template <class F>
 asmjit::Error publish_as(size_t size, const F& write, PublishedCode* out) {
   void *entry = nullptr, *writable = nullptr;
@@ -65,7 +65,7 @@ void check_step(asmjit::Error e, const std::string& kernel) {
 
 void attach(asmjit::CodeHolder& code, asmjit::BaseEmitter& emitter, const std::string& kernel) {
   const asmjit::Error e = code.attach(&emitter);
-  if (e != asmjit::kErrorOk) emitter._code = nullptr;  // its destructor would look for it among those of code
+  if (e != asmjit::kErrorOk) emitter._code = nullptr;  // its destructor would look for it among the emitters of code
   check_step(e, kernel);
 }
 

@@ -1,4 +1,4 @@
-// What asmjit assembled in, published code out: memory that is never writable and executable at once.
+// Publishes code that asmjit assembled, in memory that is never writable and executable at once.
 #pragma once
 #include <asmjit/core.h>
 
@@ -10,7 +10,7 @@
 
 namespace lutra {
 
-// Keeps the first message: throwing through asmjit would leave it in no state to go on.
+// Keeps the first message. It does not throw: an exception through asmjit would leave asmjit in an unusable state.
 struct FirstError : asmjit::ErrorHandler {
   void handleError(asmjit::Error, const char* text, asmjit::BaseEmitter*) override {
     if (message.empty()) message = text;
@@ -18,7 +18,7 @@ struct FirstError : asmjit::ErrorHandler {
   std::string message;
 };
 
-// Where memory is out asmjit gives null: nothing is emitted from there on, and all that was is dropped.
+// When memory is exhausted, asmjit returns null pointers. So this throws; the code emitted so far is dropped.
 struct CompileErrors : FirstError {
   void handleError(asmjit::Error e, const char* text, asmjit::BaseEmitter* emitter) override {
     if (e == asmjit::kErrorOutOfMemory) throw std::bad_alloc();
@@ -26,13 +26,13 @@ struct CompileErrors : FirstError {
   }
 };
 
-// A step of compiling a kernel.
+// Throws if a step of compiling a kernel failed.
 void check_step(asmjit::Error e, const std::string& kernel);
-// Before code has a CompileErrors: asmjit attaches below noexcept.
+// Attaches the emitter. Call it before code has a CompileErrors: asmjit attaches within a noexcept function.
 void attach(asmjit::CodeHolder& code, asmjit::BaseEmitter& emitter, const std::string& kernel);
 
 asmjit::Error publish(asmjit::CodeHolder& code, PublishedCode* out);
-// Of position-independent code that was published before, perhaps by another process.
+// Publishes position-independent code that was published before, perhaps by another process.
 asmjit::Error publish(std::string_view image, PublishedCode* out);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Machine code that may be run: who holds it owns its memory.
+// Machine code that can be run. The object owns its memory.
 #pragma once
 #include <cstddef>
 #include <utility>
