@@ -1,4 +1,4 @@
-// Types, vector length and costs of a verified kernel.
+// Finds types, vector length and costs of a verified kernel.
 #include "jit/codegen/x64/analysis.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Analysis::Analysis(const Kernel& k, int most_lanes)
   walk(k.body, nullptr);
 }
 
-// Unit stride in loop `outer` and, in the vector loop, one that is neither 0 nor 1.
+// Returns true if the access has unit stride in loop `outer`, and a stride other than 0 and 1 in the vector loop.
 static bool along(const Access& a, const Loop& outer, const Loop& vector_loop) {
   int rows = 0, columns = 0;
   for (const Access::Term& t : a.terms) {
@@ -38,8 +38,8 @@ static bool along(const Access& a, const Loop& outer, const Loop& vector_loop) {
   return rows == 1 && columns == 1;
 }
 
-// The loop of the nest (serial loops, then a vector loop) along which all the loads go that are neither rows nor
-// uniform in the vector loop; null where there is none, or a gather is needed all the same.
+// Returns the loop of the nest (serial loops, then a vector loop) along which all those loads go that are neither rows
+// nor uniform in the vector loop. Returns null if there is none, or if a gather is needed all the same.
 const Loop* Analysis::tiling(const std::vector<const Loop*>& nest) const {
   const Loop& inner = *nest.back();
   const Loop* along_loop = nullptr;
@@ -56,7 +56,8 @@ const Loop* Analysis::tiling(const std::vector<const Loop*>& nest) const {
   return along_loop;
 }
 
-// nest: the loops around, from the outermost whose bodies hold nothing but instructions without effect and the next.
+// nest: the enclosing loops, from the outermost one on whose body has only instructions without effect and the next
+// loop.
 void Analysis::find_tiles(const std::vector<Stmt>& body, std::vector<const Loop*>& nest) {
   size_t loops_here = 0;
   bool effects = false;

@@ -1,4 +1,4 @@
-// What the emitter asks of a kernel before it begins: types of values, the vector length, costs.
+// Analyses a kernel before the emitter runs: types of values, vector length, costs.
 #pragma once
 #include <vector>
 
@@ -10,19 +10,19 @@ struct Analysis {
   Analysis(const loop::Kernel& k, int most_lanes);  // most_lanes: 32-bit lanes of a register
   std::vector<DType> types;                         // by value id
   std::vector<const loop::Loop*> loops;             // by loop id
-  std::vector<const loop::Inst*> parameters;        // kScalar and kIntArg, one for each different one
-  int lanes;  // of 32-bit types; half of the most where vector loops need 64-bit lanes
+  std::vector<const loop::Inst*> parameters;        // one kScalar or kIntArg for each different parameter
+  int lanes;  // for 32-bit types; half of most_lanes if vector loops need 64-bit lanes
 
-  int cost(const loop::Loop& l) const;      // instructions of one iteration, roughly
-  bool gathers(const loop::Loop& l) const;  // holds an access neither unit nor uniform in l
-  // Loads that walk memory along an outer loop: the loop that is to run in tiles for this vector loop (null: none), and
-  // which loads are read through the tiles.
+  int cost(const loop::Loop& l) const;      // approximate number of instructions in one iteration
+  bool gathers(const loop::Loop& l) const;  // it has an access that is neither unit-stride nor uniform in l
+  // tile_loop returns the loop to run in tiles for a vector loop whose loads go along that outer loop; null: none.
+  // is_column returns true for the loads that are read through the tiles.
   const loop::Loop* tile_loop(const loop::Loop& vector_loop) const;
   bool is_column(const loop::Inst& in) const;
-  // Whether nothing takes its value but stores.
+  // Returns true if only stores read the value.
   bool is_stored_only(const loop::Inst& in) const { return in.id >= 0 && !computed_with_[size_t(in.id)]; }
-  // Whether a value is a vector loop's index that nothing takes but comparisons with what is uniform in that loop:
-  // these compare distances in 32 bits, and the index itself needs no register.
+  // Returns true if a value is a vector loop's index that is only compared with values uniform in that loop. These
+  // comparisons compare 32-bit distances, so the index itself needs no register.
   bool is_lane_index(int32_t id) const { return id >= 0 && lane_index_[size_t(id)]; }
   bool compares_lanes(const loop::Inst& in) const;
 
@@ -37,11 +37,10 @@ struct Analysis {
   std::vector<std::pair<const loop::Loop*, const loop::Loop*>> tiles_;  // vector loop, loop in tiles
   std::vector<const loop::Inst*> columns_;
   std::vector<bool> lane_index_;               // by value id
-  std::vector<bool> computed_with_;            // by value id: something but a store takes it
+  std::vector<bool> computed_with_;            // by value id: an instruction other than a store reads it
   std::vector<const loop::Loop*> defined_in_;  // by value id: the vector loop around its definition
 };
 
-// Loops of an element that an access neither walks by ones nor stays on.
-bool is_small(DType t);  // 1 or 2 bytes: no gather instruction
+bool is_small(DType t);  // 1 or 2 bytes: there is no gather instruction for it
 
 }  // namespace lutra::x64

@@ -1,4 +1,4 @@
-// The portable assembler's instructions as x64's, in the calling convention of System V.
+// Implements the portable assembler for x64, with System V's calling convention.
 #include "jit/codegen/x64/assembler.h"
 
 #include <asmjit/x86.h>
@@ -12,7 +12,8 @@ namespace x86 = asmjit::x86;
 
 const x86::Gp kRegisters[] = {x86::rax, x86::rcx, x86::r8,  x86::rdi, x86::rsi,
                               x86::rdx, x86::rbx, x86::r12, x86::r13, x86::r14};
-const x86::Gp kSaved[] = {x86::rbx, x86::r12, x86::r13, x86::r14, x86::r15};  // odd: the stack stays aligned
+const x86::Gp kSaved[] = {x86::rbx, x86::r12, x86::r13, x86::r14, x86::r15};  // an odd number, so that the stack stays
+                                                                              // aligned
 
 x86::Gp gp(Reg r) { return kRegisters[size_t(r)]; }
 x86::Mem mem(Memory m) { return x86::ptr(gp(m.base), m.offset, m.bytes); }

@@ -1,6 +1,7 @@
-// AVX2 with FMA and F16C: masks are 32-bit lanes of all ones or zero; 64-bit multiplications, comparisons and
-// conversions that the set lacks are put together; small rows under masks and float to int64 go lane by lane.
-// Invariant: no instruction that needs AVX-512 (code.cc checks it where a listing is made).
+// AVX2 with FMA and F16C. Masks are 32-bit lanes of all ones or zero. 64-bit multiplications, comparisons and
+// conversions that the set lacks are composed of other instructions. Small masked rows, and conversions of floats to
+// int64, go lane by lane.
+// Invariant: no instruction needs AVX-512 (code.cc checks this when it makes a listing).
 #include "jit/codegen/x64/vectors.h"
 #include "ops/core/error.h"
 
@@ -9,7 +10,7 @@ namespace {
 
 using asmjit::Operand_;
 
-// 0: put together from others.
+// 0: composed of other instructions.
 struct Row {
   InstId narrow, wide;
 };
@@ -289,12 +290,12 @@ class Avx2 final : public Vectors {
     cc.emit(wide ? Ids::kIdVblendvpd : Ids::kIdVblendvps, r, b, a, where);
     return r;
   }
-  // A mask as lanes of 32 or 64 bits, and back.
+  // in_lanes returns a mask as lanes of 32 or 64 bits; as_mask converts such lanes back.
   x86::Vec in_lanes(const Mask& m, bool wide) { return wide ? unary(Ids::kIdVpmovsxdq, true, vec(m).xmm()) : vec(m); }
   Mask as_mask(const x86::Vec& v, bool wide) { return wide ? low_halves(v) : v; }
   Mask among(const Mask& m, const Mask* only) { return only ? mask_op(MaskOp::kAnd, m, *only) : m; }
 
-  // The low 32 bits of 64-bit lanes.
+  // Returns the low 32 bits of 64-bit lanes.
   x86::Vec low_halves(const x86::Vec& v) {
     if (lanes == 8) return broadcast_lane0(v, false);
     x86::Vec high = cc.newXmm(), r = cc.newXmm();
@@ -316,7 +317,8 @@ class Avx2 final : public Vectors {
     return Vectors::binary(Ids::kIdVpaddq, true, Vectors::binary(Ids::kIdVpmuludq, true, a, b), cross);
   }
 
-  // The upper 16 and the lower 48 bits as mantissas of doubles (3*2^67 and 2^52 above them), whose sum rounds once.
+  // Puts the upper 16 and the lower 48 bits into mantissas of doubles (with 3*2^67 and 2^52 added). Their sum rounds
+  // once.
   x86::Vec int64_to_double(const x86::Vec& v) {
     x86::Vec high = unary_imm(Ids::kIdVpsrad, true, v, 16);
     high = Vectors::binary(Ids::kIdVpand, true, high, constant(true, 0xffffffff00000000ull));
@@ -326,7 +328,7 @@ class Avx2 final : public Vectors {
     high = Vectors::binary(Ids::kIdVsubpd, true, high, constant(true, bits_of(442726361368656609280.0)));
     return Vectors::binary(Ids::kIdVaddpd, true, low, high);
   }
-  // What a double cannot hold is first rounded to odd at bit 11, which leaves the second rounding the only one.
+  // A value that a double cannot represent is first rounded to odd at bit 11. So the second rounding is exact.
   x86::Vec int64_to_single(const x86::Vec& v) {
     const asmjit::Operand low_bits = constant(true, 0x7ff);
     x86::Vec sticky = Vectors::binary(Ids::kIdVpand, true, v, low_bits);
@@ -356,7 +358,7 @@ class Avx2 final : public Vectors {
     return u;
   }
 
-  // Lanes as the elements of t, in the low bytes of an xmm.
+  // Converts lanes to elements of t, in the low bytes of an xmm.
   x86::Vec packed(DType t, const x86::Vec& v) {
     if (t == DType::kFloat16) return to_half(v);
     x86::Vec from = t == DType::kBFloat16 ? shift_right(false, v, 16) : v;

@@ -1,5 +1,5 @@
-// AVX-512 (F, DQ, BW, VL): masks are k registers, constants are broadcast by the instruction that reads them.
-// Invariant: only instructions with EVEX forms, as the register allocator uses all 32 registers.
+// AVX-512 (F, DQ, BW, VL). Masks are k registers. An instruction broadcasts the constants that it reads.
+// Invariant: only instructions with EVEX forms, since the register allocator uses all 32 registers.
 #include "jit/codegen/x64/vectors.h"
 #include "ops/core/error.h"
 
@@ -85,7 +85,8 @@ class Avx512 final : public Vectors {
     fail_internal("codegen: no such conversion");
   }
   x86::Vec blend(bool wide, const Mask& mask, const asmjit::Operand_& a, const x86::Vec& b) override {
-    // The allocator takes a masked target for one that is read: a fresh one would be carried around the loop.
+    // The allocator treats a masked target as one that is read, so a fresh register would be kept alive around the
+    // loop.
     x86::Vec r = copy(b, wide);
     if (a.isReg())
       move_where(wide, mask, r, a.as<x86::Vec>());
@@ -121,7 +122,7 @@ class Avx512 final : public Vectors {
     return r;
   }
   x86::Vec seconds(const x86::Vec& a, const x86::Vec& b, bool wide) override {
-    static const int kLanes[] = {0, 2, 4, 6, 9, 11, 13, 15};  // those of b from 8 on
+    static const int kLanes[] = {0, 2, 4, 6, 9, 11, 13, 15};  // from 8 on: lanes of b
     x86::Vec r = copy(a, wide);
     cc.emit(wide ? Ids::kIdVpermt2pd : Ids::kIdVpermt2ps, r, chosen(kLanes, wide), b);
     return r;
@@ -267,7 +268,7 @@ class Avx512 final : public Vectors {
   }
 
  private:
-  // Which eight lanes a permutation takes.
+  // Returns the lanes that a permutation takes, as a constant.
   x86::Vec chosen(const int (&lanes)[8], bool wide) {
     int64_t wide_ones[8];
     std::copy(lanes, lanes + 8, wide_ones);
@@ -290,7 +291,7 @@ class Avx512 final : public Vectors {
     base.setIndex(indices.zmm(), uint32_t(shift_of(t)));
     return base;
   }
-  // Gathers and scatters clear their mask: they get one of their own.
+  // Returns a copy of the mask: gathers and scatters clear theirs.
   x86::KReg own_mask(const Mask* mask) {
     x86::KReg own = cc.newKw();
     if (mask)

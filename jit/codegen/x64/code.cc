@@ -1,4 +1,4 @@
-// Runs the emitter and asmjit's back end and publishes the code.
+// Runs the emitter and asmjit's back end, and publishes the code.
 #include "jit/codegen/x64/code.h"
 
 #include <asmjit/x86.h>
@@ -11,7 +11,7 @@
 namespace lutra::x64 {
 namespace {
 
-// Every instruction must be one of AVX2: this machine may have more and would not complain.
+// Checks that every instruction belongs to AVX2. This machine may have more, and would run others without an error.
 void check_features(x86::Compiler& cc, const std::string& kernel) {
   for (asmjit::BaseNode* n = cc.firstNode(); n; n = n->next()) {
     if (!n->isInst()) continue;

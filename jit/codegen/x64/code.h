@@ -1,4 +1,4 @@
-// A verified kernel in, published machine code out.
+// Compiles verified kernels to published machine code.
 #pragma once
 #include <memory>
 
@@ -9,12 +9,12 @@ namespace lutra::x64 {
 
 enum class Isa : uint8_t { kAvx2, kAvx512 };
 
-// Does this machine run what is emitted for the set?
+// These return true if this machine runs the code for the instruction set.
 bool has_avx2();
 bool has_avx512();
-// look_after: as KernelTarget has it.
+// look_after: see KernelTarget.
 std::shared_ptr<Code> compile(const loop::Kernel& kernel, Isa isa, bool listing, int look_after);
-// What such code finds in its block's head, to call it.
+// Returns the function for the block's head, which code that looks calls.
 LookFn* look_entry();
 
 }  // namespace lutra::x64

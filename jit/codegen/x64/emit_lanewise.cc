@@ -1,6 +1,6 @@
-// What vectors have no instruction for: integer division by that of floats; of large numbers, and remainders of floats
-// with large quotients, lane by lane through the stack; integer powers by squaring until no lane has bits of its
-// exponent left.
+// Operations without a vector instruction. Integer division uses float division. Divisions of large numbers, and float
+// remainders with large quotients, go lane by lane through the stack. Integer powers square until no lane has exponent
+// bits left.
 #include "jit/codegen/x64/emitter.h"
 
 namespace lutra::x64 {
@@ -12,7 +12,7 @@ x86::Mem element(x86::Mem slot, const x86::Gp& lane, bool wide) {
   return slot;
 }
 
-// f between the head and the foot of a loop over lanes.
+// Emits a loop over lanes around the code of f.
 template <class F>
 void for_lanes(x86::Compiler& cc, int lanes, const F& f) {
   x86::Gp lane = cc.newInt64();
@@ -25,7 +25,7 @@ void for_lanes(x86::Compiler& cc, int lanes, const F& f) {
   cc.jl(top);
 }
 
-// Integers of a and b lane by lane through f, which gives the result's register and may overwrite its operands.
+// Emits f for each lane of the integers a and b. f returns the register of the result, and may overwrite its operands.
 template <class F>
 x86::Vec by_lanes(Vectors& v, bool wide, const x86::Vec& a, const x86::Vec& b, int lanes, const F& f) {
   x86::Compiler& cc = v.cc;
@@ -51,7 +51,7 @@ x86::Vec by_lanes(Vectors& v, bool wide, const x86::Vec& a, const x86::Vec& b, i
   return result;
 }
 
-// r = x / y, the remainder or the floor; x / 0 gives 0. x is overwritten.
+// r = x / y, rounded towards zero or down, or the remainder; x / 0 gives 0. Overwrites x.
 void divide_one(x86::Compiler& cc, Op op, const x86::Gp& r, const x86::Gp& x, const x86::Gp& y) {
   const x86::Gp hi = cc.newInt64();
   const asmjit::Label negate = cc.newLabel(), done = cc.newLabel(), exact = cc.newLabel();
@@ -90,20 +90,22 @@ x86::Vec divide_by_lanes(Vectors& v, Op op, bool wide, const x86::Vec& a, const 
   });
 }
 
-// a / b as floats, where both have them: cut towards zero for kDiv, else down. What parts a quotient that is no integer
-// from the next one is at least 1 / b, more than a float's rounding of it: so the integer is exact.
+// Returns a / b of floats that represent both exactly, for truncation (kDiv) or rounded down. A quotient that is not an
+// integer differs from the next integer by at least 1 / b. That is more than the rounding error, so the integer is
+// exact.
 template <int kB>
 VecFloat<kB> quotient(Op op, const VecFloat<kB>& a, const VecFloat<kB>& b) {
   return op == Op::kDiv ? a / b : floor_of(a / b);
 }
 
-// a - q * b in as many bits as they have.
+// Returns a - q * b, in as many bits as a and b have.
 x86::Vec rest(Vectors& v, bool wide, const x86::Vec& a, const x86::Vec& q, const x86::Vec& b) {
   return v.binary(Vop::kSubI, wide, a, v.binary(Vop::kMulI, wide, q, b));
 }
 
-// Quotients of int64s by float64. Where |a| has more bits than that, q is off by 2^11 / b + 1 at most, and what it
-// leaves has few bits: its quotient is the rest of q. Divisors of 52 bits and more, and cut quotients, go lane by lane.
+// Divides int64s by float64. If |a| has more bits than a float64, q is off by at most 2^11 / b + 1, and the remainder
+// has few bits; its quotient corrects q. Divisors of 52 or more bits, and truncated quotients of such a, go lane by
+// lane.
 x86::Vec quotient64(Vectors& v, Op op, const x86::Vec& a, const x86::Vec& b, int lanes) {
   const F64 x(v.convert(Conv::kI64ToF64, a)), y(v.convert(Conv::kI64ToF64, b));
   const x86::Vec q = v.convert(Conv::kF64ToI64, quotient(op, x, y).in_register());
@@ -124,7 +126,7 @@ x86::Vec quotient64(Vectors& v, Op op, const x86::Vec& a, const x86::Vec& b, int
 }
 }  // namespace
 
-// By a float that holds both operands: float32 for int16 and less, float64 for int32.
+// Divides by floats that represent both operands exactly: float32 for int16 and smaller types, float64 for int32.
 x86::Vec KernelEmitter::divide(Op op, DType t, const x86::Vec& a, const x86::Vec& b, int lanes) {
   const bool wide = is_wide(t);
   if (lanes == 1) return divide_by_lanes(v_, op, wide, a, b, 1);
@@ -167,7 +169,7 @@ x86::Vec KernelEmitter::gcd(DType t, const x86::Vec& a, const x86::Vec& b, int l
 }
 
 namespace {
-// Any quotient: the x87's partial remainder is exact, and takes its time. The result goes to r.
+// Handles any quotient: the x87's partial remainder is exact, but slow. The result is in r.
 void fmod_by_lanes(Vectors& v, bool wide, const x86::Vec& r, const x86::Vec& a, const x86::Vec& b) {
   x86::Compiler& cc = v.cc;
   x86::Mem sa = cc.newStack(64, 64), sb = cc.newStack(64, 64), status = cc.newStack(8, 8);
@@ -192,8 +194,9 @@ void fmod_by_lanes(Vectors& v, bool wide, const x86::Vec& r, const x86::Vec& a, 
 }
 }  // namespace
 
-// A quotient that a float holds to the unit is off by one at most once it is cut, and what a - n * b leaves is a float:
-// so the remainder is exact. All lanes go the long way where one has a larger quotient, an infinity or a NaN.
+// If a float represents the quotient to the unit, the truncated quotient is off by at most one, and a - n * b is a
+// float. So the remainder is exact. If one lane has a larger quotient, an infinity or a NaN, all lanes take the slow
+// path.
 template <int kB>
 VecFloat<kB> fmod_of(const VecFloat<kB>& a, const VecFloat<kB>& b) {
   using F = VecFloat<kB>;
@@ -215,7 +218,7 @@ VecFloat<kB> fmod_of(const VecFloat<kB>& a, const VecFloat<kB>& b) {
 template VecFloat<32> fmod_of(const VecFloat<32>&, const VecFloat<32>&);
 template VecFloat<64> fmod_of(const VecFloat<64>&, const VecFloat<64>&);
 
-// Negative exponents: 1 and -1 have an inverse, the rest gives 0.
+// With a negative exponent, 1 and -1 have an inverse; other bases give 0.
 x86::Vec KernelEmitter::int_power(DType t, const x86::Vec& base, const x86::Vec& exponent) {
   const bool wide = is_wide(t);
   x86::Vec r = v_.materialise(wide, 1), b = v_.copy(base, wide), e = v_.copy(exponent, wide);

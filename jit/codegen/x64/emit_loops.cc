@@ -9,11 +9,11 @@
 namespace lutra::x64 {
 
 namespace {
-// Bodies up to these costs are unrolled, or have a tail of their own.
+// Bodies up to these costs are unrolled, or get a separate tail.
 constexpr int kUnroll4 = 10, kUnroll2 = 30, kOwnTail = 60;
-// A body with one heavy function is for two vectors up to this cost.
+// A body with one heavy function is emitted for two vectors up to this cost.
 constexpr int kInterleave = 220;
-// Vector instructions that take as long as a gather, whose elements may miss all caches.
+// The time of a gather in vector instructions: its elements may miss all caches.
 constexpr int kGather = 64;
 }  // namespace
 
@@ -57,7 +57,7 @@ void KernelEmitter::emit() {
   t_vectors = nullptr;
 }
 
-// Scalars and integer arguments become registers once, at the top.
+// Loads scalars and integer arguments into registers once, at the top.
 void KernelEmitter::parameters() {
   for (const Inst* in : info_.parameters) {
     Value v;
@@ -146,8 +146,8 @@ void KernelEmitter::serial_loop(const Loop& l, LaneGroup& group) {
   cc_.bind(end);
 }
 
-// The loop in strips of `step` iterations as `vectors` vectors: full strips while they fit, or with `masked` one
-// (`repeat`: many) partial ones.
+// Runs the loop in strips of `step` iterations, as `vectors` vectors. Emits full strips while they fit, or one masked
+// partial strip (`repeat`: several).
 void KernelEmitter::strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, int step, int vectors, bool masked,
                           bool repeat) {
   const asmjit::Label top = cc_.newLabel(), done = cc_.newLabel();
@@ -189,8 +189,8 @@ void KernelEmitter::strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, i
   cc_.bind(done);
 }
 
-// Whether a body is for two vectors, whose function stands in turn: with as many registers as that takes, and in a loop
-// that is not short. Compiling several functions twice would take longer than it is worth.
+// Returns true if the body is emitted for two vectors whose instructions alternate. That needs many registers, and a
+// loop that is not short. Compiling several functions twice would cost more time than it saves.
 bool KernelEmitter::interleaves(const Loop& l, int cost) const {
   int heavy = 0;
   for_each_inst(l.body, [&](const Inst& in) { heavy += loop::is_heavy(in.op) && is_float(in.type); });
@@ -199,7 +199,7 @@ bool KernelEmitter::interleaves(const Loop& l, int cost) const {
 
 void KernelEmitter::vector_loop(const Loop& l) {
   const int cost = info_.cost(l);
-  int hot = cost;  // the bodies within run more often: they decide, while the whole stays small
+  int hot = cost;  // inner bodies run more often, so they decide as long as the whole stays small
   for (const Stmt& s : l.body) {
     if (const auto* inner = std::get_if<std::unique_ptr<Loop>>(&s)) {
       const int c = info_.cost(**inner);
@@ -220,13 +220,13 @@ void KernelEmitter::vector_loop(const Loop& l) {
   }
   if (turns && cost > kOwnTail) return strip(l, i, n, 2 * v_.lanes, 2, true, true);
   if (unroll > 1 || cost <= kOwnTail) strip(l, i, n, unroll * v_.lanes, unroll, false, true);
-  // Short rows are mostly rest: whole vectors go without masks.
+  // Short rows are mostly tail, so whole vectors in it go without masks.
   const bool rows = !l.parallel && unroll > 1;
   if (rows) strip(l, i, n, v_.lanes, 1, false, true);
   strip(l, i, n, v_.lanes, 1, true, !rows);
 }
 
-// Lanes of the accumulators that a lanes loop feeds (one number for all).
+// Returns the lanes of the accumulators that a lanes loop feeds (the same for all).
 int KernelEmitter::lanes_of(const Loop& l) const {
   int lanes = 0;
   for (const Stmt& s : l.body) {
@@ -254,7 +254,7 @@ void KernelEmitter::lanes_loop(const Loop& l) {
   }
 }
 
-// An iteration of l has ended: of its own instructions, as loops within count theirs.
+// Counts the work of an iteration of l: its own instructions, since inner loops count theirs.
 void KernelEmitter::spend(const Loop& l, int vectors) {
   if (!look_after_) return;
   int work = 1;
@@ -285,7 +285,7 @@ void KernelEmitter::cold_looks(const asmjit::Label& exit) {
   }
 }
 
-// Out of line: record the first failing lane, then leave.
+// Out of line: records the first failing lane, then leaves the kernel.
 void KernelEmitter::cold_checks(const asmjit::Label& exit) {
   for (const ColdCheck& c : checks_) {
     cc_.bind(c.at);

@@ -1,4 +1,4 @@
-// Addresses, loads and stores: uniform, rows of lanes, gathers and scatters; each under the group's mask.
+// Addresses, loads and stores: uniform, rows of lanes, gathers and scatters, each under the group's mask.
 #include <cstddef>
 
 #include "jit/codegen/x64/emitter.h"
@@ -34,13 +34,13 @@ void KernelEmitter::multiply(const x86::Gp& r, const Coef& by) {
   }
 }
 
-// Is the term's uniform part known here?
+// Returns true if the term's uniform part is known here.
 bool KernelEmitter::known(const Access::Term& t) const {
   if (!t.is_value) return loop_live_[size_t(t.id)];
   return !values_[size_t(t.id)].empty() && !varying_[size_t(t.id)];
 }
 
-// A term's uniform part in elements. Must not be written to.
+// Returns a term's uniform part in elements. The register must not be written to.
 x86::Gp KernelEmitter::element_index(const Access::Term& t) {
   x86::Gp r;
   if (t.is_value) {
@@ -82,7 +82,7 @@ KernelEmitter::Base KernelEmitter::base_of(const Access& a) const {
   return {x86::Gp(), std::vector<bool>(a.terms.size(), false)};
 }
 
-// The same sum computed before, for this or another access.
+// Returns a base with the same sum that was computed before, for this or another access.
 std::optional<KernelEmitter::Base> KernelEmitter::find_base(const Access& a, const std::vector<bool>& bound) const {
   auto same = [](const Access::Term& x, const Access::Term& y) {
     return x.is_value == y.is_value && x.id == y.id && x.stride == y.stride;
@@ -101,7 +101,7 @@ std::optional<KernelEmitter::Base> KernelEmitter::find_base(const Access& a, con
   return std::nullopt;
 }
 
-// The access with all terms known here in its base.
+// Returns the access with all terms that are known here in its base.
 KernelEmitter::Base KernelEmitter::bind(const Access& a, DType type) {
   Base base = base_of(a);
   std::vector<bool> bound = base.bound;
@@ -172,7 +172,7 @@ bool KernelEmitter::varies(const Access& a, const LaneGroup& group) const {
   return false;
 }
 
-// How far each lane's element is from the first one's base.
+// Returns the distance of each lane's element from the first one's base.
 x86::Vec KernelEmitter::lane_offsets(const Access& a, const LaneGroup& group, int u) {
   x86::Vec lanes;
   auto add_lanes = [&](const x86::Vec& v) { lanes = lanes.isValid() ? v_.binary(Vop::kAddI, true, lanes, v) : v; };
@@ -254,8 +254,8 @@ Value KernelEmitter::load(DType t, const Place& p, const LaneGroup& group, int u
   return v;
 }
 
-// All lanes of an access with one stride. A gather takes as long as ten rows: where the stride is -1, the row that ends
-// with the first lane is turned; where it is 2, two rows have all elements.
+// Loads all lanes of an access with one stride. A gather takes as long as ten rows. So for stride -1 it reverses the
+// row that ends with the first lane, and for stride 2 it takes the elements from two rows.
 Value KernelEmitter::load_steps(DType t, const Place& p, int u) {
   const bool wide = is_wide(t);
   const int64_t lanes = v_.lanes, size = int64_t(size_of(t));
@@ -279,7 +279,7 @@ Value KernelEmitter::load_steps(DType t, const Place& p, int u) {
     return reg(t, load_row(t, m, nullptr));
   };
   where(-1, [&] { return v_.turned(row(-(u + 1) * lanes + 1), wide); });
-  // The last element of the second row is the last lane's: the one behind it need not be there.
+  // The last element of the second row is the last lane's, since the element after it need not exist.
   where(2, [&] { return v_.seconds(row(2 * u * lanes), row((2 * u + 1) * lanes - 1), wide); });
   cc_.emit(Ids::kIdVmovaps, v.reg, reg(t, is_small(t) ? gather_small(t, p, nullptr) : gather_all(t, p)));
   cc_.bind(done);
@@ -332,8 +332,8 @@ Value KernelEmitter::load_row(DType t, const x86::Mem& m, const Mask* mask) {
   return v;
 }
 
-// f(lane, element) for each lane that is there. Indices come out of their register by parts: eight loads from what was
-// stored as one take longer.
+// Calls f(lane, element) for each active lane. Extracts the indices from their register in parts: storing the register
+// and loading it as eight values would take longer.
 void KernelEmitter::each_lane(const Place& p, const Mask* mask, const std::function<void(int, const x86::Mem&)>& f) {
   std::vector<x86::Vec> blocks;
   for (int i = 0; 2 * i < v_.lanes; i++) blocks.push_back(v_.block(p.indices, i));
@@ -372,8 +372,8 @@ Value KernelEmitter::gather_small(DType t, const Place& p, const Mask* mask) {
   return load_row(t, row, nullptr);
 }
 
-// All lanes, of 4 or 8 bytes, by a load each. The instruction for it takes two to four times as long: it is microcode
-// on some processors, and others were made to wait in it for the sake of safety.
+// Loads all lanes, of 4 or 8 bytes, one by one. The gather instruction takes two to four times as long: some processors
+// implement it in microcode, others delay it as a security mitigation.
 Value KernelEmitter::gather_all(DType t, const Place& p) {
   const bool wide = is_wide(t);
   const int in_xmm = wide ? 2 : 4;

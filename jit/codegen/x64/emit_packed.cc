@@ -1,5 +1,5 @@
-// Vector loops that compute in integers of 8 or 16 bits or in bools alone: full strips go by whole registers of them,
-// not by 32-bit lanes. What a strip leaves over is for the ordinary code of the loop.
+// Vector loops that compute only in integers of 8 or 16 bits, or only in bools. Full strips use whole registers of them
+// instead of 32-bit lanes. The loop's ordinary code handles the rest.
 #include <algorithm>
 
 #include "jit/codegen/x64/emitter.h"
@@ -30,7 +30,7 @@ InstId instruction(Op op, DType t) {
 
 bool is_bitwise(Op op) { return op == Op::kAnd || op == Op::kOr || op == Op::kXor || op == Op::kNot; }
 
-// Along the loop by ones, and nowhere else along it.
+// Returns true if the access goes along the loop with stride one.
 bool is_row(const Access& a, const Loop& l) {
   int rows = 0;
   for (const Access::Term& t : a.terms) {
@@ -67,7 +67,7 @@ bool KernelEmitter::packs(const Loop& l) const {
   return size != 0;
 }
 
-// The element that all lanes of v are, repeated.
+// Returns the element that all lanes of v hold, repeated.
 x86::Vec KernelEmitter::packed_uniform(DType t, const Value& v) {
   x86::Vec r = v_.fresh(true);
   cc_.emit(size_of(t) == 1 ? Ids::kIdVpbroadcastb : Ids::kIdVpbroadcastw, r, reg(t, v).xmm());
@@ -104,7 +104,7 @@ void KernelEmitter::packed_body(const Loop& l, const LaneGroup& group) {
         cc_.emit(Ids::kIdVmovups, m, operand_of(in.a, u));
       } else if (in.op == Op::kLoad) {
         x86::Vec v = v_.unary(Ids::kIdVmovups, true, m);
-        // Any byte but 0 is true.
+        // any byte other than 0 is true
         if (is_mask(in.type)) v = v_.binary(Ids::kIdVpminub, true, v, v_.materialise(true, 0x0101010101010101u));
         own[size_t(in.id)].push_back(v);
       } else {

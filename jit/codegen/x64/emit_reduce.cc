@@ -15,7 +15,7 @@ KernelEmitter::AccState& KernelEmitter::accumulator(int32_t id) {
   fail_internal("codegen: no accumulator %", id);
 }
 
-// The identity's bits in a lane.
+// Returns the bits of the identity in a lane.
 int64_t KernelEmitter::identity_bits(const Accumulator& a) const {
   const loop::Cell c = loop::identity(a.op, a.type);
   if (!is_float(a.type)) return is_wide(a.type) ? c.i : int64_t(uint32_t(c.i));
@@ -83,7 +83,7 @@ void KernelEmitter::take(AccState& s, size_t at, const Value& x, const Mask* mas
   }
 }
 
-// Takes (x, position): NaN before all, then the greater (less), then the first.
+// Combines (x, position) into a partial. NaN is before all, then the greater (less) value, then the first.
 void KernelEmitter::take_position(AccState& s, size_t at, const x86::Vec& x, const x86::Vec& position,
                                   const Mask* mask) {
   const DType t = s.acc->type;
@@ -108,7 +108,8 @@ void KernelEmitter::take_position(AccState& s, size_t at, const x86::Vec& x, con
   v_.move_where(true, better, best_position, position);
 }
 
-// Blocks of a sum. Their sums lie on the stack, for they are seldom touched: registers are the loop's.
+// Starts the blocks of a sum. Their sums are on the stack, since they are rarely accessed; the loop needs the
+// registers.
 void KernelEmitter::begin_blocks(AccState& s) {
   s.left = cc_.newInt32(), s.complete = cc_.newInt32();
   cc_.mov(s.left, s.acc->block);
@@ -122,7 +123,7 @@ KernelEmitter::BlockEnd::Site KernelEmitter::block_end(const AccState& s) {
   return block_ends_[s.end].from.emplace_back(BlockEnd::Site{cc_.newLabel(), cc_.newLabel()});
 }
 
-// Before a feed: ends the block that is full.
+// Ends a full block before a feed.
 void KernelEmitter::feed_block(AccState& s) {
   const BlockEnd::Site end = block_end(s);
   cc_.sub(s.left, 1);
@@ -152,8 +153,8 @@ void KernelEmitter::emit_block_ends() {
   }
 }
 
-// Adds each partial to the sum of its blocks and sets it to 0. Few registers serve all partials in turn: the time of
-// register allocation grows with their number.
+// Adds each partial to the sum of its blocks and sets it to 0. A few registers serve all partials in turn, since
+// register allocation takes time in proportion to the number of registers.
 void KernelEmitter::end_block(AccState& s) {
   const bool wide = is_wide(s.acc->type);
   const asmjit::Label first = cc_.newLabel(), done = cc_.newLabel();
@@ -184,7 +185,7 @@ void KernelEmitter::end_block(AccState& s) {
   cc_.bind(done);
 }
 
-// Partials become the sums of their blocks; a single block is the partial as it is.
+// Replaces the partials by the sums of their blocks. A single block is the partial itself.
 void KernelEmitter::add_blocks(AccState& s) {
   const bool wide = is_wide(s.acc->type);
   const asmjit::Label single = cc_.newLabel();

@@ -1,6 +1,6 @@
-// Loads that walk memory along an outer loop ("columns": unit stride in the outer loop, any in the vector loop) in a
-// nest without effects outside of its vector loop: the outer loop runs in tiles of rows, a tile of each column is
-// transposed in registers into the stack, and the nest's body reads rows of it.
+// Tiles for loads along columns: unit stride in an outer loop, another stride in the vector loop. The nest must have no
+// effects outside its vector loop. The outer loop runs in tiles of rows. A tile of each column is transposed in
+// registers into the stack, and the nest's body reads rows of it.
 //
 //   for i0 in n0 {                               for b in n0 by kTileRows {
 //     for i1 in n1 vector {                        for i1 in n1 by lanes {
@@ -19,13 +19,13 @@
 namespace lutra::x64 {
 
 namespace {
-constexpr int kTileRows = 16;  // measured: a line of memory along each column; more collide in the caches
+constexpr int kTileRows = 16;  // measured: a cache line along each column; with more rows they conflict in the caches
 
-// Small types lie in tiles as they do in registers.
+// Small types have the same width in a tile as in a register.
 int lane_bytes(DType t) { return std::max(4, int(size_of(t))); }
 }  // namespace
 
-// The nest from l down to its vector loop, where analysis has found that l is to be tiled; else nothing.
+// Returns the nest from l down to its vector loop if the analysis has chosen l for tiling; otherwise nothing.
 std::vector<const Loop*> KernelEmitter::tiled_nest(const Loop& l) const {
   std::vector<const Loop*> nest{&l};
   while (nest.back()->mode == LoopMode::kSerial) {
@@ -71,7 +71,7 @@ void KernelEmitter::tile_loop(const std::vector<const Loop*>& nest) {
   cc_.bind(done);
 }
 
-// The loops between, then the strips of the vector loop.
+// Emits the loops in between, then the strips of the vector loop.
 void KernelEmitter::tile_level(TileNest& t, size_t depth) {
   const Loop& l = *(*t.nest)[depth];
   x86::Gp i = loop_begin(l), n = loop_end(l);
@@ -113,7 +113,7 @@ void KernelEmitter::tile_level(TileNest& t, size_t depth) {
   cc_.bind(done);
 }
 
-// One strip of the vector loop (all lanes, or the first `left`) for the rows of the tile.
+// Emits one strip of the vector loop (all lanes, or the first `left`) for the rows of the tile.
 void KernelEmitter::tile_strip(TileNest& t, const x86::Gp* left) {
   const Loop &outer = *t.nest->front(), &inner = *t.nest->back();
   const asmjit::Label done = cc_.newLabel();
@@ -170,8 +170,8 @@ Value KernelEmitter::load_tile(DType t, const x86::Mem& m) {
   return v;
 }
 
-// Address of the access at the tile's first row and the strip's first lane, and the bytes from one step of `along` to
-// the next.
+// Returns the address of the access at the tile's first row and the strip's first lane, and the bytes between steps of
+// `along`.
 std::pair<x86::Gp, x86::Gp> KernelEmitter::tile_corner(const TileNest& t, const Inst& in, int32_t along) {
   const Loop &outer = *t.nest->front(), &inner = *t.nest->back();
   loop_live_[size_t(outer.id)] = loop_live_[size_t(inner.id)] = true;
@@ -187,7 +187,7 @@ std::pair<x86::Gp, x86::Gp> KernelEmitter::tile_corner(const TileNest& t, const 
   return {at, stride};
 }
 
-// The strip of a nest that does nothing but copy a column to a row, where the tile has all its rows: then on to `done`.
+// Emits a strip of a nest that only copies a column to a row, if the tile has all its rows. Then jumps to `done`.
 void KernelEmitter::copy_tile(const TileNest& t, const asmjit::Label& done) {
   const Loop &outer = *t.nest->front(), &inner = *t.nest->back();
   for (size_t d = 0; d + 1 < t.nest->size(); d++) {
@@ -213,7 +213,8 @@ void KernelEmitter::copy_tile(const TileNest& t, const asmjit::Label& done) {
   cc_.bind(partial);
 }
 
-// The column's elements of the strip as rows in the stack: blocks of lanes x lanes by shuffles, ragged ones one by one.
+// Writes the column's elements of the strip to the stack as rows: blocks of lanes x lanes by shuffles, partial blocks
+// element by element.
 void KernelEmitter::fill_tile(const TileNest& t, const TileColumn& c, const x86::Gp* left) {
   const int size = int(size_of(c.load->type)), lane = lane_bytes(c.load->type);
   auto [from, stride] = tile_corner(t, *c.load, t.nest->back()->id);
@@ -236,7 +237,7 @@ void KernelEmitter::fill_tile(const TileNest& t, const TileColumn& c, const x86:
     cc_.test(row, row);
     cc_.jz(done);
   }
-  // Rows are the inner loop: they lie side by side.
+  // The inner loop is over rows, since these are adjacent in memory.
   x86::Gp columns = cc_.newInt64(), source = cc_.newIntPtr(), k = cc_.newInt64(), target = cc_.newIntPtr();
   if (left)
     cc_.mov(columns, *left);
@@ -260,7 +261,7 @@ void KernelEmitter::fill_tile(const TileNest& t, const TileColumn& c, const x86:
   cc_.bind(done);
 }
 
-// One element as it lies in a lane.
+// Copies one element in the format of a lane.
 void KernelEmitter::copy_element(DType t, const x86::Gp& source, const x86::Gp& target) {
   x86::Gp value = cc_.newInt64();
   x86::Mem from = x86::ptr(source), to = x86::ptr(target);
@@ -284,9 +285,9 @@ void KernelEmitter::copy_element(DType t, const x86::Gp& source, const x86::Gp& 
   cc_.mov(to, v);
 }
 
-// lanes x lanes elements: rows `stride` bytes apart in, each read once; their transpose, as lanes, at `to` out, its
-// rows dense or `apart` bytes apart (then `to` moves on behind them). Blocks of 16 bytes are transposed within, then
-// among each other.
+// Transposes lanes x lanes elements. Reads rows `stride` bytes apart, each once. Writes the transpose, as lanes, at
+// `to`: its rows are dense, or `apart` bytes apart (then `to` is advanced past them). First transposes within blocks of
+// 16 bytes, then the blocks among each other.
 void KernelEmitter::transpose_block(DType t, const x86::Gp& from, const x86::Gp& stride, const x86::Gp& to,
                                     const x86::Gp* apart) {
   const int per_block = 16 / lane_bytes(t), bytes = v_.lanes * lane_bytes(t), blocks = bytes / 16;

@@ -1,4 +1,5 @@
-// Instructions without control flow: arithmetic, comparisons, casts, random numbers; loads and stores are dispatched.
+// Instructions without control flow: arithmetic, comparisons, casts, random numbers. Loads and stores are dispatched
+// from here.
 #include <cstddef>
 
 #include "jit/codegen/machine/float_ops.h"
@@ -25,7 +26,7 @@ asmjit::Operand KernelEmitter::operand(DType t, const Value& v) {
   return v.reg;
 }
 
-// Small integers live in 32-bit lanes; this brings them back to their range.
+// Brings a small integer in a 32-bit lane back to its type's range.
 Value KernelEmitter::wrapped(DType t, const x86::Vec& v) {
   Value r;
   auto shifts = [&](int n) { return v_.shift_right_signed(v_.shift_left(false, v, n), n); };
@@ -38,8 +39,8 @@ Value KernelEmitter::wrapped(DType t, const x86::Vec& v) {
   return r;
 }
 
-// Floats in 32-bit lanes as t can hold them; NaN stays NaN. A store takes what is `stored` alone: it rounds to float16
-// itself, and of a bfloat16's lane it takes the upper half.
+// Rounds floats in 32-bit lanes to t; NaN stays NaN. `stored`: only a store reads the result. A store rounds to float16
+// itself, and takes the upper half of a bfloat16's lane.
 x86::Vec KernelEmitter::rounded(DType t, const x86::Vec& v, bool stored) {
   if (t == DType::kFloat16) return stored ? v : v_.from_half(v_.to_half(v));
   if (t != DType::kBFloat16) return v;
@@ -47,11 +48,11 @@ x86::Vec KernelEmitter::rounded(DType t, const x86::Vec& v, bool stored) {
   x86::Vec odd = v_.binary(Vop::kAnd, false, v_.shift_right(false, v, 16), v_.constant(false, 1));
   x86::Vec up = v_.binary(Vop::kAddI, false, v, v_.constant(false, 0x7fff));
   up = v_.binary(Vop::kAddI, false, up, odd);
-  v_.binary_into(Vop::kOr, false, up, v, v_.constant(false, 0x400000), &nan);  // a quiet one
+  v_.binary_into(Vop::kOr, false, up, v, v_.constant(false, 0x400000), &nan);  // a quiet NaN
   return stored ? up : v_.binary(Vop::kAnd, false, up, v_.constant(false, 0xffff0000u));
 }
 
-// Every lane alike?
+// Returns true if all lanes are equal.
 bool KernelEmitter::uniform(const Inst& in, const LaneGroup& group) const {
   if (!group.lane_loop) return true;
   if (in.op == Op::kIndex) return in.arg != group.lane_loop->id;
@@ -63,7 +64,8 @@ bool KernelEmitter::uniform(const Inst& in, const LaneGroup& group) const {
   return true;
 }
 
-// Whether an instruction may change places with those of another line. What flags tell, the next one asks.
+// Returns true if an instruction may be reordered with those of another line. Instructions that read or write flags may
+// not.
 bool KernelEmitter::is_free(const asmjit::BaseNode* node) const {
   if (node->type() != asmjit::NodeType::kInst) return false;
   const auto* in = node->as<asmjit::InstNode>();
@@ -72,8 +74,8 @@ bool KernelEmitter::is_free(const asmjit::BaseNode* node) const {
   return rw.readFlags() == asmjit::CpuRWFlags::kNone && rw.writeFlags() == asmjit::CpuRWFlags::kNone;
 }
 
-// Brings the code of each vector, which follows ends[u], in turn, as far as it is a straight line. A processor looks
-// for work a few dozen instructions ahead, and those of one vector's function wait for each other.
+// Interleaves the code of the vectors, as far as it is straight-line code. The code of vector u follows ends[u]. A
+// processor looks only a few dozen instructions ahead, and those of one vector's function depend on each other.
 void KernelEmitter::interleave(const std::vector<asmjit::BaseNode*>& ends) {
   std::vector<std::vector<asmjit::BaseNode*>> lines;
   size_t most = 0;
@@ -119,7 +121,7 @@ void KernelEmitter::inst(const Inst& in, LaneGroup& group) {
   if (info_.compares_lanes(in)) return set_values(in.id, true, lane_comparison(in, group));
   const bool same = uniform(in, group);
   std::vector<Value> results;
-  std::vector<asmjit::BaseNode*> ends{cc_.cursor()};  // before, then of each vector
+  std::vector<asmjit::BaseNode*> ends{cc_.cursor()};  // before the first, then after each vector
   for (int u = 0; u < (same ? 1 : group.vectors); u++) {
     results.push_back(evaluate(in, group, u));
     ends.push_back(cc_.cursor());
@@ -189,7 +191,7 @@ x86::Vec KernelEmitter::maximum(DType t, bool max, const Value& a, const Value& 
 }
 
 namespace {
-// Results of operands that a half type holds are held by it too.
+// Returns true if the result is representable in a half type whenever the operands are.
 bool is_exact(Op op) {
   switch (op) {
     case Op::kMin:
@@ -203,7 +205,7 @@ bool is_exact(Op op) {
 }
 }  // namespace
 
-// A root or a quotient that all lanes have: one block's takes a quarter of a register's time.
+// A root or quotient with equal lanes. Computing it in one block takes a quarter of a register's time.
 x86::Vec KernelEmitter::slow_op_once(const Inst& in, const Value& a, const Value& b) {
   const bool wide = is_wide(in.type);
   const x86::Vec x = reg(in.type, a).xmm(), r = cc_.newXmm();
@@ -284,9 +286,9 @@ Value KernelEmitter::comparison(const Inst& in, const Value& a, const Value& b) 
   return v;
 }
 
-// An index of the vector loop beside what is uniform: how far that lies ahead of the first lane, -1 where it is behind
-// and the number of lanes where it is beyond, beside the lanes' places. The index is not negative, so that a distance
-// from -1 on does not wrap.
+// Compares an index of the vector loop with a uniform value. It computes the value's distance from the first lane,
+// limited to -1 (before) and the number of lanes (beyond), and compares it with the lanes' positions. The index is not
+// negative, so a distance from -1 on does not wrap.
 std::vector<Value> KernelEmitter::lane_comparison(const Inst& in, const LaneGroup& group) {
   static const Cmp kCmp[] = {Cmp::kEq, Cmp::kNe, Cmp::kLt, Cmp::kLe, Cmp::kGt, Cmp::kGe};
   static const Cmp kTurned[] = {Cmp::kEq, Cmp::kNe, Cmp::kGt, Cmp::kGe, Cmp::kLt, Cmp::kLe};
@@ -342,7 +344,7 @@ Value KernelEmitter::cast(DType from, DType to, const Value& a, bool stored) {
                             : v_.test_bits(!narrow_from, r, r);
     return v;
   }
-  // By kinds (float or not) and widths of both sides.
+  // Selects by kind (float or not) and width of both types.
   const int kind = (is_float(from) ? 8 : 0) + (narrow_from ? 0 : 4) + (is_float(to) ? 2 : 0) + (narrow_to ? 0 : 1);
   switch (kind) {
     case 0: return wrapped(to, r);

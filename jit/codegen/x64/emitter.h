@@ -1,18 +1,18 @@
 // The x64 code generator: walks a verified kernel and emits it into an asmjit Compiler.
 //
 // Invariants:
-// 1. Outside vector and lanes loops every value is uniform: a register whose lanes are equal. Within, a value has one
+// 1. Outside vector and lanes loops every value is uniform: a register with equal lanes. Within them, a value has one
 //    register for each vector of the unrolled group, or a single one if it is uniform.
-// 2. Masks: a group may be partial; then each of its vectors has a mask, and loads, stores, gathers, checks and
-//    accumulators go by it. Memory outside a tensor is never touched.
-// 3. Addresses are built from the outside in: before a loop begins, every access within it has a base register that
-//    holds all terms known by then.
-// 4. Small integers and half floats live in 32-bit lanes: int32s in their range, floats that the type can hold. Loads
-//    and casts widen, arithmetic is brought back by wrapped() and rounded(), so fusion cannot be seen in results. What
-//    is only stored leaves a part of its rounding to the store.
+// 2. A group may be partial. Then each of its vectors has a mask, and loads, stores, gathers, checks and accumulators
+//    obey it. Memory outside a tensor is never accessed.
+// 3. Addresses are built from the outside in: before a loop begins, every access within it has a base register with all
+//    terms that are known by then.
+// 4. Small integers and half floats are in 32-bit lanes: int32s in their type's range, floats that their type can
+//    represent. Loads and casts widen; wrapped() and rounded() bring results of arithmetic back. So fusion does not
+//    change results. A value that is only stored leaves part of its rounding to the store.
 // 5. A failing check records the fault and leaves the kernel.
-// 6. Code that looks takes the work of each iteration off a register, looks where that falls below zero, and leaves the
-//    kernel where it is told to. A look is a call that keeps all registers: the rest of the code does not know of it.
+// 6. Code that looks subtracts the work of each iteration from a register. When it falls below zero, the code looks,
+//    and leaves the kernel if told to. The call to look keeps all registers, so the rest of the code is unaffected.
 #pragma once
 #include <functional>
 #include <optional>
@@ -50,16 +50,16 @@ class KernelEmitter {
   void emit();
 
  private:
-  // The vectors a body is emitted for.
+  // The vectors that a body is emitted for.
   struct LaneGroup {
     const Loop* lane_loop = nullptr;  // its variable differs from lane to lane; null: uniform code
     int vectors = 1;
-    std::vector<Mask> masks;  // one a vector, or none: all lanes are there
+    std::vector<Mask> masks;  // one for each vector; empty: all lanes are active
     int per_vector = 0;       // lanes of a vector
     const Mask* mask(int u) const { return masks.empty() ? nullptr : &masks[size_t(u)]; }
   };
 
-  // An access as far as it is known at some point: base register and the terms in it.
+  // The address of an access as far as it is known: a base register, and which terms are in it.
   struct Base {
     x86::Gp reg;
     std::vector<bool> bound;
@@ -81,7 +81,7 @@ class KernelEmitter {
     int vector;
     x86::Vec reg;
   };
-  // What has been computed in a body, for use until its end.
+  // What a body has computed so far, for reuse until its end.
   struct Scope {
     std::vector<BaseKey> bases;
     std::vector<IndexKey> indices;
@@ -89,12 +89,12 @@ class KernelEmitter {
     std::vector<int32_t> defined;  // values
   };
 
-  // Where an access of one vector lies.
+  // The location of an access of one vector.
   struct Place {
     enum Kind { kUniform, kRow, kLanes } kind;
     x86::Mem mem;                // kLanes: without index
     x86::Vec indices;            // kLanes: 64-bit, in elements
-    const Coef* step = nullptr;  // kLanes: how far each lane's element is from the one before, where that is all
+    const Coef* step = nullptr;  // kLanes: the distance between the elements of adjacent lanes, if it is constant
   };
 
   struct AccState {
@@ -102,8 +102,8 @@ class KernelEmitter {
     std::vector<Value> partial;
     std::vector<x86::Vec> position;
     x86::Gp count;
-    // Of a sum in blocks: feeds of this block to come, less one; whether a block is complete; the sums of the complete
-    // ones, one a partial, then what was rounded off each.
+    // For a sum in blocks. left: remaining feeds of this block, minus one. complete: whether a block is complete.
+    // blocks: the sums of the complete blocks, one for each partial; then what was rounded off each.
     x86::Gp left, complete;
     x86::Mem blocks;
     size_t end = 0;  // in block_ends_
@@ -119,10 +119,11 @@ class KernelEmitter {
   struct TileNest {
     const std::vector<const Loop*>* nest;  // from the loop in tiles to the vector loop
     std::vector<TileColumn> columns;
-    x86::Gp block, rows;  // first row of the tile, and how many
+    x86::Gp block, rows;  // first row of the tile, and number of rows
   };
 
-  // The end of an accumulator's blocks, out of line and once: from[i] says where it came from, to go back there.
+  // The end of an accumulator's blocks. Its code is out of line, emitted once. from[i] identifies the call site, to
+  // return to it.
   struct BlockEnd {
     struct Site {
       asmjit::Label at, back;
@@ -131,7 +132,7 @@ class KernelEmitter {
     std::vector<Site> from{};
   };
 
-  // The end of an iteration after which the code looks whether it shall end, out of line.
+  // The code that looks whether the kernel shall stop, after an iteration. It is out of line.
   struct Look {
     asmjit::Label at, back;
   };
@@ -265,16 +266,16 @@ class KernelEmitter {
   std::unique_ptr<Vectors> vectors_;
   Vectors& v_;
   x86::Gp block_;
-  std::vector<std::vector<Value>> values_;  // by id; empty where none is in scope
+  std::vector<std::vector<Value>> values_;  // by id; empty: not in scope
   std::vector<bool> varying_;               // by id: differs from lane to lane
   std::vector<x86::Gp> loop_regs_;          // by loop id
   std::vector<bool> loop_live_;
   std::vector<Scope> scopes_;
   std::vector<std::pair<const Access*, Base>> bound_;
-  std::vector<std::pair<const Inst*, x86::Mem>> tiles_;  // loads that read a tile here
+  std::vector<std::pair<const Inst*, x86::Mem>> tiles_;  // loads that read from a tile now
   std::vector<AccState> accs_;
   std::vector<ColdCheck> checks_;
-  const int look_after_;  // 0: it does not look
+  const int look_after_;  // 0: the code does not look
   x86::Gp left_;          // work until the next look
   std::vector<Look> look_sites_;
   std::vector<BlockEnd> block_ends_;

@@ -1,29 +1,30 @@
-// What generated code calls for a look: all registers in, the same out, but for the flags, which tell to leave.
+// The functions that generated code calls to look. They keep all registers. The flags tell whether to leave the kernel.
 #include "jit/loop/look.h"
 #include "jit/codegen/x64/code.h"
 
 #ifdef __x86_64__
 
 extern "C" {
-// Only the assembly below names it.
+// used by the assembly below only
 [[gnu::used, gnu::visibility("hidden")]] int lutra_look_in_kernel() { return lutra::look_in_kernel(); }
 }
 
 namespace lutra::x64 {
 namespace {
 
-// Code calls these as an instruction: so no register is spilled around the call, and loops are as they are without.
+// For the register allocator a call to these is one instruction. So no register is spilled around it, and loops are the
+// same as without looks.
 // clang-format off
 #define LUTRA_ENTER                                                                                                    \
   "pushq %rbp\n movq %rsp, %rbp\n pushq %rax\n pushq %rcx\n pushq %rdx\n pushq %rsi\n pushq %rdi\n"                    \
   "pushq %r8\n pushq %r9\n pushq %r10\n pushq %r11\n subq $0x900, %rsp\n andq $-64, %rsp\n"
-// No instruction after the test writes flags.
+// The instructions after the test leave the flags unchanged.
 #define LUTRA_CALL "call lutra_look_in_kernel\n testl %eax, %eax\n"
 #define LUTRA_LEAVE                                                                                                    \
   "movq -8(%rbp), %rax\n movq -16(%rbp), %rcx\n movq -24(%rbp), %rdx\n movq -32(%rbp), %rsi\n"                         \
   "movq -40(%rbp), %rdi\n movq -48(%rbp), %r8\n movq -56(%rbp), %r9\n movq -64(%rbp), %r10\n"                          \
   "movq -72(%rbp), %r11\n movq %rbp, %rsp\n popq %rbp\n ret\n"
-// text for \n in [0, to)
+// Repeats text for \n in [0, to).
 #define LUTRA_EACH(name, to, text)                                                                                     \
   ".altmacro\n .macro lutra_" name " n\n" text "\n.endm\n .set i, 0\n"                                                 \
   ".rept " #to "\n lutra_" name " %i\n .set i, i+1\n .endr\n .noaltmacro\n"

@@ -1,14 +1,14 @@
-// Registers as the value types of jit/loop/math.h: its algorithms, instantiated with these, emit themselves.
+// Registers as the value types of jit/loop/math.h. Its algorithms emit code if they are instantiated with these types.
 #pragma once
 #include "jit/codegen/x64/vectors.h"
 #include "jit/loop/functions.h"
 
 namespace lutra::x64 {
 
-// What the operators emit into, set while a kernel is being compiled.
+// The emitter for the operators, set while a kernel is being compiled.
 inline thread_local Vectors* t_vectors = nullptr;
 
-// Bits of one lane as a constant, or a register.
+// A constant, as the bits of one lane; or a register.
 struct Piece {
   x86::Vec reg;
   uint64_t pattern = 0;
@@ -29,7 +29,7 @@ struct Lanes : Piece {
     return p;
   }
   x86::Vec in_register() const { return constant ? t_vectors->materialise(kWide, pattern) : reg; }
-  // A register or a repeated constant in memory.
+  // Returns a register, or a repeated constant in memory.
   asmjit::Operand operand() const {
     if (constant) return t_vectors->constant(kWide, pattern);
     return reg;
@@ -67,7 +67,7 @@ using F32 = VecFloat<32>;
 using F64 = VecFloat<64>;
 using I64 = VecInt<64>;
 
-// a op b where one may be a constant in memory; swapped if that helps and the operation commutes.
+// Emits a op b. b may be a constant in memory; swaps the operands if that helps and the operation commutes.
 template <class V>
 V emit_binary(Vop op, const V& a, const V& b, bool commutes) {
   const bool swap = commutes && a.constant && !b.constant;
@@ -118,7 +118,7 @@ VecMask<kB> operator!(const VecMask<kB>& a) {
   return {t_vectors->mask_not(a.k)};
 }
 
-// p = p * x + c, in place: p is the caller's own.
+// p = p * x + c, in place. The caller must own p's register.
 template <int kB>
 void fma_into(VecFloat<kB>& p, const VecFloat<kB>& x, const VecFloat<kB>& c) {
   if (p.constant) p = VecFloat<kB>(p.in_register());
@@ -152,7 +152,7 @@ template <int kB>
 VecFloat<kB> ceil_of(const VecFloat<kB>& x) {
   return rounded(x, kUp);
 }
-// vmin and vmax give their second operand where one is NaN or both are zeros.
+// vmin and vmax return their second operand if one is NaN or both are zeros.
 template <int kB>
 VecFloat<kB> lower(const VecFloat<kB>& c, const VecFloat<kB>& x) {
   return emit_binary(Vop::kMinF, c, x, false);
@@ -190,7 +190,7 @@ inline I64 mul32(const I64& a, const I64& b) { return emit_binary(Vop::kMul32, a
 inline F64 widen(const F32& x) { return F64(t_vectors->convert(Conv::kF32ToF64, x.in_register())); }
 inline F32 narrow(const F64& x) { return F32(t_vectors->convert(Conv::kF64ToF32, x.in_register())); }
 
-// Code that runs twice over halves of x, whose 64-bit lanes fill a register.
+// Emits code that runs twice, on the halves of x, since their 64-bit lanes fill a register.
 template <class Part>
 x86::Vec emit_halves(const F32& x, const Part& part) {
   Vectors& v = *t_vectors;
@@ -215,7 +215,7 @@ x86::Vec emit_halves(const F32& x, const Part& part) {
   return v.unary(Ids::kIdVmovups, false, slot);
 }
 
-// r, and what part gives in the lanes of the mask; skipped where none is set.
+// Returns r, with part's result in the lanes of the mask. The code skips part if no lane is set.
 template <int kB, class Part>
 VecFloat<kB> emit_rarely(const VecMask<kB>& m, const VecFloat<kB>& r, const Part& part) {
   Vectors& v = *t_vectors;
@@ -239,7 +239,7 @@ VecFloat<kB> rarely(const VecMask<kB>& m, const VecFloat<kB>& r, const VecFloat<
   return emit_rarely(m, r, [&] { return f(x).in_register(); });
 }
 
-// In emit_lanewise.cc: exact.
+// Exact. Defined in emit_lanewise.cc.
 template <int kB>
 VecFloat<kB> fmod_of(const VecFloat<kB>& a, const VecFloat<kB>& b);
 

@@ -1,15 +1,13 @@
-// The vector operations of an instruction set as calls on an asmjit Compiler: what the emitter is written in. AVX-512
-// (F, DQ, BW, VL) and AVX2 (with FMA and F16C) implement them.
+// The vector operations of an instruction set, as functions that emit into an asmjit Compiler. The emitter is written
+// in terms of them. AVX-512 (F, DQ, BW, VL) and AVX2 (with FMA and F16C) implement them.
 //
 // Invariants:
-// 1. A kernel has one vector length, `lanes`: as many 32-bit lanes as a register of the set holds, or half of that
-// where
-//    64-bit lanes meet 32-bit ones. 64-bit ("wide") lanes always fill a register, which has wide_lanes() of them.
-// 2. Outside vector loops all lanes of a value are equal. A 32-bit value that comes from 64-bit lanes fills only half
-// of
-//    a register; there its lanes are repeated, so that this holds for it too.
-// 3. A mask has `lanes` lanes: a k register under AVX-512, 32-bit lanes of all ones or zero under AVX2.
-// 4. Results are the same bits on every set.
+// 1. A kernel has one vector length, `lanes`: as many 32-bit lanes as a register has, or half of them if 64-bit lanes
+//    are combined with 32-bit ones. 64-bit ("wide") lanes always fill a register, which has wide_lanes() of them.
+// 2. Outside vector loops all lanes of a value are equal. A 32-bit value made from 64-bit lanes fills only half of a
+//    register; there its lanes are repeated, so the invariant holds for it, too.
+// 3. A mask has `lanes` lanes: a k register with AVX-512, 32-bit lanes of all ones or zero with AVX2.
+// 4. Results have the same bits with every instruction set.
 #pragma once
 #include <asmjit/x86.h>
 
@@ -28,8 +26,8 @@ using Mask = x86::Reg;
 
 enum class Cmp : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe, kUnordered };
 enum class MaskOp : uint8_t { kAnd, kOr, kXor, kXnor, kAndNot /* ~a & b */ };
-// F of floats, I of integers. kMinF and kMaxF give their second operand where one is NaN or both are zeros. kMul32:
-// product of the low halves of 64-bit lanes.
+// F: on floats, I: on integers. kMinF and kMaxF return their second operand if one is NaN or both are zeros. kMul32:
+// the product of the low halves of 64-bit lanes.
 enum class Vop : uint8_t {
   kAddF,
   kSubF,
@@ -47,7 +45,7 @@ enum class Vop : uint8_t {
   kXor,
   kMul32
 };
-// Floats to integers truncate; what does not fit gives the smallest integer.
+// Conversions of floats to integers truncate; a value that does not fit gives the smallest integer.
 enum class Conv : uint8_t {
   kI32ToI64,
   kI32ToF32,
@@ -73,7 +71,7 @@ class Vectors {
   x86::Compiler& cc;
   const int lanes, bytes;
 
-  // The same set with half as many lanes.
+  // Returns the same set with half as many lanes.
   virtual std::unique_ptr<Vectors> halved() const = 0;
   int wide_lanes() const { return bytes / 8; }
   int size(bool wide) const { return wide ? bytes : 4 * lanes; }
@@ -83,7 +81,7 @@ class Vectors {
     if (register_bytes == 32) return cc.newYmm();
     return cc.newXmm();
   }
-  // v by the register's name for that many bytes.
+  // Returns v as a register of that many bytes.
   static x86::Vec named(const x86::Vec& v, int register_bytes) {
     if (register_bytes == 64) return v.zmm();
     if (register_bytes == 32) return v.ymm();
@@ -97,13 +95,13 @@ class Vectors {
   x86::Vec broadcast_memory(const x86::Mem& m, bool wide) {
     return unary(wide ? Ids::kIdVbroadcastsd : Ids::kIdVbroadcastss, wide, m);
   }
-  // first, first + 1, ... as 64-bit lanes in memory.
+  // Returns a constant in memory: first, first + 1, ... in 64-bit lanes.
   x86::Mem iota(int64_t first) {
     int64_t v[8];
     for (int i = 0; i < 8; i++) v[i] = first + i;
     return cc.newConst(asmjit::ConstPoolScope::kLocal, v, size_t(bytes));
   }
-  // As 32-bit lanes in a register.
+  // Returns the same in 32-bit lanes of a register.
   x86::Vec places(int32_t first) {
     int32_t v[16];
     for (int i = 0; i < 16; i++) v[i] = first + i;
@@ -135,7 +133,7 @@ class Vectors {
     return unary_imm(wide ? Ids::kIdVpsrlq : Ids::kIdVpsrld, wide, v, n);
   }
   x86::Vec shift_right_signed(const x86::Vec& v, int n) { return unary_imm(Ids::kIdVpsrad, false, v, n); }
-  // dst = dst * b + c, and dst = a * b + dst, rounded once.
+  // multiply_add: dst = dst * b + c. add_product: dst = a * b + dst. Both round once.
   void multiply_add(bool wide, const x86::Vec& dst, const x86::Vec& b, const asmjit::Operand_& c) {
     cc.emit(wide ? Ids::kIdVfmadd213pd : Ids::kIdVfmadd213ps, dst, b, c);
   }
@@ -145,15 +143,15 @@ class Vectors {
   x86::Vec broadcast_lane0(const x86::Vec& v, bool wide) {
     return unary(wide ? Ids::kIdVbroadcastsd : Ids::kIdVbroadcastss, wide, v.xmm());
   }
-  // Floats to the bits of float16 (half as wide a register, at least an xmm) and back.
+  // Converts floats to the bits of float16, in a register half as wide (at least an xmm), and back.
   x86::Vec to_half(const x86::Vec& v) {
     x86::Vec r = fresh_of(size(false) / 2);
     cc.emit(Ids::kIdVcvtps2ph, r, v, asmjit::Imm(0));
     return r;
   }
   x86::Vec from_half(const asmjit::Operand_& v) { return unary(Ids::kIdVcvtph2ps, false, v); }
-  // Goes through a copy: asmjit's allocator would replace a spilled source by its memory, a form that moves to general
-  // registers do not have.
+  // Copies lane 0 to a general register, through a copy of v. asmjit's allocator would replace a spilled source by its
+  // memory, but moves to general registers have no such form.
   void lane0(const x86::Gp& to, const x86::Vec& v, bool wide) {
     x86::Xmm own = cc.newXmm();
     cc.vmovaps(own, v.xmm());
@@ -163,14 +161,14 @@ class Vectors {
       cc.vmovd(to.r32(), own);
   }
 
-  // A repeated constant or scalar in memory, as an operand.
+  // Return a repeated constant, or a repeated scalar in memory, as an operand.
   virtual asmjit::Operand constant(bool wide, uint64_t pattern) = 0;
   virtual asmjit::Operand repeated(const x86::Mem& m, bool wide) = 0;
   virtual x86::Vec zero(bool wide) = 0;
   virtual x86::Vec broadcast(const x86::Gp& r, bool wide) = 0;
 
   virtual x86::Vec binary(Vop op, bool wide, const x86::Vec& a, const asmjit::Operand_& b) = 0;
-  // dst = a op b where the mask (if any) is set; else dst stays.
+  // dst = a op b in the lanes of the mask, or in all lanes without one; other lanes keep dst.
   virtual void binary_into(Vop op, bool wide, const x86::Vec& dst, const x86::Vec& a, const asmjit::Operand_& b,
                            const Mask* mask) = 0;
   virtual x86::Vec exclusive_or(bool wide, const x86::Vec& a, const x86::Vec& b, const x86::Vec& c) = 0;
@@ -181,16 +179,16 @@ class Vectors {
   virtual x86::Vec blend(bool wide, const Mask& mask, const asmjit::Operand_& a, const x86::Vec& b) = 0;
   virtual void move_where(bool wide, const Mask& mask, const x86::Vec& dst, const x86::Vec& src) = 0;
   virtual x86::Vec constant_where(bool wide, const Mask& mask, uint64_t pattern) = 0;  // else 0
-  // Lane 0 gets lane `by`; only lanes below `by` of the result count.
+  // Lane 0 of the result is lane `by` of v. Only lanes below `by` of the result are defined.
   virtual x86::Vec rotate(const x86::Vec& v, bool wide, int by) = 0;
 
-  // Lanes where `only` (if any) is set and the comparison holds.
+  // Return the lanes in which the comparison holds and `only`, if given, is set.
   virtual Mask compare_floats(Cmp c, bool wide, const x86::Vec& a, const asmjit::Operand_& b,
                               const Mask* only = nullptr) = 0;
   virtual Mask compare_ints(Cmp c, bool wide, const x86::Vec& a, const asmjit::Operand_& b,
                             const Mask* only = nullptr) = 0;
   virtual Mask compare_unsigned_ge(const x86::Vec& a, const asmjit::Operand_& b, const Mask* only) = 0;  // wide
-  // Lanes with a common set bit in a and b.
+  // Returns the lanes in which a and b have a common set bit.
   virtual Mask test_bits(bool wide, const x86::Vec& a, const asmjit::Operand_& b) = 0;
 
   virtual Mask fresh_mask() = 0;
@@ -203,29 +201,29 @@ class Vectors {
   virtual Mask mask_not(const Mask& a) = 0;
   virtual Mask mask_constant(bool on) = 0;
   virtual Mask mask_broadcast(const x86::Gp& r) = 0;  // r: 0 or -1
-  // vectors masks that together have the first min(count, most) lanes set, per_vector in each.
+  // Returns `vectors` masks of per_vector lanes each. Together their first min(count, most) lanes are set.
   virtual std::vector<Mask> first_lanes(const x86::Gp& count, int most, int vectors, int per_vector) = 0;
   virtual void mask_bits(const x86::Gp& to, const Mask& m) = 0;
   virtual void jump_if_any(const Mask& m, const asmjit::Label& to) = 0;
 
-  // A register twice as wide: low, then high. Block i of 16 bytes of a register.
+  // joined returns a register twice as wide: low, then high. block returns block i of 16 bytes of v.
   virtual x86::Vec joined(const x86::Vec& low, const x86::Vec& high) = 0;
   virtual x86::Vec block(const x86::Vec& v, int i) = 0;
-  // The even (odd) blocks of 16 bytes of a, then those of b; both of the same size, which is 32 bytes or more.
+  // Returns the even (or odd) blocks of 16 bytes of a, then those of b. Both have the same size, at least 32 bytes.
   virtual x86::Vec blocks(const x86::Vec& a, const x86::Vec& b, bool odd) = 0;
 
-  // Of registers with wide_lanes() lanes: the lanes from the last to the first; and those with even numbers, of a and
-  // of what follows it: b begins with the last lane of a.
+  // For registers with wide_lanes() lanes. turned returns the lanes in reverse order. seconds returns the lanes with
+  // even numbers of a and of what follows it in memory; b begins with the last lane of a.
   virtual x86::Vec turned(const x86::Vec& a, bool wide) = 0;
   virtual x86::Vec seconds(const x86::Vec& a, const x86::Vec& b, bool wide) = 0;
 
-  // Rows of lanes in memory, of any type but bool, and of bools. Lanes that a mask leaves out are not touched; loads
-  // give 0 there.
+  // Rows of lanes in memory: of any type but bool, and of bools. Masked-off lanes are not accessed; loads return 0 for
+  // them.
   virtual x86::Vec load_row(DType t, const x86::Mem& m, const Mask* mask) = 0;
   virtual Mask load_bools(const x86::Mem& m, const Mask* mask) = 0;
   virtual void store_row(DType t, const x86::Vec& v, const x86::Mem& m, const Mask* mask) = 0;
   virtual void store_bools(const Mask& v, const x86::Mem& m, const Mask* mask) = 0;
-  // Elements of 4 or 8 bytes at base + 64-bit indices. Not every set has scatters.
+  // Elements of 4 or 8 bytes at base + 64-bit indices. Some sets have no scatter.
   virtual x86::Vec gather(DType t, const x86::Mem& base, const x86::Vec& indices, const Mask* mask) = 0;
   virtual bool has_scatter() const = 0;
   virtual void scatter(DType t, const x86::Vec& v, const x86::Mem& base, const x86::Vec& indices, const Mask* mask) = 0;
