@@ -1,5 +1,5 @@
-// The portable assembler's instructions as AArch64's, in its standard calling convention. x16 and x17 serve within an
-// instruction.
+// Implements the portable assembler for AArch64, with its standard calling convention. x16 and x17 are scratch
+// registers within an instruction.
 #include "jit/codegen/arm64/assembler.h"
 
 #include <asmjit/arm.h>
@@ -109,7 +109,7 @@ class Arm64Assembler : public Assembler {
 
  private:
   void set(const a64::Gp& to, uint64_t value) { set_number(a_, to, value); }
-  // May take x17.
+  // May overwrite x17.
   a64::Mem place(Memory m) {
     if (m.offset >= 0 && m.offset % m.bytes == 0 && m.offset / m.bytes < 4096) return a64::ptr(gp(m.base), m.offset);
     set(a64::x17, uint64_t(int64_t(m.offset)));

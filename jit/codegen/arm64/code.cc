@@ -1,4 +1,4 @@
-// Runs the emitter and asmjit's back end and publishes the code.
+// Runs the emitter and asmjit's back end, and publishes the code.
 #include "jit/codegen/arm64/code.h"
 
 #include "jit/codegen/arm64/emitter.h"

@@ -1,4 +1,4 @@
-// A verified kernel in, published machine code for AArch64 out.
+// Compiles verified kernels to published machine code for AArch64.
 #pragma once
 #include <memory>
 #include <string>
@@ -9,7 +9,7 @@
 namespace lutra::arm64 {
 
 bool runs_here();
-// Why a kernel cannot be compiled, empty where it can.
+// Returns why a kernel cannot be compiled; "" if it can.
 std::string refusal(const loop::Kernel& kernel);
 std::shared_ptr<Code> compile(const loop::Kernel& kernel, bool listing);
 

@@ -1,9 +1,9 @@
-// What takes more than an instruction: division that rounds down, powers, greatest common divisors, fmod of floats.
+// Operations of several instructions: division that rounds down, powers, greatest common divisors, fmod of floats.
 #include "jit/codegen/arm64/emitter.h"
 
 namespace lutra::arm64 {
 
-// a / b, its remainder or its floor; x / 0 gives 0, and so does sdiv.
+// Returns a / b, rounded towards zero or down, or the remainder; x / 0 gives 0, as sdiv does.
 a64::Gp KernelEmitter::divide(Op op, const a64::Gp& a, const a64::Gp& b) {
   a64::Gp quotient = cc_.newInt64();
   cc_.sdiv(quotient, a, b);
@@ -16,7 +16,7 @@ a64::Gp KernelEmitter::divide(Op op, const a64::Gp& a, const a64::Gp& b) {
     cc_.add(adjusted, remainder, b);
   else
     cc_.sub(adjusted, quotient, 1);
-  // Down: where there is a remainder and its sign is not b's.
+  // Adjusts the result if there is a remainder whose sign differs from b's.
   cc_.eor(signs, remainder, b);
   cc_.cmp(signs, 0);
   const a64::Gp down = choose(CondCode::kLT, adjusted, op == Op::kRem ? remainder : quotient);
@@ -24,7 +24,7 @@ a64::Gp KernelEmitter::divide(Op op, const a64::Gp& a, const a64::Gp& b) {
   return choose(CondCode::kNE, down, op == Op::kRem ? remainder : quotient);
 }
 
-// By squaring. Negative exponents: 1 and -1 have an inverse, the rest gives 0.
+// Computes powers by squaring. With a negative exponent, 1 and -1 have an inverse; other bases give 0.
 a64::Gp KernelEmitter::power(const a64::Gp& base, const a64::Gp& exponent) {
   a64::Gp r = number(1), b = cc_.newInt64(), e = cc_.newInt64(), times = cc_.newInt64();
   const asmjit::Label top = cc_.newLabel(), even = cc_.newLabel(), done = cc_.newLabel();
@@ -98,7 +98,7 @@ Parts split(a64::Compiler& cc, const a64::Gp& magnitude) {
   return {mantissa, exponent};
 }
 
-// mantissa * 2^(exponent - 1075) as a double's bits; it is exact.
+// Writes the bits of mantissa * 2^(exponent - 1075), which a double represents exactly.
 void join(a64::Compiler& cc, const a64::Gp& out, const a64::Gp& mantissa, const a64::Gp& exponent) {
   a64::Gp zeros = cc.newInt64(), shift = cc.newInt64();
   const asmjit::Label denormal = cc.newLabel(), done = cc.newLabel();
@@ -128,7 +128,7 @@ F64 emit_fmod(const F64& a, const F64& b) {
   const asmjit::Label none = cc.newLabel(), top = cc.newLabel(), less = cc.newLabel(), last = cc.newLabel(),
                       end = cc.newLabel(), zero = cc.newLabel(), done = cc.newLabel(), next = cc.newLabel();
   const F64 result = F64::fresh();
-  // NaN for b = 0, a infinite, or a NaN.
+  // The result is NaN if b = 0, a is infinite, or either is a NaN.
   cc.cbz(y, none);
   cc.cmp(x, infinite);
   cc.b(CondCode::kHS, none);

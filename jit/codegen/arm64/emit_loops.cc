@@ -111,7 +111,7 @@ void KernelEmitter::check(const Inst& in) {
   cc_.b(CondCode::kHS, checks_.back().at);
 }
 
-// Out of line: the first failing check of a launch is recorded.
+// Out of line: records the first failing check of a launch.
 void KernelEmitter::cold_checks() {
   for (const ColdCheck& c : checks_) {
     cc_.bind(c.at);

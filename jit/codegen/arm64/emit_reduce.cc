@@ -23,7 +23,7 @@ void KernelEmitter::store_partial(Form f, const a64::Gp& at, const Value& v, int
   store(partial_form(f), at, v, offset);
 }
 
-// f on the address of each of n cells from base on.
+// Emits f for the address of each of n cells, starting at base.
 void KernelEmitter::each(const a64::Gp& base, int n, const std::function<void(const a64::Gp&)>& f) {
   if (n == 1) return f(base);
   const a64::Gp at = cc_.newIntPtr(), end = cc_.newIntPtr();
@@ -78,7 +78,7 @@ void KernelEmitter::accumulate(const Inst& in) {
   cc_.add(s.count, s.count, 1);
 }
 
-// Takes x into the partial result at `at`.
+// Combines x into the partial result at `at`.
 void KernelEmitter::combine(const AccState& s, const a64::Gp& at, const Value& x, const a64::Gp& position) {
   const Value p = load_partial(s.form, at);
   const auto take = [&](Op op) { store_partial(s.form, at, arithmetic(op, s.form, p, x)); };
@@ -93,7 +93,7 @@ void KernelEmitter::combine(const AccState& s, const a64::Gp& at, const Value& x
   }
 }
 
-// Takes (x, position): NaN before all, then the greater (less), then the first.
+// Combines (x, position) into a partial result. NaN is before all, then the greater (less) value, then the first.
 void KernelEmitter::combine_position(const AccState& s, const a64::Gp& at, const Value& x, const a64::Gp& position) {
   const Value p = load_partial(s.form, at);
   const a64::Gp before = cc_.newInt64();
@@ -140,7 +140,7 @@ void KernelEmitter::end_block(const AccState& s) {
   cc_.mov(s.left, number(s.acc->block));
 }
 
-// Partial results become the sums of their blocks; a single block is the partial result as it is.
+// Replaces the partial results by the sums of their blocks. A single block is the partial result itself.
 void KernelEmitter::add_blocks(const AccState& s) {
   const asmjit::Label single = cc_.newLabel();
   cc_.cbnz(s.first, single);

@@ -26,7 +26,7 @@ Form form_of(DType t) {
   return Form::kNone;
 }
 
-// An integer's low bits as its type has them.
+// Cuts an integer to its type's range.
 a64::Gp KernelEmitter::wrapped(Form f, const a64::Gp& r) {
   a64::Gp out = cc_.newInt64();
   switch (f) {
@@ -38,7 +38,7 @@ a64::Gp KernelEmitter::wrapped(Form f, const a64::Gp& r) {
   }
 }
 
-// A single as f can hold it; NaN stays NaN.
+// Rounds a single to f; NaN stays NaN.
 a64::Vec KernelEmitter::rounded(Form f, const a64::Vec& v) {
   if (f == Form::kF16) {
     a64::Vec half = cc_.newVecS(), out = cc_.newVecS();
@@ -143,7 +143,7 @@ Value KernelEmitter::evaluate(const Inst& in) {
   return arithmetic(in.op, f, a, info(in.op).operands > 1 ? value(in.b) : a);
 }
 
-// By the flags.
+// Selects by the flags.
 Value KernelEmitter::select(Form f, CondCode when, const Value& a, const Value& b) {
   if (f == Form::kF64) return {{}, choose(when, F64(a.real), F64(b.real)).reg};
   if (is_real(f)) return {{}, choose(when, F32(a.real), F32(b.real)).reg};
@@ -157,7 +157,7 @@ Value KernelEmitter::arithmetic(Op op, Form f, const Value& a, const Value& b) {
   return {{}, rounded(f, apply_float(op, F32(a.real), F32(b.real)).reg)};
 }
 
-// NaN where either is, else b where it is greater (less), else a.
+// Returns NaN if either is NaN, else b if it is greater (less), else a.
 Value KernelEmitter::extreme(bool max, Form f, const Value& a, const Value& b) {
   const auto view = [f](const a64::Vec& v) { return view_of(v, f == Form::kF64); };
   cc_.fcmp(view(a.real), view(b.real));
@@ -212,7 +212,7 @@ a64::Gp KernelEmitter::compare(Op op, Form f, const Value& a, const Value& b) {
   return set_if(is_real(f) ? kReal[at] : kWhole[at]).reg;
 }
 
-// A float's whole part; NaN and what does not fit give the least i64 or i32.
+// Truncates a float to an integer. NaN, and values that do not fit, give the smallest i64 or i32.
 a64::Gp KernelEmitter::truncated(Form from, Form to, const Value& a) {
   const bool wide = to == Form::kI64;
   const a64::Gp r = cc_.newInt64(), least = number(wide ? INT64_MIN : INT32_MIN);

@@ -1,11 +1,12 @@
-// The scalar code generator for AArch64: walks a verified kernel and emits it into an asmjit Compiler, an iteration at
-// a time in loop order, as the interpreter runs it.
+// The scalar code generator for AArch64. It walks a verified kernel and emits it into an asmjit Compiler, one iteration
+// at a time in loop order, as the interpreter does.
 //
 // Invariants:
-// 1. Integers and bools lie in 64-bit registers, in the range of their type and with its sign; float64 in a double's
-//    register, other floats in a single's that their type can hold. wrapped() and rounded() bring results back.
-// 2. No instruction writes to a value's register once it is defined.
-// 3. Partial results lie on the stack, 8 bytes each.
+// 1. Integers and bools are in 64-bit registers, sign-extended, in their type's range. float64 is in a double's
+//    register; other floats are in a single's, and their type can represent them. wrapped() and rounded() bring results
+//    back.
+// 2. No instruction writes to a value's register after its definition.
+// 3. Partial results are on the stack, 8 bytes each.
 // 4. A failing check records the fault and leaves the kernel.
 #pragma once
 #include <functional>
@@ -27,13 +28,13 @@ using loop::Op;
 using loop::RedOp;
 using loop::Stmt;
 
-// How a type lies in a register and in memory; kNone: not at all, its kernels are interpreted.
+// The format of a type in a register and in memory. kNone: not supported; kernels with this type are interpreted.
 enum class Form : uint8_t { kNone, kBool, kU8, kI8, kI16, kI32, kI64, kF16, kBF16, kF32, kF64 };
 Form form_of(DType t);
 inline bool is_real(Form f) { return f >= Form::kF16; }
 inline bool is_half(Form f) { return f == Form::kF16 || f == Form::kBF16; }
 
-// One of the two, as its form says.
+// One of the two, depending on its form.
 struct Value {
   a64::Gp whole;
   a64::Vec real;
@@ -48,7 +49,8 @@ class KernelEmitter {
   struct AccState {
     const Accumulator* acc;
     Form form;
-    a64::Gp base;  // partial results, then positions, or sums of blocks and what was rounded off them
+    a64::Gp base;  // address of the partial results; after them the positions, or the blocks' sums and what was rounded
+                   // off
     a64::Gp count, left, first;
     int32_t positions() const { return 8 * acc->lanes; }
     int32_t sums() const { return 8 * acc->lanes; }
@@ -103,7 +105,7 @@ class KernelEmitter {
   void end_block(const AccState& s);
   void add_blocks(const AccState& s);
   void each(const a64::Gp& base, int n, const std::function<void(const a64::Gp&)>& f);
-  // A partial result as it lies on the stack: floats as singles or doubles, the rest as 8 bytes.
+  // Load and store a partial result on the stack: floats as singles or doubles, other types as 8 bytes.
   Value load_partial(Form f, const a64::Gp& at, int32_t offset = 0);
   void store_partial(Form f, const a64::Gp& at, const Value& v, int32_t offset = 0);
   AccState& accumulator(int32_t id);
@@ -115,8 +117,8 @@ class KernelEmitter {
   std::vector<Value> values_;       // by id
   std::vector<Form> forms_;         // by id
   std::vector<a64::Gp> loop_regs_;  // by loop id
-  std::vector<const Loop*> open_;   // loops around, outermost first
-  bool outermost_done_ = false;     // the first loop alone may be a part of its range
+  std::vector<const Loop*> open_;   // enclosing loops, outermost first
+  bool outermost_done_ = false;     // only the first loop may run a part of its range
   std::vector<AccState> accs_;
   std::vector<ColdCheck> checks_;
 };

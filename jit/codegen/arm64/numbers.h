@@ -1,4 +1,4 @@
-// Numbers in registers.
+// Loads constants into registers.
 #pragma once
 #include <asmjit/arm.h>
 #include <asmjit/arm/a64operand.h>
@@ -7,7 +7,7 @@ namespace lutra::arm64 {
 
 namespace a64 = asmjit::a64;
 
-// A number in pieces of 16 bits, of itself or of its complement. Emitter: an asmjit assembler or compiler.
+// Sets a register in pieces of 16 bits, from the number or its complement. Emitter: an asmjit assembler or compiler.
 template <class Emitter>
 void set_number(Emitter& e, const a64::Gp& to, uint64_t value) {
   const bool negative = int64_t(value) < 0;

@@ -1,5 +1,5 @@
-// Registers as the value types of jit/loop/math.h, one number each: its algorithms, instantiated with these, emit
-// themselves.
+// Registers as the value types of jit/loop/math.h, one number each. Its algorithms emit code if they are instantiated
+// with these types.
 #pragma once
 #include <asmjit/arm.h>
 #include <asmjit/arm/a64compiler.h>
@@ -12,7 +12,7 @@ namespace lutra::arm64 {
 namespace a64 = asmjit::a64;
 using a64::CondCode;
 
-// What the operators emit into, set while a kernel is being compiled.
+// The compiler for the operators, set while a kernel is being compiled.
 inline thread_local a64::Compiler* t_compiler = nullptr;
 
 inline a64::Gp number(int64_t v) {
@@ -35,7 +35,7 @@ struct Mask {
   a64::Gp reg;
 };
 
-// Both widths lie in 64-bit registers; the instructions for 32 bits clear the upper half.
+// Integers of both widths are in 64-bit registers. Instructions for 32 bits clear the upper half.
 template <int kB>
 struct Int {
   a64::Gp reg;
@@ -88,7 +88,7 @@ inline Mask set_if(CondCode when) {
   return {r};
 }
 
-// The conditions are false where an operand is NaN, but for "not equal".
+// Conditions that are false if an operand is NaN, except "not equal".
 #define LUTRA_SCALAR_COMPARE(op, condition)                  \
   template <int kB>                                          \
   Mask operator op(const Float<kB>& a, const Float<kB>& b) { \
@@ -138,7 +138,7 @@ LUTRA_SCALAR_UNARY(floor_of, frintm)
 LUTRA_SCALAR_UNARY(ceil_of, frintp)
 #undef LUTRA_SCALAR_UNARY
 
-// when, after the flags were set: a, else b.
+// Returns a if the flags, already set, fulfil `when`; otherwise b.
 template <int kB>
 Float<kB> choose(CondCode when, const Float<kB>& a, const Float<kB>& b) {
   const auto r = Float<kB>::fresh();
@@ -206,7 +206,7 @@ inline F32 narrow(const F64& x) {
   return r;
 }
 
-// One lane costs no less than a branch around it.
+// For one lane this costs no more than a branch around it.
 template <class G>
 F32 by_double(const Mask& m, const F32& r, const F32& x, const G& f) {
   return select(m, narrow(f(widen(x))), r);
@@ -223,10 +223,10 @@ F rarely(const Mask& m, const F& r, const F& x, const G& f) {
   return result;
 }
 
-// By long division of the bits: no instruction gives it. emit_integers.cc
+// Long division of the bits, since there is no such instruction. Defined in emit_integers.cc.
 F64 emit_fmod(const F64& a, const F64& b);
 inline F64 fmod_of(const F64& a, const F64& b) { return emit_fmod(a, b); }
-// Exact as doubles, and what is left of two floats is a float.
+// Exact in doubles, and the remainder of two floats is a float.
 inline F32 fmod_of(const F32& a, const F32& b) { return narrow(emit_fmod(widen(a), widen(b))); }
 
 }  // namespace lutra::arm64
