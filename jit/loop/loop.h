@@ -76,6 +76,7 @@ enum class TypeSet : uint8_t { kAll, kNumbers, kFloats, kLogic, kInts };
 
 // X(enumerator, text, operands, rule, types, cost): scalar instructions. cost is the time for an element, in additions
 // of float32, measured on AVX2. Only choices of speed depend on it.
+// clang-format off
 #define LUTRA_LOOP_OPS(X)                                                                                              \
   X(kConst, "const", 0, kAny, kAll, 0)             /* imm (float types) or iimm */                                     \
   X(kScalar, "scalar", 0, kAny, kAll, 0)           /* double argument `arg`, converted (rounded) to type */            \
