@@ -1,4 +1,4 @@
-// The mapping of a kernel: which loops are threads, how many elements a thread takes, what stays in registers.
+// Maps a kernel: which loops become threads, how many elements a thread takes, and what stays in registers.
 #include "jit/codegen/cuda/analysis.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr int kMaxThreads = 1024;
 constexpr int kMaxResident = 8;
 constexpr int kMaxPartials = 32;  // of an accumulator, in registers of one thread
 constexpr int kPrefixInstructions = 12;
-constexpr int kShortPrefix = 96;  // instructions that are done again rather than leave multiprocessors idle
+constexpr int kShortPrefix = 96;  // instructions that are repeated rather than leave multiprocessors idle
 constexpr int kApart = 4;
 constexpr int64_t kBlocks[] = {64, 128, 256};  // threads
 
@@ -48,7 +48,7 @@ class Mapper {
   void choose_apart(double total, bool loops);
   void choose_blocks(int registers);
   bool crosses_threads(const Loop& l) const;
-  // Threads of each multiprocessor, where there are so many in all.
+  // Returns the threads of each multiprocessor if there are `threads` in all.
   double of_each(double threads) const { return threads / double(machine_.processors); }
   template <class... Parts>
   void tell(const Parts&... parts) {
@@ -158,7 +158,7 @@ bool is_transposed(const Inst& in, const Mapping& m, size_t d) {
 
 namespace {
 
-// Whether the body is instructions without effect, cheap enough to be done by every thread, then one loop.
+// Returns true if the body is instructions without effect, cheap enough for every thread, followed by one loop.
 bool Mapper::prefix_of(const std::vector<Stmt>& body, const Loop*& inner) {
   if (body.empty() || !std::holds_alternative<std::unique_ptr<Loop>>(body.back())) return false;
   int cost = 0;
@@ -196,7 +196,7 @@ void Mapper::find_nest() {
   }
 }
 
-// Halves V until the access can be made of whole packs at the likely arguments.
+// Halves V until the access consists of whole packs for the likely arguments.
 void Mapper::narrow_by(const Inst& in, const Loop& l) {
   auto divides = [&](int64_t n) { return n % m_.elements == 0; };
   bool whole = divides(hint(in.access.offset));
@@ -207,7 +207,7 @@ void Mapper::narrow_by(const Inst& in, const Loop& l) {
   }
 }
 
-// V: 16 bytes of the widest packed element, less where sizes do not divide.
+// Chooses V: 16 bytes of the widest packed element, less if sizes are not multiples.
 void Mapper::narrow(const std::vector<const Loop*>& loops) {
   size_t widest = 0;
   for (const Loop* l : loops) {
@@ -219,7 +219,7 @@ void Mapper::narrow(const std::vector<const Loop*>& loops) {
   m_.elements = widest ? int(std::min<size_t>(8, 16 / widest)) : 1;
   for (const Loop* l : loops) {
     const std::vector<bool> inside = defined_in(k_, l->body);
-    // A load that sees a store of its own iteration is not made ahead of the others.
+    // A load that sees a store of its own iteration must not be moved before the other iterations.
     std::vector<bool> stored(k_.params.size(), false);
     for_each_inst(l->body, [&](const Inst& in) {
       if (in.op == Op::kLoad && stored[size_t(in.access.ptr)]) m_.reread = true;
@@ -231,7 +231,7 @@ void Mapper::narrow(const std::vector<const Loop*>& loops) {
   }
 }
 
-// A loop of the nest along which loads go that would not along the innermost, where both are long enough.
+// Finds a loop of the nest along which loads go that do not go along the innermost one, if both are long enough.
 bool Mapper::find_tile() {
   if (m_.prefix_checks || hint(m_.nest.back()->size) < kTile / 2) return false;
   for (size_t d = 0; d + 1 < m_.nest.size(); d++) {
@@ -280,7 +280,7 @@ void Mapper::map_flat() {
   m_.block = int(kBlocks[(chunks >= double(busy_)) + (chunks >= double(4 * busy_))]);
   tell(m_.elements, " elements a thread, blocks of ", m_.block, ": ", int(chunks), " threads a multiprocessor; taken");
   choose_apart(total, loops);
-  // Long rows need no division where blocks do not cross them.
+  // If blocks do not cross long rows, their indices need no division.
   const int64_t row = ceil_div(hint(m_.nest.back()->size), m_.elements * m_.apart), parts = ceil_div(row, m_.block);
   if (m_.nest.size() > 1 && row >= 64) {
     m_.by_rows = true;
@@ -288,7 +288,7 @@ void Mapper::map_flat() {
   }
 }
 
-// Single elements are too little to be under way for each thread.
+// Gives a thread several elements that are apart. Single elements keep too little memory traffic in flight.
 void Mapper::choose_apart(double total, bool loops) {
   if (m_.elements != 1 || loops || m_.prefix_checks) return;
   int cost = 0;
@@ -302,7 +302,7 @@ void Mapper::choose_apart(double total, bool loops) {
                : "refused: threads would be missing");
 }
 
-// A lanes loop may read what another of its iterations has stored: that keeps it on one thread.
+// Returns true if an iteration may read what another one has stored. Such a lanes loop stays on one thread.
 bool Mapper::crosses_threads(const Loop& l) const {
   bool crosses = false;
   for_each_inst(l.body, [&](const Inst& store) {
@@ -327,12 +327,12 @@ void Mapper::choose_group_threads(const std::vector<const Loop*>& shared, int64_
   if (m_.columns || alone || m_.reread) m_.elements = 1;
   while (m_.elements > lanes) m_.elements /= 2;
   const int64_t chunks = ceil_div(most, m_.elements);
-  // Groups that keep memory busy by themselves then fill the machine.
+  // True if groups that each keep their share of memory busy fill the machine.
   const bool many = occupancy(machine_, double(groups * busy_)) >= 1;
   int64_t threads = m_.columns ? 32 : kMaxThreads, useful = pow2_up(chunks);
   if (m_.columns) {
-    // Eight rows each, more threads where there are few columns. Where there are many, blocks are small, so that one
-    // loads while another one combines.
+    // Eight rows for each thread, or more threads if there are few columns. If there are many columns, blocks are
+    // small, so that one block loads while another one combines.
     useful = std::max(pow2_up(ceil_div(chunks, 8)),
                       std::min(useful, pow2_up(machine_.processors * machine_.threads / 2 / groups)));
     useful = std::min(useful, std::max<int64_t>(8, pow2_up(machine_.processors * busy_ * 16 / groups)));
@@ -341,7 +341,7 @@ void Mapper::choose_group_threads(const std::vector<const Loop*>& shared, int64_
   }
   threads = std::min({threads, lanes / m_.elements, std::max(useful, fewest)});
   m_.threads = alone ? 1 : int(threads);
-  m_.columns &= m_.threads > 1;  // else threads are side by side as they are
+  m_.columns &= m_.threads > 1;  // otherwise the threads are adjacent as they are
   if (m_.columns) {
     m_.block = 32 * m_.threads;
   } else if (m_.threads > 32) {
@@ -355,7 +355,7 @@ void Mapper::choose_group_threads(const std::vector<const Loop*>& shared, int64_
        m_.block, "; taken");
 }
 
-// Rows stay in registers where all shared loops are the same length and stand side by side.
+// Keeps rows in registers if all shared loops have the same length and are not nested.
 void Mapper::choose_resident(const std::vector<const Loop*>& shared, int64_t most) {
   if (m_.reread || shared.empty()) return;
   for (const Stmt& s : *m_.body) {
@@ -374,7 +374,7 @@ void Mapper::choose_resident(const std::vector<const Loop*>& shared, int64_t mos
   }
   m_.resident = int(std::max<int64_t>(rounds, 1));
   m_.exact = rounds * m_.threads * m_.elements == most;
-  // Places read more than once are kept.
+  // Counts the registers for places that are read more than once.
   std::map<std::string, int> reads;
   int registers = 0;
   for (const Loop* l : shared) {
@@ -387,7 +387,7 @@ void Mapper::choose_resident(const std::vector<const Loop*>& shared, int64_t mos
   choose_blocks(registers);
 }
 
-// What is kept may be 9/16 of a thread's registers: the rest is for addresses and what is being computed.
+// Kept values may take 9/16 of a thread's registers. Addresses and values being computed need the rest.
 void Mapper::choose_blocks(int registers) {
   int64_t threads = kMaxThreads;
   while (threads > 256 && registers > int64_t(machine_.registers) / threads * 9 / 16) threads /= 2;
@@ -395,7 +395,7 @@ void Mapper::choose_blocks(int registers) {
   tell("rows in registers: ", registers, " a thread; ", m_.blocks, " blocks of ", m_.block, " a multiprocessor; taken");
 }
 
-// As many as leave little of the likely row, which goes element by element.
+// Chooses a batch that leaves little of the likely row, since the rest goes element by element.
 void Mapper::choose_batch(int64_t most) {
   m_.batch = 8;
   while (m_.batch > 1 && most % (int64_t(m_.batch) * m_.threads * m_.elements) * 8 > most) m_.batch /= 2;
@@ -420,7 +420,7 @@ void Mapper::map_group() {
   choose_resident(shared, most);
   if (m_.resident) return;
   if (columns) return choose_batch(most);
-  // Without it all partials of a thread are in use.
+  // Without this, all partials of a thread would be in use.
   int lanes = 1;
   for (const Loop* l : shared) lanes = std::max(lanes, l->mode == LoopMode::kLanes ? lanes_of(k_, *l) : 1);
   m_.elements = widest;

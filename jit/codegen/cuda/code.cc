@@ -1,4 +1,4 @@
-// Text to a loaded function, now or later; blocks to launches.
+// Compiles source to a loaded function, at once or later. Turns blocks into launches.
 #include "jit/codegen/cuda/code.h"
 
 #include <algorithm>
@@ -12,11 +12,11 @@
 namespace lutra::cuda {
 namespace {
 
-// Of a launch by the interpreter: what takes longer waits for NVRTC instead. About a hundredth of a second each
-// (measured on an H100: 3 ns a thousand instructions, 350 ns one of a warp alone).
+// Limits for a launch by the interpreter: a longer one waits for NVRTC. Each takes about a hundredth of a second
+// (measured on an H100: 3 ns for a thousand instructions, 350 ns for one of a single warp).
 constexpr double kMostInstructions = 0x1p32, kMostOfThread = 0x1p15;
-// Of all launches of a kernel together: as long as NVRTC takes for it. A kernel that ran so long is compiled at once,
-// whatever waits before it.
+// The limit for all launches of a kernel together: as long as NVRTC takes to compile it. A kernel beyond it is compiled
+// at once, before others that wait.
 constexpr double kMostInAll = 0x1p34;
 
 enum class When { kNever, kUntilCompiled, kAlways };
@@ -32,11 +32,11 @@ When interpreter_wanted() {
 struct SourceCode : LaunchCode {
   std::unique_ptr<KernelSource> source;
   std::shared_ptr<LoadedModule> program;
-  std::unique_ptr<Interpreted> interpreted;  // null where there is no need
-  std::shared_ptr<Job> job;                  // null: the interpreter only, or all is there
-  FunctionHandle stand_in = nullptr;         // the interpreter
+  std::unique_ptr<Interpreted> interpreted;  // null if it is not needed
+  std::shared_ptr<Job> job;                  // null: it has the interpreter only, or is compiled already
+  FunctionHandle stand_in = nullptr;         // the interpreter, until the kernel is compiled
   size_t first_int = 0;
-  mutable std::atomic<double> spent{0};  // instructions of the interpreter's launches
+  mutable std::atomic<double> spent{0};  // instructions that the interpreter's launches have run
 
   void set(std::shared_ptr<LoadedModule> made) {
     program = std::move(made);
@@ -48,7 +48,7 @@ struct SourceCode : LaunchCode {
     return reinterpret_cast<const int64_t*>(static_cast<const char*>(block) + first_int);
   }
   bool ready() const override { return !interpreted || (job && job->done()); }
-  // Without NVRTC the interpreter is all there is.
+  // Without NVRTC there is only the interpreter.
   void complete() const override {
     if (job) job->finish();
   }
@@ -108,7 +108,7 @@ std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const 
   }
   if (!code->interpreted) return code->set(compiled(code->source->text, c)), code;
   if (when == When::kAlways || !has_nvrtc()) return code;
-  // Each holds the other: the code until it is done with, the job only while it runs.
+  // The code owns the job; the job owns the code only while it runs.
   code->job = Job::start([weak = std::weak_ptr<SourceCode>(code), &c] {
     if (auto code = weak.lock()) code->set(compiled(code->source->text, c));
   });

@@ -1,4 +1,4 @@
-// A verified kernel in; code that launches it on a GPU out.
+// Compiles verified kernels to code that launches them on a GPU.
 #pragma once
 #include <memory>
 #include <span>
@@ -16,44 +16,45 @@ struct Grid {
   unsigned blocks[3] = {1, 1, 1}, threads[3] = {1, 1, 1}, shared_bytes = 0;
 };
 
-// A kernel as text, and how it is launched.
+// A kernel's source, and how it is launched.
 class KernelSource {
  public:
   virtual ~KernelSource() = default;
   std::string text;   // a whole translation unit
-  std::string entry;  // of the __global__ function, which takes the block by value (abi.h)
-  // Where asked for and possible: another __global__ function, for up to `most` launches side by side in one. It takes,
-  // by value and in words of 8 bytes, their number, at which block of the grid each begins (most words), then their
-  // blocks.
+  std::string entry;  // name of the __global__ function; it takes the block by value (abi.h)
+  // If requested and possible, another __global__ function, for up to `most` parallel launches in one. It takes by
+  // value, in words of 8 bytes: the number of launches, the grid block at which each begins (`most` words), then the
+  // launches' argument blocks.
   std::string several_entry;
   int most = 1;
-  // From the integer arguments of a launch; false where nothing is to be done.
+  // Computes the grid from a launch's integer arguments. Returns false if there is nothing to do.
   virtual bool grid(const int64_t* ints, Grid& out) const = 0;
 };
 
-// hints: the integer arguments of a likely call. They and the machine choose the mapping, never the result: what is
-// generated is right for all arguments and on all machines. A pure function of its arguments.
+// hints: the integer arguments of a likely call. Hints and machine choose the mapping, never the result: the code is
+// correct for all arguments and on all machines. This is a pure function of its arguments.
 std::unique_ptr<KernelSource> generate(const loop::Kernel& kernel, std::span<const int64_t> hints,
                                        const Machine& machine, bool several = false);
 
-// What of the hints the text depends on: kernels with equal text and equal class give equal source on one machine.
+// Returns those properties of the hints on which the source depends: kernels with equal text and equal class give equal
+// source on one machine.
 std::string mapping_class(const loop::Kernel& kernel, std::span<const int64_t> hints, const Machine& machine);
 
 // Published code whose run(block) puts a launch on the head's stream. The block is in host memory and is copied.
 //
-// While the kernel is being compiled it is not ready: run(block) goes by the interpreter (interpreter.h) then, or waits
-// where that would take longer; function and several are not to be looked at.
+// The code is not ready while the kernel is being compiled. Then run(block) uses the interpreter (interpreter.h), or
+// waits if interpreting would take longer. Do not read function and several then.
 struct LaunchCode : Code {
-  // Throws where compiling fails (background.h).
+  // Throws if compiling failed (background.h).
   virtual bool ready() const = 0;
-  // Of a launch: what cuLaunchKernel and a CUDA graph's node need. False where nothing is to be done.
+  // Computes what cuLaunchKernel and a CUDA graph's node need for a launch. Returns false if there is nothing to do.
   virtual bool prepare(const void* block, Grid& grid) const = 0;
   void* function = nullptr;  // CUfunction
-  void* several = nullptr;   // CUfunction of KernelSource::several_entry, null where there is none
+  void* several = nullptr;   // CUfunction of KernelSource::several_entry, null if there is none
   int most = 1;
   size_t block_bytes = 0;  // of the one parameter
 };
-// at_once: do not wait for NVRTC where the interpreter takes the kernel.
+// at_once: do not wait for NVRTC if the interpreter can run the kernel.
 std::shared_ptr<LaunchCode> compile(const loop::Kernel& kernel, std::span<const int64_t> hints, const Machine& machine,
                                     bool several, bool at_once, Context& c, bool listing);
 

@@ -1,4 +1,4 @@
-// The texts that generated kernels begin with, embedded when Lutra is built (cmake/embed_text.cmake).
+// The texts at the head of generated kernels, embedded when Lutra is built (cmake/embed_text.cmake).
 #pragma once
 
 namespace lutra::cuda {

@@ -1,7 +1,7 @@
-// Sums "by B" (invariant 4 of jit/loop/loop.h): where a block of a sum's partial results ends.
+// Sums "by B" (invariant 4 of jit/loop/loop.h): the code for the end of a block of partial results.
 //
-// A partial a<id> is of the block that is being filled, e<id> of the earlier ones, left<id> says how many feeds the
-// block still takes.
+// A partial a<id> is of the present block, e<id> is the sum of the earlier ones, and left<id> counts the block's
+// remaining feeds.
 #include <algorithm>
 
 #include "jit/codegen/cuda/writer.h"
@@ -16,7 +16,7 @@ bool has(const Loop& l, const Accumulator& a) {
 }
 }  // namespace
 
-// The lanes accumulators that loop l feeds, by blocks.
+// Returns the accumulators with blocks that a lanes loop feeds.
 std::vector<const Accumulator*> Writer::blocked(const Loop& l) const {
   std::vector<const Accumulator*> out;
   if (l.mode != LoopMode::kLanes) return out;
@@ -27,19 +27,19 @@ std::vector<const Accumulator*> Writer::blocked(const Loop& l) const {
   return out;
 }
 
-// Resident rows of a loop that has the accumulator to itself are one block.
+// Returns true if the loop alone feeds the accumulator and keeps its rows in registers: they are one block then.
 bool Writer::one_block(const Loop& l, const Accumulator& a) const {
   return l.mode == LoopMode::kLanes && has(l, a) && fast_ && m_.resident > 0 && m_.resident <= a.block * phases(l);
 }
 
-// Whether blocks end only between so many feeds of loop l and the next ones.
+// Returns true if blocks end only at multiples of `feeds` feeds of loop l.
 bool Writer::feeds_divide_blocks(const Loop& l, int feeds) const {
   const auto accs = blocked(l);
   return rounds_.from.size() && std::all_of(accs.begin(), accs.end(),
                                             [&](const Accumulator* a) { return has(l, *a) && a->block % feeds == 0; });
 }
 
-// Before so many feeds of loop l, if `when` (always where it is empty): a block that is full ends.
+// Emits code before `feeds` feeds of loop l, under the condition `when` (empty: always). It ends a full block.
 void Writer::begin_feeds(const Loop& l, int feeds, const std::string& when) {
   for (const Accumulator* a : blocked(l)) {
     if (one_block(l, *a)) continue;
@@ -55,7 +55,7 @@ void Writer::begin_feeds(const Loop& l, int feeds, const std::string& when) {
   }
 }
 
-// Where each iteration of loop l is one feed of its sums, the feeds of their blocks; else 0.
+// Returns the feeds of a block if each iteration of loop l is one feed of its sums; otherwise 0.
 int Writer::serial_block(const Loop& l) const {
   int block = 0;
   for (const Accumulator& a : l.accs) {
@@ -70,7 +70,7 @@ int Writer::serial_block(const Loop& l) const {
   return block;
 }
 
-// The head of a loop that is run in order; `unroll` stands before what is run again and again.
+// Opens a loop that runs in order. `unroll` is a pragma for the loop that repeats.
 void Writer::open_serial(const Loop& l, const std::string& unroll) {
   const std::string i = str("i", l.id), n = coef(l.size);
   const int block = serial_block(l);
@@ -94,14 +94,14 @@ void Writer::close_serial(const Loop& l) {
   if (serial_block(l)) close();
 }
 
-// Before a feed of an accumulator with one partial, where no loop counts them.
+// Emits code before a feed of an accumulator with one partial, if no loop counts the feeds.
 void Writer::begin_feed(const Accumulator& a) {
   if (!a.block || counted_[size_t(a.id)]) return;
   const std::string left = str("left", a.id);
   line(str("if (", left, "-- == 0) end_block(a", a.id, ", e", a.id, "), ", left, " = ", a.block - 1, ";"));
 }
 
-// A partial becomes the sum of its blocks.
+// Replaces a partial by the sum of its blocks.
 void Writer::end_blocks(const Accumulator& a) {
   if (!a.block) return;
   const std::string id = str(a.id);

@@ -1,4 +1,4 @@
-// Loops whose elements the threads of a group share: packs of elements, rows that stay in registers, partial results.
+// Loops that the threads of a group share: packs of elements, rows that stay in registers, partial results.
 #include <algorithm>
 #include <bit>
 
@@ -10,7 +10,7 @@ using namespace loop;
 
 namespace {
 constexpr size_t kMaxShared = 40 * 1024;
-constexpr int kMaxUnrolled = 32;  // partials of a thread that are registers
+constexpr int kMaxUnrolled = 32;  // partials of a thread that are in registers
 size_t partial_bytes(const Accumulator& a) {
   const size_t value = size_of(a.type) < 4 && is_float(a.type) ? 4 : size_of(a.type);
   return is_position(a.op) ? 16 : value;
@@ -19,18 +19,18 @@ size_t partial_bytes(const Accumulator& a) {
 
 std::string Writer::bound(const Loop& l) const { return str("m", l.id); }
 
-// Lanes that may hold anything: resident rows are short, and the halving steps whose upper half is empty give the lower
-// half (but for a sum of -0, see finish_accumulators).
+// Returns the number of lanes that may hold something. Resident rows are short, and halving steps with an empty upper
+// half return the lower half (except for a sum of -0, see finish_accumulators).
 int Writer::lanes(const Accumulator& a) const {
   if (folded_ && a.lanes > 1) return m_.threads * m_.elements;
   const unsigned most = unsigned(m_.threads * m_.elements * std::max(m_.resident, 1));
   return fast_ && a.lanes > 1 ? std::min(a.lanes, int(std::bit_ceil(most))) : a.lanes;
 }
 
-// Of one thread.
+// Returns the partials of one thread.
 int Writer::partials(const Accumulator& a) const { return lanes(a) / m_.threads; }
 
-// How many packs of a thread there are to a step of all lanes.
+// Returns how many packs of a thread make a step of all lanes.
 int Writer::phases(const Loop& l) const {
   for (const Stmt& s : l.body) {
     const Inst* in = std::get_if<Inst>(&s);
@@ -40,7 +40,7 @@ int Writer::phases(const Loop& l) const {
   return 1;
 }
 
-// Declares the packs that the elements of l go by and, before the elements, loads them.
+// Declares the packs for the elements of l, and loads them before the elements.
 void Writer::load_packs(const Loop& l, bool resident) {
   const std::vector<bool> inside = defined_in(k_, l.body);
   const std::string c = str("c", l.id), array = resident ? str("[", rounds_.count, "]") : "",
@@ -89,7 +89,7 @@ void Writer::load_packs(const Loop& l, bool resident) {
   close_rounds();
 }
 
-// Of loop l: packs of a thread one after the other, unrolled.
+// Opens a loop over the packs of a thread, unrolled.
 void Writer::open_rounds(const Loop& l) {
   line("#pragma unroll");
   open(str("for (int r = 0; r < ", rounds_.count, "; r++) {"));
@@ -110,7 +110,7 @@ void Writer::close_rounds() {
   close();
 }
 
-// The rounds of a loop: all loads first, so that they are under way together, then the elements.
+// Runs the rounds of a loop. All loads come first, so that they are in flight together, then the elements.
 void Writer::run_rounds(const Loop& l) {
   load_packs(l, true);
   const int k = phases(l);
@@ -128,7 +128,7 @@ void Writer::run_rounds(const Loop& l) {
   close_rounds();
 }
 
-// The V elements of a thread from c<id> on; with packs, which are loaded and stored whole.
+// Writes the V elements of a thread, from c<id> on. With packs, these are loaded and stored as a whole.
 void Writer::elements(const Loop& l, const Style& style) {
   const std::string c = str("c", l.id), i = str("i", l.id);
   if (!style.packed) packs_.clear();
@@ -138,7 +138,7 @@ void Writer::elements(const Loop& l, const Style& style) {
   }
   const std::string phase = style.phase;
   if (m_.elements > 1) {
-    const bool rare = m_.resident > 0 && !fast_;  // rows of other lengths than the likely one: little code
+    const bool rare = m_.resident > 0 && !fast_;  // rows of another length than the likely one get little code
     line(style.packed || (l.mode == LoopMode::kLanes && !rare) ? "#pragma unroll" : "#pragma unroll 1");
     open(str("for (int j = 0; j < ", m_.elements, "; j++) {"));
     line(str("const i64 ", i, " = ", c, " + j;"));
@@ -166,7 +166,7 @@ void Writer::elements(const Loop& l, const Style& style) {
   });
 }
 
-// Every thread's rows unrolled: loads of all rounds first.
+// Unrolls each thread's rows. The loads of all rounds come first.
 void Writer::rows_resident(const Loop& l) {
   rounds_ = {m_.resident, "", !m_.exact || !m_.groups_fill};
   run_rounds(l);
@@ -181,7 +181,7 @@ void Writer::rows_resident(const Loop& l) {
   });
 }
 
-// Rows of any length: whole steps by packs, then the rest element by element.
+// Rows of any length: whole steps use packs, the rest goes element by element.
 void Writer::rows_plain(const Loop& l) {
   const int k = phases(l), step = m_.threads * m_.elements * k, apart = m_.threads * m_.elements;
   const std::string s = str("s", l.id), c = str("c", l.id);
@@ -202,7 +202,7 @@ void Writer::rows_plain(const Loop& l) {
   };
   if (ahead) {
     if (m_.elements > 1) open("if (packed) {");
-    // As many rounds as 16 registers hold of what is loaded, whole steps of all lanes.
+    // As many rounds of whole steps as fit in 16 registers for the loaded values.
     int loads = 0, widest = 1;
     const std::vector<bool> inside = defined_in(k_, l.body);
     for_each_own_inst(l.body, [&](const Inst& in) {
@@ -226,19 +226,19 @@ void Writer::rows_plain(const Loop& l) {
   begin_feeds(l, 1, "");
   step_of({false, false, ""});
   close();
-  // A feed that this thread had no element of.
+  // A feed for which this thread had no element.
   if (l.accs.empty() && m_.threads > 1) begin_feeds(l, 1, str(s, " - ", own, " < ", bound(l)));
 }
 
-// More partials of a thread than registers: the accumulators are the loop's own, so that the partials need not be there
-// at a time.
+// Returns true if a thread has more partials than registers. The accumulators must belong to the loop, so that not all
+// partials are needed at a time.
 bool Writer::folds(const Loop& l) const {
   if (l.mode != LoopMode::kLanes || l.accs.empty() || fast_) return false;
   return phases(l) * m_.elements > kMaxUnrolled;
 }
 
-// One phase after the other, in the order in which the halving tree takes them: bits reversed, lower half first. What
-// is complete of the tree is kept by level, as a binary counter keeps its digits.
+// Runs the phases in the order in which the halving tree takes them: bits reversed, lower half first. Completed
+// subtrees are kept by level, like the digits of a binary counter.
 void Writer::rows_folded(const Loop& l, int k) {
   const int v = m_.elements, levels = std::countr_zero(unsigned(k)), apart = m_.threads * v;
   const std::string c = str("c", l.id), all = str("for (int j = 0; j < ", v, "; j++) ");
@@ -289,7 +289,7 @@ void Writer::shared_loop(const Loop& l) {
   else
     rows_plain(l);
   packs_.clear();
-  // Positions go on where several loops feed one accumulator.
+  // Several loops may feed one accumulator, so positions continue.
   for (const Stmt& s : l.body) {
     const Inst* in = std::get_if<Inst>(&s);
     if (in && in->op == Op::kAccum && is_position(accs_[size_t(in->arg)]->op)) line(str("q", in->arg, " += ", n, ";"));
@@ -322,13 +322,13 @@ void Writer::declare_accumulators(const Loop& l) {
   }
 }
 
-// -0 becomes 0 where a partial that took nothing is added.
+// Adds a partial that took nothing, since that turns -0 into 0.
 std::string Writer::whole(const Accumulator& a, const std::string& text) const {
   const bool sum = fast_ && a.op == RedOp::kSum && is_float(a.type) && lanes(a) < a.lanes;
   return sum ? str(op_type(a), "::of(", text, ", ", op_type(a), "::none())") : text;
 }
 
-// Partials to values.
+// Turns partials into values.
 void Writer::finish_accumulators(const Loop& l) {
   const int v = m_.elements;
   std::vector<const Accumulator*> apart;
@@ -352,7 +352,7 @@ void Writer::finish_accumulators(const Loop& l) {
     else
       line(str(into, whole(a, str("of_warp<", op, ", ", m_.threads, ", ", v, ">(a", a.id, ", t)")), result, ";"));
   }
-  // As many at a time as shared memory holds.
+  // Handles as many at a time as fit in shared memory.
   while (!apart.empty()) {
     size_t bytes = 0, count = 0;
     const size_t each = size_t(m_.block) * size_t(v);
@@ -364,7 +364,8 @@ void Writer::finish_accumulators(const Loop& l) {
   }
 }
 
-// Through shared memory: all threads leave their partials, a warp for each accumulator combines them, all read.
+// Combines partials through shared memory: all threads store theirs, one warp for each accumulator combines them, all
+// threads read the result.
 void Writer::finish_in_block(const std::vector<const Accumulator*>& accs) {
   const int v = m_.elements, warps = m_.block / 32;
   size_t at = 0;
@@ -402,7 +403,7 @@ void Writer::finish_in_block(const std::vector<const Accumulator*>& accs) {
   }
 }
 
-// Which packs of stores are read again, and which stores are overwritten before anybody else reads them.
+// Finds the stores whose packs are read again, and the stores that are overwritten before anything else reads them.
 void Writer::plan_residency(const Stmts& body) {
   struct Use {
     const Inst* in;

@@ -31,7 +31,7 @@ const char* memory_type(DType t) {
 
 std::string Writer::coef(const Coef& c) const { return c.arg >= 0 ? str("n", c.arg) : str(c.literal); }
 
-// The element's index; the variable of loop_id is called `as`.
+// Returns the index of an access's element. The variable of loop_id is called `as`.
 std::string Writer::address(const Access& a, int32_t loop_id, const std::string& as) const {
   std::string text;
   auto plus = [&](const std::string& t) { text += (text.empty() ? "" : " + ") + t; };

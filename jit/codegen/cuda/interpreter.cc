@@ -1,5 +1,5 @@
-// Kernels to programs; the interpreter's text and where it is loaded. The program's form is what
-// device/interpreter.cuh reads: see the instructions there.
+// Writes kernels as programs, and makes the interpreter's source. device/interpreter.cuh reads the programs and
+// describes their instructions.
 #include "jit/codegen/cuda/interpreter.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ uint64_t double_word(double d) {
   return bits;
 }
 
-// What a reduction begins with, as a register holds it.
+// Returns the initial value of a reduction, as a register holds it.
 uint64_t identity(RedOp op, DType t) {
   const auto number = [&](double d) {
     return t == DType::kFloat64 ? double_word(d) : is_float(t) ? float_word(float(d)) : uint64_t(int64_t(d));
@@ -90,7 +90,7 @@ std::string interpreter_source() {
              device_interpreter);
 }
 
-// Writes the program of a kernel; fits() is false where it outgrew what the interpreter holds.
+// Writes the program of a kernel. fits() returns false if it is too large for the interpreter.
 class Encoder {
  public:
   Encoder(const Kernel& k, std::span<const int64_t> hints, const Machine& machine, Interpreted& out)
@@ -107,9 +107,9 @@ class Encoder {
  private:
   struct Acc {
     const Accumulator* a = nullptr;
-    int first = 0;  // register, or word of the partial results; those of earlier blocks lie behind them
+    int first = 0;  // register, or word of the partial results; those of earlier blocks follow
     int counter = -1;
-    int left = -1;  // register: feeds until the block is full
+    int left = -1;  // register with the remaining feeds of the block
   };
   int fresh() { return registers_++; }
   int of(int32_t value) const { return value_[size_t(value)]; }
@@ -135,14 +135,15 @@ class Encoder {
   std::vector<DType> types_;
   std::vector<Acc> accs_;
   std::vector<uint64_t> code_;
-  std::vector<size_t> jumps_;  // words of code_ that are positions in it
+  std::vector<size_t> jumps_;  // indices of words of code_ that are positions in it
   std::map<int64_t, size_t> literals_;
   int registers_ = 0, partials_ = 0, most_partials_ = 0;
   const Loop* shared_ = nullptr;
-  bool known_ = true;  // nothing was met that the interpreter has no instruction for
+  bool known_ = true;  // every instruction so far is one that the interpreter has
 };
 
-// Literals have words behind the code; until that is written they are numbered down from the top.
+// Returns the word of a coefficient. Literals are stored after the code; until that is written, they are numbered down
+// from the last word.
 size_t Encoder::coef(const Coef& c) {
   if (c.arg >= 0) return arg(c.arg);
   return literals_.emplace(c.literal, kInterpreterWords - 1 - literals_.size()).first->second;
@@ -187,7 +188,7 @@ void Encoder::inst(const Inst& in) {
   if (in.op == Op::kAccum) return accum(in);
   if (in.op == Op::kStore || in.op == Op::kStoreAdd) return emit_access(in, of(in.a));
   if (in.op == Op::kCheck) return emit(int(in.op), in.type, of(in.a), arg(in.arg), size_t(in.arg));
-  // What is in a register already.
+  // It is in a register already.
   if (in.op == Op::kIndex) return void(value_[size_t(in.id)] = loop_[size_t(in.arg)]);
   const int dst = value_[size_t(in.id)] = fresh();
   const size_t a = row.operands > 0 ? size_t(of(in.a)) : 0, b = row.operands > 1 ? size_t(of(in.b)) : 0;
@@ -280,7 +281,7 @@ void Encoder::loop(const Loop& l, int work) {
   jumps_.push_back(code_.size());
   code_.push_back(skip + 1);
   code_[skip] = code_.size();
-  for (const Stmt& s : l.body) {  // where several loops feed one accumulator positions go on
+  for (const Stmt& s : l.body) {  // several loops may feed one accumulator, so positions continue
     const Inst* in = std::get_if<Inst>(&s);
     if (in && in->op == Op::kAccum && accs_[size_t(in->arg)].counter >= 0)
       emit(kAdvance, DType::kInt64, accs_[size_t(in->arg)].counter, size);

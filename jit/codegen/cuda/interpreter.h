@@ -1,5 +1,5 @@
-// A kernel as a program for the one kernel that runs any (device/interpreter.cuh): what launches it at once, while
-// NVRTC still compiles its own.
+// Kernels as programs for the interpreter, the one GPU kernel that runs any program (device/interpreter.cuh). So a
+// kernel can be launched while NVRTC is still compiling it.
 #pragma once
 #include <memory>
 #include <span>
@@ -12,36 +12,38 @@
 namespace lutra::cuda {
 
 inline constexpr const char* kInterpreter = "lutra_interpreter";  // the __global__ function's name
-inline constexpr size_t kInterpreterWords = 508;                  // of 8 bytes, that its parameter has
+inline constexpr size_t kInterpreterWords = 508;                  // words of 8 bytes in its parameter
 
-// The interpreter as CUDA C++, a whole translation unit.
+// Returns the interpreter as CUDA C++, a whole translation unit.
 std::string interpreter_source();
-// What tools/lutra_ptx.cc made of it when Lutra was built, compressed by zlib; nothing where there was no NVRTC.
+// The interpreter as tools/lutra_ptx.cc compiled it in Lutra's build, compressed by zlib. There are no images if the
+// build had no NVRTC.
 struct InterpreterImage {
   int arch;
-  bool ptx;  // else a cubin
+  bool ptx;  // false: a cubin
   const unsigned char* bytes;
-  size_t size, whole;  // compressed and not
+  size_t size, whole;  // compressed and uncompressed
 };
 extern const InterpreterImage* const interpreter_images;
 extern const size_t interpreter_image_count;
-// The interpreter on a GPU: a cubin made when Lutra was built, else one of the disk cache. Where there is neither, or
-// the driver refuses it, the background makes one of the PTX or by this machine's NVRTC; null until then, or wait.
+// Returns the interpreter on a GPU: a cubin from the build, or one from the disk cache. If there is none, or the driver
+// refuses it, the background compiles the PTX or uses this machine's NVRTC. Until that is done, returns null, or waits
+// if `wait` is set.
 FunctionHandle interpreter(Context& c, bool wait);
 
 class Interpreted {
  public:
-  // Null for a kernel that it cannot hold.
+  // Returns null if the interpreter cannot run the kernel.
   static std::unique_ptr<Interpreted> make(const loop::Kernel& kernel, std::span<const int64_t> hints,
                                            const Machine& machine);
-  // False where nothing is to be done. block: as jit/loop/abi.h has it.
+  // Computes the grid. Returns false if there is nothing to do. block: see jit/loop/abi.h.
   bool grid(const int64_t* ints, Grid& out) const;
-  // About how long a launch takes, in instructions: of the GPU as a whole and of one thread.
+  // The approximate time of a launch, in instructions: of the GPU as a whole, and of one thread.
   struct Cost {
     double total = 0, thread = 0;
   };
   Cost cost(const int64_t* ints) const;
-  // The interpreter's parameter for a block.
+  // Writes the interpreter's parameter for a block.
   void fill(const void* block, uint64_t (&words)[kInterpreterWords]) const;
 
  private:
@@ -50,7 +52,7 @@ class Interpreted {
     loop::Coef n;
     int64_t of(const int64_t* ints) const { return n.arg >= 0 ? ints[n.arg] : n.literal; }
   };
-  // A loop of the body, or the body: what it costs is its own instructions and its loops', each time.
+  // A loop of the body, or the body itself. Each time it costs its own instructions and those of its loops.
   struct Work {
     Size size;
     int threads = 1;  // that share its iterations

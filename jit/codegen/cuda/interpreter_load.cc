@@ -1,4 +1,4 @@
-// The interpreter as a function of each GPU.
+// Loads the interpreter on each GPU.
 #include <zlib.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 struct Place {
   std::shared_ptr<LoadedModule> program;
-  std::shared_ptr<Job> job;  // that makes it
+  std::shared_ptr<Job> job;  // the job that loads it
   FunctionHandle function = nullptr;
 };
 struct Places {
@@ -32,7 +32,7 @@ void forget() {
 }
 [[maybe_unused]] const bool registered = (on_set_driver(forget), true);
 
-// The newest cubin of the GPU's generation, or the PTX.
+// Returns the newest cubin of the GPU's generation, or the PTX.
 const InterpreterImage* image_for(int arch, bool ptx) {
   const InterpreterImage* best = nullptr;
   for (size_t i = 0; i < interpreter_image_count; i++) {
@@ -75,7 +75,7 @@ FunctionHandle interpreter(Context& c, bool wait) {
       Place made;
       if (!take_image(c, true, made) && has_nvrtc()) take(LoadedModule::get(interpreter_source(), c), made);
       std::lock_guard lock(places().mutex);
-      Place& place = places().by_device[c.index];  // all were forgotten where a test has set another driver
+      Place& place = places().by_device[c.index];  // a test that sets another driver has erased all
       place.program = made.program, place.function = made.function;
     });
   }

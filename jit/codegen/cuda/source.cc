@@ -1,4 +1,4 @@
-// A kernel's loops as blocks and threads, and the frame of the text around them.
+// Writes a kernel's loops as blocks and threads, and the frame of the source around them.
 #include "jit/codegen/cuda/code.h"
 
 #include <algorithm>
@@ -80,7 +80,7 @@ void Writer::head() {
   if (checks_) line("bool ok = true;");
 }
 
-// True where every pack of the loops lies whole and aligned in memory.
+// Returns a condition that is true if every pack of the loops is whole and aligned in memory.
 std::string Writer::packed_condition(const std::vector<const Loop*>& loops) {
   std::vector<std::string> aligned, strides;
   auto once = [](std::vector<std::string>& list, const std::string& s) {
@@ -106,14 +106,14 @@ std::string Writer::packed_condition(const std::vector<const Loop*>& loops) {
   return text.empty() ? "true" : str("(", text, ") == 0");
 }
 
-// Of loop d of the nest: its size or, of the innermost of a flat kernel, how many packs that is.
+// Returns the size of loop d of the nest. For a flat kernel's innermost loop, returns its number of packs.
 std::string Writer::extent(size_t d) const {
   const std::string n = coef(m_.nest[d]->size), size = m_.prefix_checks ? str("max1(", n, ")") : n;
   if (!m_.flat || d + 1 < m_.nest.size() || m_.elements == 1) return size;
   return str("(", size, " + ", m_.elements - 1, " >> ", std::countr_zero(unsigned(m_.elements)), ")");
 }
 
-// `from` as the variables of the outer `depth` loops of the nest.
+// Splits `from` into the variables of the outer `depth` loops of the nest.
 void Writer::split_indices(const std::string& from, size_t depth) {
   std::string rest = from;
   for (size_t d = depth; d-- > 0;) {
@@ -131,7 +131,7 @@ void Writer::split_indices(const std::string& from, size_t depth) {
   }
 }
 
-// How many elements the nest has or, by rows, how many rows.
+// Returns the number of elements of the nest; by rows, the number of rows.
 std::string Writer::nest_total() const {
   std::string total;
   for (size_t d = 0; d < m_.nest.size(); d++) {
@@ -140,7 +140,7 @@ std::string Writer::nest_total() const {
   return total;
 }
 
-// The variables of a flat kernel's nest; threads beyond it leave.
+// Declares the variables of a flat kernel's nest. Threads beyond the nest return.
 void Writer::nest_indices() {
   const size_t depth = m_.nest.size();
   if (!m_.by_rows) {
@@ -157,7 +157,8 @@ void Writer::nest_indices() {
   split_indices("g", depth - 1);
 }
 
-// Elements of a thread that are a block's threads apart: where all are there, without a branch between their loads.
+// Writes a thread's elements that are as far apart as the block has threads. If all exist, there is no branch between
+// their loads.
 void Writer::flat_apart() {
   const std::string i = str("i", m_.nest.back()->id), c = str("c", m_.nest.back()->id);
   const std::string limit = m_.by_rows ? coef(m_.nest.back()->size) : nest_total();
@@ -206,8 +207,8 @@ void Writer::flat() {
   close();
 }
 
-// Tiles of loop `tile` of the nest by the innermost: what lies along the first is read along it, kept in shared memory,
-// and found there by the threads, which go along the second.
+// Tiles of loop `tile` of the nest by the innermost loop. Loads along `tile` fill a tile in shared memory, and the
+// threads, which go along the innermost loop, read it there.
 void Writer::tiles() {
   const Loop &a = *m_.nest[size_t(m_.tile)], &v = *m_.nest.back();
   const std::string ia = str("i", a.id), iv = str("i", v.id);
@@ -341,7 +342,7 @@ void Writer::group_body(const Stmts& body) {
   }
 }
 
-// A loop that all threads of the group run alike, with or without shared loops within.
+// Writes a loop that all threads of the group run alike, with or without shared loops inside.
 void Writer::group_loop(const Loop& l) {
   if (is_shared(l)) return shared_loop(l);
   declare_accumulators(l);
@@ -351,7 +352,7 @@ void Writer::group_loop(const Loop& l) {
   kept_.clear();
   group_body(l.body);
   kept_.clear();
-  // From one iteration to the next: only what every iteration does to the same place by the same thread needs nothing.
+  // Between iterations a barrier is needed, unless every access of a place is by the same thread in every iteration.
   std::vector<Touch> own;
   std::vector<int> count(k_.params.size(), 0);
   auto take = [&](const Inst& in, const Loop* shared) {
@@ -417,7 +418,7 @@ std::string Writer::run() {
 
 namespace {
 
-// What a kernel's text begins with: no more of it than the text uses, as it is compiled with each.
+// Returns the head of a kernel's source. It includes only what the text uses, since it is compiled with each kernel.
 std::string preamble(const std::string& text, bool reduces) {
   std::string before = str(kDependentLaunch, device_scalars);
   if (text.find("lutra::loop::") != std::string::npos || text.find("uniform_") != std::string::npos) {
@@ -426,9 +427,9 @@ std::string preamble(const std::string& text, bool reduces) {
   return reduces ? before + device_reduce : before;
 }
 
-constexpr size_t kParameterWords = 508;  // 4 KB, less a reserve
+constexpr size_t kParameterWords = 508;  // 4 KB, minus a reserve
 
-constexpr int64_t kMostBlocks = 0x7fffffff, kMostAcross = 65535;  // of a grid's first and other dimensions
+constexpr int64_t kMostBlocks = 0x7fffffff, kMostAcross = 65535;  // of a grid's first dimension, and of the others
 
 class Source : public KernelSource {
  public:

@@ -1,13 +1,14 @@
-// A kernel and its mapping in, CUDA C++ out. See analysis.h for the mapping, device/*.cuh for what the text calls.
+// Writes a mapped kernel as CUDA C++. analysis.h describes the mapping; device/*.cuh has the functions that the text
+// calls.
 //
 // Invariants:
 // 1. Names: loop variable i<id>, first element of a thread's pack c<id>, value v<id>, partials a<id>, positions taken
 //    so far q<id>, pointers p<n>, integer arguments n<n>, packs x<n> (loaded) and y<n> (stored).
 // 2. Control flow around barriers and shuffles depends on the arguments only, so it is the same for all threads of a
 //    block. A group that does not exist (live is false) runs along: its loops are empty, and it stores nothing.
-// 3. Where one thread of a group may read what another stored, a barrier is between: touched_ holds the accesses since
-//    the last one.
-// 4. A check that fails makes ok false; what is addressed by values is only touched while ok holds.
+// 3. If one thread of a group may read what another one stored, there is a barrier in between. touched_ holds the
+//    accesses since the last barrier.
+// 4. A failing check makes ok false. Memory whose address depends on values is accessed only while ok holds.
 #pragma once
 #include <map>
 #include <string>
@@ -18,11 +19,12 @@
 
 namespace lutra::cuda {
 
-struct Parts;  // which of device/*.cuh a kernel needs
+struct Parts;  // the device/*.cuh files that a kernel needs
 
 class Writer {
  public:
-  // most > 1: the kernel takes up to so many blocks, each with a part of the grid (KernelSource::several_entry).
+  // most > 1: the kernel takes up to `most` argument blocks, each with a part of the grid
+  // (KernelSource::several_entry).
   Writer(const loop::Kernel& k, const Mapping& m, int most);
   bool reduces() const { return reduce_; }
   std::string run();  // a translation unit
@@ -34,25 +36,27 @@ class Writer {
   using Accumulator = loop::Accumulator;
   using Stmts = std::vector<loop::Stmt>;
 
-  // How the elements of a shared loop are written.
+  // How the code for a shared loop's elements is written.
   struct Style {
     bool packed = false;    // whole packs, from c<id>
-    bool resident = false;  // packs live in arrays over r
-    std::string phase;      // which V partials: text of a multiple of V, empty for none
+    bool resident = false;  // packs are in register arrays, indexed by r
+    std::string phase;      // which V partials to use: text for a multiple of V; empty for none
   };
-  // Packs of a thread that are unrolled: how many, from which element (empty: of the thread's row), guarded or not.
+  // A thread's packs that are unrolled: how many, from which element on (empty: of the thread's row), and whether they
+  // are guarded.
   struct Rounds {
     int count = 0;
     std::string from;
     bool guarded = false;
   };
-  // An access of a group's threads since the last barrier.
+  // An access by a group's threads since the last barrier.
   struct Touch {
     int32_t ptr;
     std::string key;
-    bool store, shared;  // shared: by the thread that the element belongs to; else a load by all, a store by the first
+    bool store, shared;  // shared: each element is accessed by its thread; otherwise all threads load, or the first one
+                         // stores
   };
-  // A pack array in registers that holds what is at a place.
+  // An array of packs in registers that holds the contents of a place.
   struct Kept {
     std::string name;
     int32_t ptr;
@@ -144,28 +148,29 @@ class Writer {
   int depth_ = 0;
   std::vector<DType> types_;              // by value
   std::vector<const Accumulator*> accs_;  // by value
-  std::vector<bool> counted_;             // sums whose loop counts their feeds, by value
-  std::vector<const Loop*> stack_;        // serial and shared loops that are open
-  std::string phase_;                     // of the elements being written: index of the partial, "" for one
-  const Loop* shared_ = nullptr;          // the shared loop around
-  bool fast_ = false;                     // in the path that keeps rows in registers
-  bool folded_ = false;                   // partials are combined as they come, see rows_folded
+  std::vector<bool> counted_;             // by value: a sum whose loop counts its feeds
+  std::vector<const Loop*> stack_;        // the open serial and shared loops
+  std::string phase_;                     // index of the partial for the elements being written; "" for a single one
+  const Loop* shared_ = nullptr;          // the enclosing shared loop
+  bool fast_ = false;                     // writing the path that keeps rows in registers
+  bool folded_ = false;                   // partials are combined as they are computed, see rows_folded
   bool checks_ = false;
-  bool in_groups_ = false;                     // some of which do not exist
-  std::map<const Inst*, std::string> packs_;   // loads and stores of the elements being written that go by packs
-  std::map<const Inst*, std::string> tiles_;   // loads that are found in shared memory
+  bool in_groups_ = false;                     // in code of groups, some of which may not exist
+  std::map<const Inst*, std::string> packs_;   // loads and stores of the elements being written that use packs
+  std::map<const Inst*, std::string> tiles_;   // loads that read from shared memory
   std::map<std::string, Kept> kept_;           // by place
-  std::map<std::string, int> reads_;           // loads of a place by packs, in the loops of the body
-  std::map<const Inst*, bool> dead_, wanted_;  // stores that are overwritten; accesses whose packs are read again
+  std::map<std::string, int> reads_;           // number of loads of a place by packs, in the loops of the body
+  std::map<const Inst*, bool> dead_, wanted_;  // dead_: stores that are overwritten; wanted_: accesses whose packs are
+                                               // read again
   Rounds rounds_;
-  std::vector<std::string> once_;  // declarations of packs that are read in one round only
+  std::vector<std::string> once_;  // declarations of packs that only one round reads
   std::vector<Touch> touched_;
   size_t shared_bytes_ = 0, slots_ = 0;
   int names_ = 0;
   bool reduce_ = false;
 };
 
-const char* value_type(DType t);   // as C++ holds a value
-const char* memory_type(DType t);  // as memory does
+const char* value_type(DType t);   // the C++ type of a value
+const char* memory_type(DType t);  // the C++ type of an element in memory
 
 }  // namespace lutra::cuda

@@ -1,11 +1,13 @@
-// Any kernel of loop IR as data: what jit/codegen/cuda/interpreter.cc writes, run instruction by instruction with the
-// functions that generated kernels call. Stands after the other device texts and the enumerations Op, Extra and DType.
+// Runs any kernel of loop IR as a program, which jit/codegen/cuda/interpreter.cc writes. It executes each instruction
+// with the functions that generated kernels call. This text follows the other device texts and the enumerations Op,
+// Extra and DType.
 //
 // Invariants:
-// 1. Every thread of a block is at the same instruction; `live` says whether a thread's own iteration exists.
+// 1. Every thread of a block is at the same instruction; `live` tells whether a thread's own iteration exists.
 // 2. A register holds 64 bits: integers extended to i64, b8 as 0 or 1, floats narrower than f64 as f32 in the low half.
-// 3. Flat: a thread has an element of the nest. Else a block is one warp and has one: what is not in a shared loop is
-//    done by all threads alike, its stores by the first; a barrier stands around each store and after each shared loop.
+// 3. Flat: each thread has an element of the nest. Otherwise a block is one warp and has one element: outside shared
+//    loops all threads do the same, and the first one stores. There is a barrier around each store and after each
+//    shared loop.
 #ifdef __CUDACC_RTC__
 #define LUTRA_CALL __noinline__
 #define LUTRA_REGISTERS extern __shared__ u64 interpreter_memory[]
@@ -17,7 +19,7 @@
 namespace interpreter {
 
 struct EncodedKernel {
-  u64 code;  // first word of it
+  u64 code;  // index of the first word of code
   Head head;
   u64 rest[kWords - 1 - sizeof(Head) / 8];
 };
@@ -112,7 +114,7 @@ inline F real(unsigned op, F a, F b) {
   }
 }
 
-// 64 bits wide; what is narrower is cut afterwards, which gives the same.
+// Computes in 64 bits. Narrower types are cut afterwards, which gives the same result.
 inline i64 whole(unsigned op, unsigned type, i64 a, i64 b) {
   switch (op) {
     case kAdd: return add(a, b);
@@ -134,7 +136,7 @@ inline i64 whole(unsigned op, unsigned type, i64 a, i64 b) {
   }
 }
 
-// Operands of `type`; comparisons give b8.
+// Operands have type `type`; comparisons return b8.
 LUTRA_CALL u64 computed(unsigned op, unsigned type, u64 a, u64 b) {
   const bool compares = op >= kEq && op <= kGe;
   if (type == kFloat64) {
@@ -200,7 +202,7 @@ inline void stored(unsigned type, u64 base, i64 at, u64 v) {
   }
 }
 
-// ArgMax and ArgMin: (value, position) takes another one.
+// ArgMax and ArgMin: combines another pair into (value, position).
 template <class T>
 inline void arg_of(bool most, u64& value, u64& at, u64 v, u64 other) {
   const At<T> a = {value_of<T>(value), i64(at)}, b = {value_of<T>(v), i64(other)};
@@ -212,7 +214,7 @@ LUTRA_CALL void arg(bool most, unsigned type, u64& value, u64& at, u64 v, u64 ot
   return type >= kFloat16 ? arg_of<float>(most, value, at, v, other) : arg_of<i64>(most, value, at, v, other);
 }
 
-// Sums "by B": a word holds what an Earlier does. A block ends.
+// Sums "by B": a word holds an Earlier. end_block ends a block.
 inline void end_block(u64& partial, u64& earlier) {
   float p = single_of(partial);
   Earlier<float> e = {single_of(earlier), single_of(earlier >> 32)};
@@ -246,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(128) lutra_interpreter(const __grid
     const i64 n = i64(w(unsigned(l >> 16))), size = checks ? max1(n) : n;
     i64 at = rest;
     if (d > 0) rest = split(rest, size, at);
-    else if (at >= size) return;  // only flat ones are more than there are
+    else if (at >= size) return;  // only a flat nest has threads beyond its size
     r(unsigned(l) & 0xffff) = u64(at);
   }
   pc += 1 + depth;
@@ -258,7 +260,7 @@ extern "C" __global__ void __launch_bounds__(128) lutra_interpreter(const __grid
     u64& out = r(in >> 16 & 0xffff);
     switch (op) {
       case kEnd: return;
-      case kWithin:  // a loop of the nest that was entered for the checks before it
+      case kWithin:  // skips a loop of the nest that was entered only for the checks before it
         if (i64(out) >= i64(w(a))) return;
         break;
       case kConst: {
@@ -289,7 +291,7 @@ extern "C" __global__ void __launch_bounds__(128) lutra_interpreter(const __grid
           const u64 term = w(pc++);
           at += i64(r(unsigned(term) & 0xffff)) * i64(w(unsigned(term >> 16)));
         }
-        const bool alone = b >> 8;  // of a group one thread stores
+        const bool alone = b >> 8;  // in a group one thread stores
         if (alone) __syncwarp();
         if (op == kLoad) {
           out = live && ok ? loaded(type, w(a), at) : 0;
@@ -322,19 +324,19 @@ extern "C" __global__ void __launch_bounds__(128) lutra_interpreter(const __grid
           __syncwarp();
         }
         break;
-      case kArgStep: {  // value, position and counter lie one behind the other
+      case kArgStep: {  // value, position and counter are adjacent registers
         const unsigned first = in >> 16 & 0xffff;
         arg(b, type, out, r(first + 1), r(a), r(first + 2)++);
         break;
       }
       case kAdvance: out += w(a); break;
-      // Sums by blocks of one partial result: the register behind it has its earlier blocks.
+      // Sums by blocks with one partial result. The next register holds its earlier blocks.
       case kFeed:  // before a feed; r(a): feeds until the block of b is full
         if (r(a)-- == 0) end_block(out, r((in >> 16 & 0xffff) + 1)), r(a) = b - 1;
         break;
       case kOfBlocks: out = of_blocks(out, r((in >> 16 & 0xffff) + 1)); break;
-      // Partial results: `a` of them from word `first` on; behind them, of arg reductions their positions, of sums by
-      // blocks their earlier blocks.
+      // `a` partial results, from word `first` on. After them are the positions of arg reductions, or the earlier
+      // blocks of sums by blocks.
       case kFill: {
         const u64 none = w(pc++), first = w(pc++);
         __syncwarp();

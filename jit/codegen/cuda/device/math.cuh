@@ -1,4 +1,4 @@
-// jit/loop/math.h and functions.h over CUDA's scalars: what they ask of float and double. Their texts follow.
+// The operations on float and double that jit/loop/math.h and functions.h need. Their texts follow.
 namespace lutra::loop {
 inline float mul_add(float a, float b, float c) { return fmaf(a, b, c); }
 inline double mul_add(double a, double b, double c) { return fma(a, b, c); }

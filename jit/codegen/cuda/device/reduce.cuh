@@ -1,6 +1,6 @@
-// Reductions: partial results of threads as the loop IR's halving tree. Invariant: element p of L partials is combined
-// as p[j] = of(p[j], p[j + w]) for w = L/2 .. 1, whoever holds them; a thread's array a holds lanes t*V + j of each
-// T*V lanes one after the other.
+// Reductions: combines partial results of threads in the order of loop IR's halving tree. Invariant: of L partials,
+// p[j] = of(p[j], p[j + w]) for w = L/2 .. 1, whichever thread holds them. A thread's array a holds lanes t*V + j of
+// each T*V lanes, one after the other.
 template <class T>
 struct Limits {
   static inline T low() { return T(T(0) < T(-1) ? 0 : i64(1) << (8 * sizeof(T) - 1)); }
@@ -100,8 +100,8 @@ struct ArgMin {
   }
 };
 
-// Sums "by B" (jit/loop/loop.h): the sum of a partial's earlier blocks and what was rounded off it. Without a first
-// block the sum is 0, to which the first one is added without rounding.
+// Sums "by B" (jit/loop/loop.h): the sum of a partial's earlier blocks, and what was rounded off it. Before the first
+// block the sum is 0, so the first block is added without rounding.
 template <class T>
 struct Earlier {
   T sum = 0, rest = 0;
@@ -118,7 +118,7 @@ inline T of_blocks(T partial, Earlier<T> earlier) {
   return earlier.rest == earlier.rest ? earlier.sum + earlier.rest : earlier.sum;
 }
 
-// From kFrom partials in a to kTo.
+// Combines kFrom partials in a to kTo.
 template <class O, int kFrom, int kTo>
 inline void halve(typename O::A* a) {
   if constexpr (kFrom > kTo) {
@@ -147,7 +147,7 @@ inline At<T> from_thread(At<T> x, int apart) {
   return {from_thread(x.value, apart), from_thread(x.at, apart)};
 }
 
-// The V partials of each of kThreads threads, at most a warp, to one, which all of them get.
+// Combines the V partials of each of kThreads threads, at most a warp, to one. All threads get the result.
 template <class O, int kThreads, int V>
 inline void exchange(typename O::A* a, int t) {
   if constexpr (kThreads > 1) {
@@ -170,7 +170,7 @@ inline typename O::A of_warp(typename O::A* a, int t) {
   return a[0];
 }
 
-// More than a warp: everybody's partials lie in shared memory, one warp combines them.
+// For more than a warp: all threads store their partials in shared memory, and one warp combines them.
 template <int kThreads, int V, class A>
 inline void park(A* area, const A* a, int t) {
 #pragma unroll
@@ -187,7 +187,7 @@ inline typename O::A of_block(const typename O::A* area, int lane) {
   halve<O, kThreads / 32 * V, V>(a);
   return of_warp<O, 32, V>(a, lane);
 }
-// Columns side by side: thread (x, y) has one partial of column x.
+// For adjacent columns: thread (x, y) has one partial of column x.
 template <class O, int kThreads>
 inline typename O::A of_column(const typename O::A* area, int x) {
   typename O::A a[kThreads];

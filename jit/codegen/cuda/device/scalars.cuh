@@ -1,5 +1,5 @@
-// The head of every generated kernel: the block's fields, scalar types, loads and stores, instructions that C++ does not
-// have as the loop IR means them. Compiled by NVRTC, which has no standard headers.
+// The head of every generated kernel: the block's fields, scalar types, loads and stores, and the instructions that C++
+// does not have with loop IR's meaning. NVRTC compiles it, without standard headers.
 #ifdef __CUDACC_RTC__
 typedef signed char int8_t;
 typedef short int16_t;
@@ -38,7 +38,7 @@ inline bool within(i64 index, i64 bound, int arg, Fault* fault, i64 site) {
   return false;
 }
 
-// a / b and the rest, a >= 0, b > 0.
+// Returns a / b, and the remainder in rest; a >= 0, b > 0.
 inline i64 split(i64 a, i64 b, i64& rest) {
   if (((u64(a) | u64(b)) >> 32) == 0) {
     const unsigned q = unsigned(a) / unsigned(b);
@@ -50,7 +50,7 @@ inline i64 split(i64 a, i64 b, i64& rest) {
   return q;
 }
 
-// Half floats: as memory holds them and as values, which are floats that the type can hold.
+// Half floats: the bits in memory, and values, which are floats that the type can represent.
 inline float f16_value(uint16_t h) {
 #ifdef __CUDA_ARCH__
   float f;
@@ -94,7 +94,7 @@ inline i64 max1(i64 n) { return n > 1 ? n : 1; }
 inline float f16(float x) { return f16_value(f16_bits(x)); }
 inline float bf16(float x) { return bf16_value(bf16_bits(x)); }
 
-// Several elements that are one access of memory.
+// Several elements that are accessed as one.
 template <class S, int N>
 struct alignas(sizeof(S) * N) Pack {
   S e[N];
@@ -119,7 +119,7 @@ template <>
 struct Word<1> {
   typedef unsigned char T;
 };
-// Of memory that no kernel writes meanwhile.
+// For memory that no kernel writes meanwhile.
 template <int N, class S>
 inline Pack<S, N> read_pack(const S* p) {
   typedef typename Word<sizeof(S) * N>::T W;
@@ -139,7 +139,7 @@ inline void store_pack(S* p, const Pack<S, N>& v) {
   *reinterpret_cast<Pack<S, N>*>(p) = v;
 }
 
-// Integers wrap: arithmetic is done without a sign, 32 bits wide or 64.
+// Integers wrap: arithmetic is unsigned, in 32 or 64 bits.
 template <int kBytes>
 struct Unsigned {
   typedef unsigned T;
@@ -171,7 +171,7 @@ inline T mul(T a, T b) {
 }
 inline float mul(float a, float b) { return a * b; }
 inline double mul(double a, double b) { return a * b; }
-// NaN before all; of equals the first (0 and -0 too).
+// NaN is before all; of equal values returns the first one (also of 0 and -0).
 template <class T>
 inline T minimum(T a, T b) {
   return a <= b || a != a ? a : b;
@@ -229,7 +229,7 @@ inline i64 divisor(i64 a, i64 b) {
   return i64(x);
 }
 
-// Floats to integers: cut; NaN and what does not fit give the smallest.
+// Converts floats to integers by truncation. NaN, and values that do not fit, give the smallest integer.
 template <class F>
 inline i64 to_i64(F x) {
   return x < F(9223372036854775808.0) && x >= F(-9223372036854775808.0) ? i64(x) : i64(0x8000000000000000ull);

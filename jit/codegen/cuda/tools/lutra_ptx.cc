@@ -1,5 +1,5 @@
-// The interpreter of kernels (jit/codegen/cuda/interpreter.h) to cubins and PTX as a C++ file: lutra-ptx OUT.cc CACHE.
-// Part of the build. What NVRTC made before is found in CACHE. Without NVRTC the file defines no images.
+// A build tool that compiles the interpreter of kernels (jit/codegen/cuda/interpreter.h) to cubins and PTX in a C++
+// file: lutra-ptx OUT.cc CACHE. CACHE holds earlier results of NVRTC. Without NVRTC the file defines no images.
 #include <zlib.h>
 
 #include <cstdio>
@@ -13,14 +13,14 @@
 
 namespace lutra {
 namespace cuda {
-// It makes them itself.
+// This tool needs no images, since it makes them.
 const InterpreterImage* const interpreter_images = nullptr;
 const size_t interpreter_image_count = 0;
 }  // namespace cuda
 
 namespace {
 
-// One for each generation of GPUs that NVRTC knows; for what comes later the PTX.
+// One for each generation of GPUs that NVRTC knows. Later GPUs use the PTX.
 constexpr int kArchs[] = {80, 90, 100, 120}, kPtxArch = 80;
 
 struct Output {
@@ -51,7 +51,7 @@ void compile_all(Output& out) {
     } catch (const Error& error) {
       const bool unknown = std::string_view(error.what()).find("--gpu-architecture") != std::string_view::npos;
       if (!unknown) throw;
-      continue;  // NVRTC is older than that generation of GPUs, or has given it up
+      continue;  // NVRTC is older than this generation of GPUs, or has dropped it
     }
     constexpr char kCuda = char(190);  // EM_CUDA; tests have an NVRTC that compiles for the host
     if (cubin.size() > 18 && cubin[18] == kCuda) out.add(arch, false, cubin);
