@@ -173,7 +173,7 @@ Adapted adaptive_windows(const Tensor& x, const Pair& size, bool maximum, bool p
     return {op1(OpId::pool_max, pool), positions ? tap_positions(pool, c) : Tensor()};
   }
   if (!maximum) return adapt(adapt(x, 2, size[0], false).values, 3, size[1], false);
-  // The first in row-major order is the first row's first.
+  // The first maximum in row-major order is the first one of the first row that has it.
   const Adapted rows = adapt(x, 3, size[1], true), y = adapt(rows.values, 2, size[0], true);
   if (!positions) return y;
   return {y.values, add(mul(y.places, Scalar::of_sym(c.w)), gather(rows.places, int_arg(2), y.places))};

@@ -53,7 +53,7 @@ Tensor positions_in_graph(const Tensor& repeats, const Value& total) {
   Tensor told;
   try {
     told = op1(OpId::bincount, {op1(OpId::reshape, {last, Sizes{1}}), Value(), vint(0)});
-  } catch (const NeedsData&) {  // told under the name that was called
+  } catch (const NeedsData&) {  // reports the error under the name that was called
     need_data("repeat_interleave", repeats);
   }
   const SymInt size = total.is_none() ? told->sizes[0] : total.sym_int();
