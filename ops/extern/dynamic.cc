@@ -1,4 +1,4 @@
-// Tables of devices' kernels for ops whose result's shape depends on elements.
+// Tables of device kernels for ops whose result's shape depends on elements.
 #include "ops/extern/dynamic.h"
 
 #include <array>

@@ -1,4 +1,4 @@
-// A call in; the first candidate of its device's table that takes it runs.
+// Runs a call by the first candidate of its device's table that takes it.
 #include "ops/extern/extern.h"
 
 #include <algorithm>
@@ -33,7 +33,8 @@ const ExternKernel* pick(const ExternCall& call) {
 
 constexpr int kMostCuts = 4;
 
-// Pieces as many threads would get them: fewer and larger ones pack less, more and smaller ones even out.
+// Adds options that cut the call as for other numbers of threads. Fewer and larger pieces pack less; more and smaller
+// pieces balance the load.
 void add_cuts(const ExternCall& call, ExternOption option, std::vector<ExternOption>& out) {
   if (!extern_goes_by_threads(call.device.type)) return out.push_back(option);
   const int n = call.threads;

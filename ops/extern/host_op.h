@@ -1,4 +1,5 @@
-// Where a host's ops are run: whoever knows hosts brings it, and raises for an op that this thread's state has not.
+// Runs a host's ops. The code that knows hosts installs the runner, which raises for an op that this thread's state
+// lacks.
 #pragma once
 #include "ops/extern/extern.h"
 

@@ -1,11 +1,13 @@
-// How libraries read a matrix, which has rows, cols and a stride.row and stride.col: for the products of every device.
+// Describes a matrix to libraries: it has rows, cols, stride.row and stride.col. It serves the products of every
+// device.
 #pragma once
 #include <algorithm>
 #include <cstdint>
 
 namespace lutra {
 
-// Rows of unit stride that do not overlap, after the strides of dims of size 1 (which mean nothing) are made to fit.
+// Returns whether rows have unit stride and don't overlap. It first replaces the strides of dims of size 1, which mean
+// nothing, by fitting ones.
 template <class Matrix>
 bool make_row_major(Matrix& m) {
   const int64_t col = m.cols == 1 ? 1 : m.stride.col;
@@ -15,7 +17,7 @@ bool make_row_major(Matrix& m) {
   return true;
 }
 
-// As it lies, as the transpose of what lies there, or not at all.
+// Whether a matrix is row-major in memory, the transpose of a row-major one, or neither.
 enum class Layout { kPlain, kTransposed, kNone };
 
 template <class Matrix>

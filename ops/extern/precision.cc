@@ -1,4 +1,4 @@
-// Settings in, settings out.
+// The settings of precision.h.
 #include "ops/extern/precision.h"
 
 #include <atomic>

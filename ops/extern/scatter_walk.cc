@@ -1,4 +1,4 @@
-// Operands of scattering ops in, their walks out.
+// Makes walks from the operands of scattering ops.
 #include "ops/extern/scatter_walk.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ int64_t size_at(const ExternView& v, int d) { return v.dim ? v.sizes[d] : 1; }
 int64_t stride_at(const ExternView& v, int d) { return v.dim ? v.strides[d] : 0; }
 int wrap(int64_t dim, const ExternView& v) { return int(dim < 0 ? dim + std::max(v.dim, 1) : dim); }
 
-// With the one index of dim `at`, whose strides are left open.
+// Returns a walk with one index, of dim `at`. Its strides are not set.
 ScatterWalk walk_by(const char* op, const ExternView& out, int at, const ExternView& index) {
   ScatterWalk w;
   w.op = op;

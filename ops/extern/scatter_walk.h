@@ -1,5 +1,6 @@
-// What scattering into a tensor means, for the kernels of every device: positions (the index's own dims, row-major) and
-// under each a slice (the dims that no index takes). What meets in one element is taken in the order of the positions.
+// Describes scattering into a tensor, for the kernels of every device. A walk has positions (the index's own dims,
+// row-major) and, for each, a slice (the dims that no index takes). Elements that meet in one place are combined in the
+// order of the positions.
 #pragma once
 #include <string_view>
 #include <vector>
@@ -13,19 +14,19 @@ enum class ScatterMode { kSet, kAdd, kMul, kMax, kMin };
 struct IndexOperand {
   const ExternView* view;
   int64_t strides[kExternDims] = {};  // by position dim
-  int64_t size = 0, stride = 0;       // of the dim it indexes, in the result
+  int64_t size = 0, stride = 0;       // of the result's dim that it indexes
   int64_t dim = 0;                    // for messages
 };
 
 struct ScatterWalk {
   std::string_view op;  // for messages
   bool wraps = false;   // negative positions count from the end
-  int dims = 0;         // of positions
+  int dims = 0;         // the number of position dims
   int64_t sizes[kExternDims], dst[kExternDims] = {}, src[kExternDims] = {};
   std::vector<IndexOperand> indices;
   int slice_dims = 0;
   int64_t slice_sizes[kExternDims], slice_dst[kExternDims], slice_src[kExternDims];
-  // A position dim along which elements never meet, -1: none.
+  // A position dim along which elements never meet; -1: there is none.
   int apart = -1;
 
   int64_t positions() const {
@@ -53,21 +54,21 @@ struct ScatterReduction {
   ScatterMode mode;
   bool mean = false;
 };
-// "sum", "mean", ...: none is kSet.
+// Parses "sum", "mean", ... An empty text is kSet.
 ScatterReduction scatter_reduction(std::string_view reduce);
 
-// An index of the result's rank: the element at a place goes to the same place, save along dim.
+// The walk for an index of the result's rank: an element goes to the same place, except along dim.
 ScatterWalk elementwise_walk(const char* op, const ExternView& out, int64_t dim, const ExternView& index,
                              const ExternView& src);
-// A vector of positions along dim; src has the result's shape but there.
+// The walk for a vector of positions along dim. src has the result's shape except there.
 ScatterWalk slice_walk(const char* op, const ExternView& out, int64_t dim, const ExternView& index,
                        const ExternView& src);
-// index_put: several indices that broadcast together; values broadcast to the indexing result.
+// The walk of index_put: several indices that broadcast together. The values broadcast to the indexing result.
 ScatterWalk index_put_walk(const ExternCall& call);
-// Whether a call with operands (input, index, source) takes row i of the source to the row that element i of the index
-// says, one after the other: so that calls for some rows each, in order, are as good as one.
+// Returns whether a call with operands (input, index, source) puts row i of the source into the row that element i of
+// the index names, one after the other. Then several calls for some rows each, in order, equal one call.
 bool is_by_rows(const ExternCall& call);
-// embedding_dense_backward: rows of the gradient into rows of the result.
+// The walk of embedding_dense_backward: rows of the gradient go into rows of the result.
 ScatterWalk embedding_walk(const ExternCall& call);
 
 }  // namespace lutra

@@ -1,5 +1,5 @@
-// The type in which a number is looked for among boundaries: their own where it holds the number, else float64, so that
-// 2.5 lies between the integers 2 and 3.
+// The dtype in which a number is searched among boundaries: their own dtype if that holds the number, else float64, so
+// that 2.5 lies between the integers 2 and 3.
 #pragma once
 #include <cmath>
 
@@ -11,7 +11,7 @@ inline DType number_search_type(DType boundaries, double number) {
   if (is_float(boundaries)) return boundaries;
   const double most = is_bool(boundaries) ? 1 : info(boundaries).most;
   const bool is_signed = !is_bool(boundaries) && info(boundaries).least < -most;
-  const double least = is_signed ? info(boundaries).least : 0;  // what wraps around is not held
+  const double least = is_signed ? info(boundaries).least : 0;  // a number that wraps around is not held
   const bool held = std::trunc(number) == number && number >= least && number <= most;
   return held ? boundaries : DType::kFloat64;
 }

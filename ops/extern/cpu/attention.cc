@@ -1,9 +1,9 @@
-// flash_attention and its backward on views of any strides: out, logsumexp, gradients out.
+// Runs flash_attention and its backward on views of any strides.
 //
 // Invariants:
-// 1. Work is cut by batch, head and block of queries (backward: head, or head and block): a function of sizes alone,
-//    and each piece's order is its own, so bits do not depend on how many threads share the pieces.
-// 2. The kernels write features of unit stride: results come so from the meta rules.
+// 1. Work is cut by batch, head and block of queries (backward: head, or head and block), a function of sizes alone.
+//    Each piece has its own fixed order, so bits do not depend on how many threads share the pieces.
+// 2. The kernels write features of unit stride. The meta rules give the results that layout.
 #include "ops/extern/cpu/attention.h"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ void zero(const ExternView& v) {
   if (v.numel()) std::fill_n(static_cast<float*>(v.data), v.numel(), 0.0f);
 }
 
-// Runs body(piece) for all pieces, in runs worth a thread's while.
+// Runs body(piece) for all pieces, in runs that are worth a thread.
 void share(const ExternCall& call, int64_t pieces, double flops, const std::function<void(int64_t)>& body) {
   const auto run = [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) body(i);
@@ -96,8 +96,8 @@ void run_attention(const ExternCall& call) {
   });
 }
 
-// With few heads the gradient of queries and that of keys and values are computed by blocks, which costs the scores
-// twice.
+// With few heads, the gradient of queries and that of keys and values are computed by separate blocks, which computes
+// the scores twice.
 void run_attention_backward(const ExternCall& call) {
   const AttentionKernels& kernels = kernels_for(call.isa);
   AttentionProblem p = problem(call, call.in[1], call.in[2], call.in[3], call.in[6]);

@@ -1,22 +1,23 @@
-// The kernels of attention, compiled once for each instruction set: a file that includes this has defined Vec, kWidth,
+// The kernels of attention, compiled once for each instruction set. A file that includes this has defined Vec, kWidth,
 // kTileRows and the functions load, store, splat, fma of its set, in its own namespace.
 //
 // Invariants:
-// 1. Scores lie transposed, a row a key, vectors along queries: maxima and sums over keys need no horizontal step, keys
-//    and values are read where they lie, with any strides.
-// 2. Keys are taken in blocks of kAttentionKeys from the first on, whatever thread runs them: a query's bits are a
+// 1. Scores are transposed: a row for each key, vectors along queries. So maxima and sums over keys need no horizontal
+//    step, and keys and values are read in place, with any strides.
+// 2. Keys are taken in blocks of kAttentionKeys from the first on, whichever thread runs them. So a query's bits are a
 //    function of sizes alone.
-// 3. The gradient of a score is the small difference of two sums over features (weigh): both add up kRun terms by
-//    themselves before they join the sum.
+// 3. The gradient of a score is the small difference of two sums over features (weigh). Both sums add up kRun terms
+//    separately before they add them to the sum.
 // 4. Padding queries have a logsumexp of +inf, so that their probabilities are 0.
-// Nothing is included here nor after the pragma that selects the set: a header's inline functions must not be compiled
-// for it.
+// Nothing is included here or after the pragma that selects the set: a header's inline functions must not be compiled
+// for that set.
 
 constexpr int64_t kQ = kAttentionQueries, kK = kAttentionKeys, kRun = 16;
 
 inline int64_t padded(int64_t n) { return (n + kWidth - 1) / kWidth * kWidth; }
 
-// R x (N vectors) of C = A B, or += : A by scalars at any strides, rows of B and C of whole vectors.
+// Computes R x (N vectors) of C = A B, or C += A B. A is read by scalars at any strides. Rows of B and C are whole
+// vectors.
 template <int R, int N>
 inline __attribute__((always_inline)) void tile(int64_t depth, const float* a, int64_t a_row, int64_t a_k,
                                                 const float* b, int64_t b_k, float* c, int64_t c_row, bool add) {
@@ -76,7 +77,7 @@ void multiply(const Product& p) {
   for (; col < p.cols; col += kWidth) column<1>(p, col);
 }
 
-// By runs of depth.
+// Multiplies with separate sums over runs of kRun steps of depth.
 void multiply_exactly(const Product& p) {
   Product run = p;
   for (int64_t k = 0; k == 0 || k < p.depth; k += kRun) {
@@ -87,7 +88,7 @@ void multiply_exactly(const Product& p) {
   }
 }
 
-// e^x for x that is not large; below -87 it is 0, NaN stays NaN.
+// Returns e^x for x that is not large. Below -87 it is 0. NaN stays NaN.
 inline Vec exponential(Vec x) {
   const Vec low = splat(-87.0f), magic = splat(12582912.0f);
   const auto tiny = x < low;
@@ -107,7 +108,7 @@ inline Vec exponential(Vec x) {
   return tiny ? splat(0) : p * power;
 }
 
-// Four floats, whatever the set's vectors are.
+// Four floats, whatever the width of the set's vectors.
 using Vec4 = float __attribute__((vector_size(16)));
 inline Vec4 load4(const float* p) {
   Vec4 v;
@@ -119,7 +120,7 @@ using Order4 = int __attribute__((vector_size(16)));
 inline Vec4 interleave_low(Vec4 a, Vec4 b) { return __builtin_shuffle(a, b, Order4{0, 4, 1, 5}); }
 inline Vec4 interleave_high(Vec4 a, Vec4 b) { return __builtin_shuffle(a, b, Order4{2, 6, 3, 7}); }
 
-// to[c][r] = from[r][c] * scale for rows x cols; what is beyond cols up to to_rows rows is left alone.
+// to[c][r] = from[r][c] * scale for rows x cols. Other elements of `to` are not written.
 void transpose(int64_t rows, int64_t cols, const float* from, int64_t from_row, int64_t from_col, float* to,
                int64_t to_row, float scale) {
   int64_t r = 0;
@@ -145,7 +146,7 @@ void transpose(int64_t rows, int64_t cols, const float* from, int64_t from_row, 
   }
 }
 
-// The transpose of a block of n queries (or of their gradients), columns beyond n zero.
+// Stores the transpose of a block of n queries (or of their gradients). Columns beyond n are zero.
 void load_transposed(int64_t n, int64_t dim, const AttentionOperand& x, const float* from, float* to, float scale) {
   transpose(n, dim, from, x.strides[2], x.strides[3], to, kQ, scale);
   for (int64_t e = 0; n < kQ && e < dim; e++) {
@@ -153,7 +154,7 @@ void load_transposed(int64_t n, int64_t dim, const AttentionOperand& x, const fl
   }
 }
 
-// The rows of such a block, filled up with zeros to whole vectors.
+// Stores the rows of such a block, padded with zeros to whole vectors.
 void load_rows(int64_t n, int64_t dim, const AttentionOperand& x, const float* from, float* to, float scale) {
   const int64_t width = padded(dim);
   for (int64_t i = 0; i < n; i++) {
@@ -162,7 +163,7 @@ void load_rows(int64_t n, int64_t dim, const AttentionOperand& x, const float* f
   }
 }
 
-// Adds the mask to scores of n queries from q on against count keys from k on; minus infinity where a key is hidden.
+// Adds the mask to the scores of n queries from q on against `count` keys from k on. A hidden key gets minus infinity.
 void apply_mask(const AttentionProblem& p, int64_t batch, int64_t head, int64_t q, int64_t n, int64_t k, int64_t count,
                 float* scores) {
   const float hidden = -__builtin_inff();
@@ -190,17 +191,17 @@ void apply_mask(const AttentionProblem& p, int64_t batch, int64_t head, int64_t 
   }
 }
 
-// Keys that the block of n queries from q on sees: [0, the result).
+// Returns the end of the keys that the block of n queries from q on sees. They begin at 0.
 int64_t visible_keys(const AttentionProblem& p, int64_t q, int64_t n) {
   return p.causal && q + n < p.keys ? q + n : p.keys;
 }
 
-// Scores of a block: keys' rows against the transposed queries.
+// Computes the scores of a block: the keys' rows against the transposed queries.
 void scores_of(const AttentionProblem& p, const float* keys, int64_t count, const float* queries, float* scores) {
   multiply({count, kQ, p.dim, keys, p.key.strides[2], p.key.strides[3], queries, kQ, scores, kQ, false});
 }
 
-// Turns scores into weights against a maximum that grows; returns by alpha what earlier sums are to be multiplied with.
+// Turns scores into weights relative to a running maximum. `alpha` gets the factors for earlier sums.
 void soften(int64_t count, float* scores, float* maximum, float* total, float* alpha) {
   const Vec none = splat(-__builtin_inff());
   for (int64_t col = 0; col < kQ; col += kWidth) {
@@ -267,20 +268,20 @@ void forward(const AttentionProblem& p, int64_t batch, int64_t head, int64_t q, 
   transpose(p.value_dim, n, values, kQ, 1, p.out.at(batch, head, q), p.out.strides[2], 1);
 }
 
-// What backward keeps in scratch memory for a block of queries.
+// The scratch memory of backward for a block of queries.
 struct Block {
-  float *lse, *delta;             // a query each
+  float *lse, *delta;             // one for each query
   float *queries, *grads;         // transposed
   float *query_rows, *grad_rows;  // padded rows
   float* dq;                      // transposed
   float *weights, *dweights;      // keys by queries
 };
 
-// lse, delta (the sum of grad * out) and the block's operands.
+// Loads lse, delta (the sum of grad * out) and the block's operands.
 void load_block(const AttentionProblem& p, int64_t batch, int64_t head, int64_t q, int64_t n, const Block& b) {
   const float *query = p.query.at(batch, head, q), *grad = p.grad.at(batch, head, q);
   load_transposed(n, p.value_dim, p.out, p.out.at(batch, head, q), b.grads, 1);
-  float* out = b.dweights;  // not in use yet; of value_dim rows at most kK at a time
+  float* out = b.dweights;  // not in use yet; takes at most kK rows of value_dim at a time
   clear(b.delta, kQ);
   load_transposed(n, p.dim, p.query, query, b.queries, p.scale);
   for (int64_t e = 0; e < p.value_dim; e += kK) {
@@ -306,7 +307,7 @@ void load_block(const AttentionProblem& p, int64_t batch, int64_t head, int64_t 
   for (int64_t i = 0; i < kQ; i++) b.lse[i] = i < n ? lse[i] : __builtin_inff();
 }
 
-// weights = e^(scores - lse), dweights becomes the gradient of the scores.
+// Sets weights = e^(scores - lse), and dweights to the gradient of the scores.
 void weigh(int64_t count, const Block& b) {
   for (int64_t j = 0; j < count; j++) {
     for (int64_t col = 0; col < kQ; col += kWidth) {

@@ -1,12 +1,12 @@
 // Convolution and its gradient by the image, as products of image windows and packed weights.
 //
 // Invariants:
-// 1. An element of a result is its bias (or zero) and then one fused multiply-add after the other over (kh, kw, c) for
-//    the convolution and (kh, kw, k), taps from the last to the first, for the image's gradient; in float for the half
-//    types, rounded once. Padding takes part as zeros.
-// 2. Convolutions of bfloat16, and their gradients by an image of strides of one, are those of conv_pairs.cc, unless
+// 1. An element of a result is its bias (or zero), then one fused multiply-add after the other: over (kh, kw, c) for
+//    the convolution, over (kh, kw, k) with taps from the last to the first for the image's gradient. Half types are
+//    computed in float and rounded once. Padding takes part as zeros.
+// 2. Convolutions of bfloat16, and their gradients by an image for strides of one, are those of conv_pairs.cc, unless
 //    they have many groups of few channels.
-// 3. So bits depend on neither layout, nor partition, nor threads, nor instruction set.
+// 3. So bits don't depend on layout, partition, threads or instruction set.
 #include "ops/extern/cpu/conv.h"
 #include "ops/core/interrupt.h"
 #include "ops/extern/cpu/conv_pairs.h"
@@ -17,14 +17,14 @@ namespace {
 
 // Elements of a packed window that stay in the cache.
 constexpr int64_t kWindow = 32768;
-// Pieces that a small batch is cut into.
+// Pieces of a small batch.
 constexpr int64_t kPieces = 8;
-// Tiles between two looks whether the loop shall end.
+// Tiles between two checks for a stop.
 constexpr int64_t kLookEach = 64;
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
-// Appends a run, or prolongs the last one.
+// Appends a run, or extends the last one.
 void add_run(std::vector<ConvRun>& runs, int64_t a, int64_t length, int64_t b) {
   if (!runs.empty() && runs.back().a + runs.back().length == a && runs.back().b + runs.back().length == b) {
     runs.back().length += length;
@@ -33,7 +33,7 @@ void add_run(std::vector<ConvRun>& runs, int64_t a, int64_t length, int64_t b) {
   }
 }
 
-// Runs cut into passes of kConvPassRows rows.
+// Cuts runs into passes of kConvPassRows rows.
 std::vector<std::vector<ConvRun>> passes_of(const std::vector<ConvRun>& runs) {
   std::vector<std::vector<ConvRun>> passes(1);
   int64_t room = kConvPassRows;
@@ -48,7 +48,7 @@ std::vector<std::vector<ConvRun>> passes_of(const std::vector<ConvRun>& runs) {
   return passes;
 }
 
-// Lines x pixels results, each a line of panels.
+// Computes lines x pixels results. Each is a row of panels.
 template <class T>
 struct Tiles {
   const T* a;
@@ -87,7 +87,8 @@ void run_tiles(const ConvMicro<T>& micro, const Tiles<T>& t, const std::vector<C
   }
 }
 
-// What both directions share: packed weights, where results go, how lines are cut into blocks.
+// The shared state of the convolution and the image's gradient: packed weights, the place of results, the blocks of
+// lines.
 template <class T>
 struct Direction {
   const ExternCall& call;
@@ -122,7 +123,7 @@ struct Direction {
     conv_parallel(call, int64_t(panels.size()), [&](int64_t i) { pack_weights(micro, w, panels[size_t(i)], to); });
   }
 
-  // Where lines [begin, end) of a result are computed.
+  // Returns the memory in which lines [begin, end) of a result are computed.
   ConvImage<T> target(int64_t n, int64_t group, int64_t begin, int64_t end) const {
     const ConvWindow window{call.out[0], n, group * columns, columns, begin, end, 0, call.out[0].sizes[3]};
     if (direct_out) return packed_window<T>(micro, window, true, 0, Scratch::kConvMap);
@@ -179,9 +180,9 @@ void convolve(const ExternCall& call, const ConvGeometry& g) {
   });
 }
 
-// Pixels h = first + i * stride of the image's gradient whose taps fall on whole map positions.
+// Pixels h = first + i * stride of the image's gradient whose taps meet whole map positions.
 struct Phase {
-  int64_t first, count;  // h, and how many up to the end
+  int64_t first, count;  // the first h, and how many there are up to the end
 };
 Phase phase_of(int64_t r, int64_t stride, int64_t padding, int64_t begin, int64_t end) {
   int64_t shift = (r - begin - padding) % stride;
@@ -190,7 +191,7 @@ Phase phase_of(int64_t r, int64_t stride, int64_t padding, int64_t begin, int64_
   return {first, first >= end ? 0 : (end - first + stride - 1) / stride};
 }
 
-// One phase of one block: pixels of the image that meet the same taps.
+// Computes one phase of one block: pixels of the image that meet the same taps.
 template <class T>
 void gradient_phase(const Direction<T>& d, int64_t group, const Phase& ph, const Phase& pw, const ConvImage<T>& from,
                     int64_t map_h, int64_t map_w, const ConvImage<T>& to, int64_t begin) {
@@ -267,7 +268,7 @@ void run_convolution(const ExternCall& call) {
   call.out[0].dtype == DType::kFloat64 ? convolve<double>(call, g) : convolve<float>(call, g);
 }
 
-// Attributes: the image's sizes, then those of the convolution.
+// Attributes: the image's sizes, then the convolution's attributes.
 void run_convolution_input(const ExternCall& call) {
   const ConvGeometry g = conv_geometry(call.out[0], call.in[1], call.in[0], call.ints.subspan(4));
   if (call.out[0].numel() == 0) return;

@@ -1,4 +1,4 @@
-// What the three kernels of convolutions share: the geometry of a call, packed images and weights.
+// Shared parts of the three kernels of convolutions: the geometry of a call, packed images and weights.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -10,71 +10,73 @@
 
 namespace lutra {
 
-// One convolution: image (N, G*C, H, W), weight (G*K, C, KH, KW), map (N, G*K, OH, OW).
+// One convolution of image (N, G*C, H, W) with weight (G*K, C, KH, KW) into map (N, G*K, OH, OW).
 struct ConvGeometry {
   int64_t batch, groups, c, k, h, w, oh, ow, kh, kw;
   int64_t sh, sw, ph, pw, dh, dw;  // strides, padding before the first row and column, dilations
 };
 
-// Attributes: stride {h, w}, padding {top, left, bottom, right}, dilation {h, w}, groups, from ints[at] on.
+// Reads the attributes from ints[0] on: stride {h, w}, padding {top, left, bottom, right}, dilation {h, w}, groups.
 ConvGeometry conv_geometry(const ExternView& image, const ExternView& weight, const ExternView& map,
                            std::span<const int64_t> ints);
 
-// Channels innermost: element (line, pixel, channel) is at data[line * this->line + pixel * this->pixel + channel].
+// An image with channels innermost: element (line, pixel, channel) is data[line * this->line + pixel * this->pixel +
+// channel].
 template <class T>
 struct ConvImage {
   T* data;
   int64_t pixel, line;
 };
 
-// A window of an image of dtype with channels [c0, c0 + c) and strides {n, c, h, w}.
+// A window of an image with channels [c0, c0 + c) and strides {n, c, h, w}.
 struct ConvWindow {
   const ExternView& view;
   int64_t n, c0, c;
-  int64_t h0, h1, w0, w1;  // rows and columns; what is outside the image is zero
+  int64_t h0, h1, w0, w1;  // rows and columns; elements outside the image are zero
 };
-// Whether its elements are T.
+// Returns whether the view's elements are T.
 template <class T>
 bool is_of(const ExternView& v);
-// Whether windows of such a view can be read where they lie.
+// Returns whether windows of such a view can be read in place.
 template <class T>
 bool lies_packed(const ExternView& v);
-// The window with each pixel's channels in a row, filled up with zeros to c_padded.
+// Packs the window: each pixel's channels in a row, padded with zeros to c_padded.
 template <class T>
 void pack_image(const ConvMicro<T>& micro, const ConvWindow& window, int64_t c_padded, T* to);
-// The same, in place where direct says that it lies so already.
+// Does the same, or returns the window in place if `direct` says that it has that layout.
 template <class T>
 ConvImage<T> packed_window(const ConvMicro<T>& micro, const ConvWindow& window, bool direct, int64_t c_padded,
                            Scratch slot);
-// Back: pixels of `from` into rows [h0, h1) of channels [c0, c0 + c) of v.
+// Unpacks: writes pixels of `from` into rows [h0, h1) of channels [c0, c0 + c) of v.
 template <class T>
 void unpack_image(const ConvMicro<T>& micro, const ConvImage<T>& from, const ExternView& v, int64_t n, int64_t c0,
                   int64_t c, int64_t h0, int64_t h1);
 
-// One element of a view, whatever its dtype.
+// Loads one element of a view of any dtype.
 template <class T>
 T conv_load(const ExternView& v, int64_t at);
-// n values from element `at` on, `stride` apart.
+// Stores n values from element `at` on, `stride` apart.
 template <class T>
 void conv_store(const ExternView& v, int64_t at, int64_t stride, const T* values, int64_t n);
 
-// Columns in panels of 4, 2 or 1 vectors, one after the other.
+// A panel of columns: 4, 2 or 1 vectors wide. Panels follow one another.
 struct ConvPanel {
-  int log;          // of its vectors
+  int log;          // log2 of its vectors
   int64_t at;       // first column
   int64_t columns;  // vectors * width
 };
 std::vector<ConvPanel> conv_panels(int64_t columns, int width, const int* most_rows);
 inline int64_t padded_to(int64_t n, int64_t width) { return (n + width - 1) / width * width; }
 
-// The weights of one group as a matrix: a row for each tap and inner channel, in panels of columns.
+// The weights of one group as a matrix in panels of columns, with a row for each tap and inner channel.
 struct ConvWeights {
-  const ExternView& view;  // strides of kh and kw are its last two
+  const ExternView& view;  // the strides of kh and kw are its last two
   int64_t offset, kh, kw;
-  bool flip;  // taps from the last to the first
+  bool flip;  // reverses the order of taps
   int64_t inner, inner_stride, columns, column_stride;
 };
-// Of a group in the forward; in the gradient of the image, where the taps turn and channels and maps change places.
+// The weights of a group, for the forward and for the gradient of the image. The gradient reverses the taps and
+// exchanges channels and maps.
 inline ConvWeights forward_weights(const ExternView& w, const ConvGeometry& g, int64_t group) {
   return {w, group * g.k * w.strides[0], g.kh, g.kw, false, g.c, w.strides[1], g.k, w.strides[0]};
 }
@@ -82,11 +84,11 @@ inline ConvWeights turned_weights(const ExternView& w, const ConvGeometry& turne
   const ConvGeometry& t = turned;
   return {w, group * t.c * w.strides[0], t.kh, t.kw, true, t.c, w.strides[0], t.k, w.strides[1]};
 }
-// One panel of them; `to` is where the group's panels begin.
+// Packs one panel of them. `to` is the start of the group's panels.
 template <class T>
 void pack_weights(const ConvMicro<T>& micro, const ConvWeights& weights, const ConvPanel& panel, T* to);
 
-// Convolutions of each channel with itself, and their gradients.
+// Convolutions with as many groups as channels, and their gradients.
 bool is_depthwise(const ConvGeometry& g);
 template <class T>
 void depthwise(const ExternCall& call, const ConvGeometry& g);
@@ -95,23 +97,23 @@ void depthwise_input(const ExternCall& call, const ConvGeometry& g);
 template <class T>
 void depthwise_weight(const ExternCall& call, const ConvGeometry& g);
 
-// Rows of the weights that one pass goes through, so that a panel of them stays in the cache.
+// Rows of the weights in one pass, so that a panel of them stays in the cache.
 inline constexpr int64_t kConvPassRows = 512;
 struct ConvRange {
   int64_t begin, end;
 };
-// Whether lines of the map have too few pixels for a tile.
+// Returns whether lines of the map have too few pixels for a tile.
 bool is_small_map(const ConvGeometry& g);
-// Whether a convolution is better one product; g of the image that call.in[0] is.
+// Returns whether a convolution is faster as one product. call.in[0] is g's image.
 template <class T>
 bool is_flat(const ExternCall& call, const ConvGeometry& g);
 template <class T>
 void convolve_flat(const ExternCall& call, const ConvGeometry& g);
-// The gradient by an image, of strides of one: a convolution of the map, whose geometry is the turned one.
+// The gradient by an image for strides of one. It is a convolution of the map with the turned geometry.
 ConvGeometry turned_geometry(const ConvGeometry& g);
 template <class T>
 void convolve_input_flat(const ExternCall& call, const ConvGeometry& turned);
-// Windows of the pixels of lines [begin, end), the given rows (tap, channel) of each, one after the other.
+// Writes the windows of the pixels of lines [begin, end), one after the other. Each has the given rows (tap, channel).
 template <class T>
 void conv_windows(const ConvMicro<T>& micro, const ConvGeometry& g, const ExternView& image, int64_t n, int64_t group,
                   int64_t begin, int64_t end, ConvRange rows, T* to);

@@ -1,10 +1,9 @@
-// Convolutions of each channel with itself (as many groups as channels) and their gradients, vectors of channels at a
-// time.
+// Depthwise convolutions (as many groups as channels) and their gradients, by vectors of channels.
 //
 // Invariants:
-// 1. Elements are the chains of conv.cc and conv_weight.cc. The chunks of a weight's gradient, over the batch and
-//    blocks of lines, are a function of sizes alone.
-// 2. So bits depend on neither layout, nor partition, nor threads, nor instruction set.
+// 1. Elements are the chains of conv.cc and conv_weight.cc. A weight's gradient is cut into chunks over the batch and
+//    blocks of lines, a function of sizes alone.
+// 2. So bits don't depend on layout, partition, threads or instruction set.
 #include "ops/core/interrupt.h"
 #include "ops/core/numerics.h"
 #include "ops/extern/cpu/conv.h"
@@ -12,13 +11,13 @@
 namespace lutra {
 namespace {
 
-// Elements of a packed window that stay in the cache, channels that a weight's gradient is cut by, pixels that a chunk
-// of it should have.
+// Elements of a packed window that stay in the cache; channels in a part of a weight's gradient; the least pixels of a
+// chunk of it.
 constexpr int64_t kWindow = 32768, kPartChannels = 64, kChunkPixels = 512;
 
 int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
-// Lines x pixels results of all channels: taps move with them.
+// Computes lines x pixels results of all channels. Taps move with them.
 template <class T>
 struct Tiles {
   int64_t a_line, a_pixel, lines, pixels;
@@ -26,7 +25,7 @@ struct Tiles {
   int64_t c_line, c_pixel;
 };
 
-// What the convolution and the image's gradient share: packed weights, blocks of lines.
+// The shared state of the convolution and the image's gradient: packed weights, blocks of lines.
 template <class T>
 class Blocks {
  public:
@@ -52,7 +51,7 @@ class Blocks {
     }
   }
 
-  // item(n, begin, end, to): the results of an image's lines [begin, end).
+  // Calls item(n, begin, end, to), which computes an image's lines [begin, end).
   template <class F>
   void run(const F& item) const {
     const int64_t blocks = (lines_ + block_ - 1) / block_;
@@ -93,7 +92,7 @@ class Blocks {
   ConvImage<T> packed(const ConvWindow& window) const {
     return packed_window<T>(micro_, window, false, padded_, Scratch::kConvImage);
   }
-  // Whether whole vectors of channels can be read where they lie.
+  // Returns whether whole vectors of channels can be read in place.
   bool reads(const ExternView& v) const { return lies_packed<T>(v) && padded_ == g_.groups; }
 
  private:
@@ -106,12 +105,12 @@ class Blocks {
   T *weights_ = nullptr, *start_ = nullptr;
 };
 
-// Whether the windows of all taps lie inside the image.
+// Returns whether the windows of all taps lie inside the image.
 bool has_no_padding(const ConvGeometry& g, int64_t wide) {
   return g.ph == 0 && g.pw == 0 && (g.oh - 1) * g.sh + (g.kh - 1) * g.dh < g.h && wide <= g.w;
 }
 
-// From a packed window.
+// Convolves a block from a packed window.
 template <class T>
 void convolve_block(const Blocks<T>& blocks, const ConvGeometry& g, const ExternView& image, int64_t n, int64_t begin,
                     int64_t end, const ConvImage<T>& to) {
@@ -126,8 +125,8 @@ void convolve_block(const Blocks<T>& blocks, const ConvGeometry& g, const Extern
   blocks.tiles({g.sh * from.line, g.sw * from.pixel, end - begin, g.ow, to.data, to.line, to.pixel}, taps);
 }
 
-// A line where the image lies, whose pixels are whole vectors of channels: taps outside of it are in a row of zeros.
-// Pixels whose taps all lie inside go together, those at the ends one by one.
+// Convolves a line of an image in place. Its pixels are whole vectors of channels. Taps outside the image read a row of
+// zeros. Pixels whose taps all lie inside are computed together, those at the ends one by one.
 template <class T>
 void convolve_line(const Blocks<T>& blocks, const ConvGeometry& g, const ExternView& image, int64_t n, int64_t line,
                    const T* zeros, T* to, int64_t to_pixel) {
@@ -149,7 +148,7 @@ void convolve_line(const Blocks<T>& blocks, const ConvGeometry& g, const ExternV
   }
 }
 
-// flip: the gradient by an image, of strides of one: the convolution of the map with the taps the other way.
+// flip: computes the gradient by an image for strides of one, which is the convolution of the map with reversed taps.
 template <class T>
 void convolve(const ExternCall& call, const ConvGeometry& g, bool flip) {
   const ExternView& image = call.in[0];
@@ -167,7 +166,7 @@ void convolve(const ExternCall& call, const ConvGeometry& g, bool flip) {
   });
 }
 
-// The first of [begin, end) whose place in the padded image is r modulo the stride, and how many there are.
+// The first of [begin, end) whose place in the padded image is r modulo the stride, and the number of such places.
 struct Phase {
   int64_t first, count;
 };
@@ -203,7 +202,7 @@ void convolve_input(const ExternCall& call, const ConvGeometry& g) {
   });
 }
 
-// The gradients of weight and bias: parts of channels, chunks of the batch.
+// Computes the gradients of weight and bias, by parts of channels and chunks of the batch.
 template <class T>
 class Gradient {
  public:
@@ -273,7 +272,7 @@ class Gradient {
     }
   }
 
-  // The chunks' sums, added in order, to where they belong.
+  // Adds the chunks' sums in order and stores them.
   void store(int64_t part, T* partial) const {
     const ExternView &weight = call_.out[0], &bias = call_.out[1];
     const int64_t c0 = part * kPartChannels, c = channels(part);

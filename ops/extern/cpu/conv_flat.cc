@@ -1,5 +1,5 @@
-// Convolutions as one product: the windows of all pixels of the batch are the rows of a matrix. For maps of so few
-// pixels that a line of them does not fill a tile, and for kernels of one pixel. Elements are the chains of conv.cc.
+// Convolutions as one product: the windows of all pixels of the batch are the rows of a matrix. It serves maps whose
+// lines have too few pixels for a tile, and kernels of one pixel. Elements are the chains of conv.cc.
 #include <cstring>
 
 #include "ops/core/interrupt.h"
@@ -8,17 +8,17 @@
 namespace lutra {
 namespace {
 
-// Elements that the windows may have, and those of a block of rows that stays in the cache; pixels of a line that fill
-// a tile.
+// The most elements of the windows; those of a block of rows that stays in the cache; pixels of a line that fill a
+// tile.
 constexpr int64_t kMostWindows = 1 << 20, kRowBlock = 1 << 17, kLine = 8;
-// Panels that are enough for all threads.
+// Enough panels for all threads.
 constexpr int64_t kPieces = 8;
 
 bool is_pointwise(const ConvGeometry& g) {
   return g.kh == 1 && g.kw == 1 && g.sh == 1 && g.sw == 1 && g.oh == g.h && g.ow == g.w;
 }
 
-// Whether pixels lie one after the other, a row of channels each.
+// Returns whether pixels follow each other in memory, each a row of channels.
 template <class T>
 bool is_matrix(const ExternView& v) {
   return lies_packed<T>(v) && v.strides[2] == v.sizes[3] * v.strides[3] && v.strides[0] == v.sizes[2] * v.strides[2];
@@ -38,12 +38,12 @@ class Product {
     c_step_ = direct_out_ ? out.strides[3] : padded_, c_group_ = direct_out_ ? g.k : g.batch * pixels_ * padded_;
   }
 
-  // weights(group) gives those of a group; the bias may be null.
+  // weights(group) returns the weights of a group. The bias may be null.
   template <class F>
   void run(const F& weights, const ExternView* bias) {
     const int64_t panels = int64_t(panels_.size()), all = g_.batch * pixels_;
-    // What is larger goes through the cache once: weights, whose panels are then packed where they are used, or
-    // windows, of which a block then meets all panels.
+    // The larger operand goes through the cache once. If that is the weights, their panels are packed where they are
+    // used. If it is the windows, a block of them meets all panels.
     const bool packs_alone = g_.groups * panels >= kPieces && padded_ > all;
     T* weights_of_all = scratch<T>(Scratch::kConvWeight, packs_alone ? 0 : g_.groups * rows_ * padded_, "convolution");
     starts_.assign(size_t(g_.groups * padded_), T(0));

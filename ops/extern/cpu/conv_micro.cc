@@ -1,4 +1,4 @@
-// Convolution tiles for any machine, and the choice among the instruction sets.
+// Convolution tiles for any machine, and the choice of the instruction set.
 #include "ops/extern/cpu/conv_micro.h"
 
 #include <cfloat>
@@ -27,9 +27,9 @@ struct Vector {
 
 #include "ops/extern/cpu/conv_micro.inc"
 
-// Denormal operands and results are zeros of their sign. What is denormal before it is rounded to as many digits as a
-// normal number has is zero, too, as on x86-64, though it be rounded to a normal one. A double tells: near that border
-// it holds the sum of a float and of a product of bfloat16 exactly.
+// Makes denormal operands and results zeros of their sign. As on x86-64, a result that is denormal before it is rounded
+// to the precision of a normal number is zero too, even if it would be rounded to a normal one. A double decides that:
+// near that border it holds the sum of a float and a product of bfloat16 exactly.
 struct Flushed : Vector<float> {
   static float flushed(float v) { return __builtin_fabsf(v) < FLT_MIN ? __builtin_copysignf(0, v) : v; }
   static float load(const float* p) { return flushed(*p); }

@@ -1,6 +1,6 @@
-// The innermost loops of convolutions and products, one table an element type and instruction set.
-// Every element of a result is a chain of fused multiply-adds in the order that the caller lists, so its bits depend
-// neither on the tile nor on the instruction set.
+// The innermost loops of convolutions and products, one table for each element type and instruction set. Every element
+// of a result is a chain of fused multiply-adds in the order that the caller lists. So its bits depend neither on the
+// tile nor on the instruction set.
 #pragma once
 #include <cstdint>
 
@@ -8,12 +8,12 @@
 
 namespace lutra {
 
-// A stretch of a reduction: `length` elements from `a` on in the image, times as many rows from `b` on in the weights.
+// A run of a reduction: `length` elements of the image from `a` on, times as many rows of the weights from `b` on.
 struct ConvRun {
   int64_t a, length, b;
 };
 
-// rows x (vectors * width) results: c[i][n] = start[n] (or c[i][n]) + sum over runs of a[i][j] * b[j][n].
+// Computes rows x (vectors * width) results: c[i][n] = start[n] (or c[i][n]) + sum over runs of a[i][j] * b[j][n].
 template <class T>
 struct ConvTile {
   const T* a;
@@ -21,12 +21,12 @@ struct ConvTile {
   const T* b;      // rows of vectors * width elements
   const ConvRun* runs;
   int64_t run_count;
-  const T* start;  // vectors * width elements; null: c goes on
+  const T* start;  // vectors * width elements; null: continues from c
   T* c;
   int64_t c_step;
 };
 
-// c[i][n] += sum over lines and pixels of a[i] * g[n]: rows of a weight's gradient.
+// Computes c[i][n] += sum over lines and pixels of a[i] * g[n]: rows of a weight's gradient.
 template <class T>
 struct ConvOuter {
   const T* a;  // row i at a[i]
@@ -38,8 +38,8 @@ struct ConvOuter {
   int64_t c_step;
 };
 
-// rows x (vectors * width) results: c[i][n] = sum over j < steps of a[i][j] * b[j][n], which starts with zero; with c,
-// whose chain goes on; or with zero, and is added to c.
+// Computes rows x (vectors * width) results: c[i][n] = sum over j < steps of a[i][j] * b[j][n]. The chain starts with
+// zero, or continues from c, or starts with zero and is added to c.
 enum class ProductStart : uint8_t { kZero, kGoOn, kAdd };
 template <class T>
 struct ProductTile {
@@ -50,13 +50,14 @@ struct ProductTile {
   T* c;
   int64_t c_row;
   ProductStart start;
-  // What product_ahead fetches for later tiles: at step j from ahead[j % kAhead] + j on.
+  // Rows that product_ahead prefetches for later tiles: at step j it fetches ahead[j % kAhead] + j.
   static constexpr int64_t kAhead = 16;
   const T* const* ahead = nullptr;
 };
 
-// rows x columns results, at most a vector of columns: c[i][n] = sums of blocks of `chain` terms a[i][j] * b[n][j],
-// each of which is one chain that starts with zero. Steps and columns are at least one. goes_on: added to what c holds.
+// Computes rows x columns results, with at most a vector of columns: c[i][n] = sums of blocks of `chain` terms a[i][j]
+// * b[n][j]. Each block is one chain that starts with zero. There is at least one step and one column. goes_on: adds to
+// c.
 template <class T>
 struct ProductDots {
   const T* a;
@@ -68,14 +69,15 @@ struct ProductDots {
   bool goes_on;
 };
 
-// A tap of a convolution of each channel with itself: where it lies in the image, and its row of the weights.
+// A tap of a depthwise convolution: its place in the image, and its row of the weights.
 template <class T>
 struct ConvTap {
   const T* a;
   int64_t b;
 };
 
-// rows x (vectors * width) results: c[i][n] = start[n] + sum over taps of tap.a[at + i * a_step + n] * b[tap.b][n].
+// Computes rows x (vectors * width) results: c[i][n] = start[n] + sum over taps of tap.a[at + i * a_step + n] *
+// b[tap.b][n].
 template <class T>
 struct ConvDepth {
   int64_t at, a_step;
@@ -87,7 +89,7 @@ struct ConvDepth {
   int64_t c_step;
 };
 
-// rows x width results: c[i][n] += sum over lines and pixels of taps[i].a[at + n] * g[n]; outer.a is not read.
+// Computes rows x width results: c[i][n] += sum over lines and pixels of taps[i].a[at + n] * g[n]. outer.a is not read.
 template <class T>
 struct ConvDepthOuter {
   ConvOuter<T> outer;
@@ -102,7 +104,7 @@ struct ConvMicro {
   using DotsFn = void (*)(const ProductDots<T>&);
   using OuterFn = void (*)(const ConvOuter<T>&);
   using SumFn = void (*)(const ConvOuter<T>&);
-  // rows x columns elements, of at most two vectors a row. Packing fills up the last vector with zeros.
+  // Copies rows x columns elements, at most two vectors a row. Packing pads the last vector with zeros.
   using CopyFn = void (*)(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns);
   // to[j][i] = from[i][j], rows x columns elements of `from`.
   using TransposeFn = void (*)(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns);
@@ -112,22 +114,22 @@ struct ConvMicro {
   int width;                        // elements of a vector
   int tile_rows[3], outer_rows[3];  // the most rows of a tile that is 1, 2, 4 vectors wide; 0: no such tile
   TileFn tile[3][kMostRows + 1];
-  ProductFn product[2][kMostRows + 1];     // as many rows as of tile
-  ProductFn product_ahead[kMostRows + 1];  // two vectors wide; null where product does
-  DotsFn dots[kDotsRows + 1];              // of as many rows
+  ProductFn product[2][kMostRows + 1];     // with the same rows as tile
+  ProductFn product_ahead[kMostRows + 1];  // two vectors wide; null if product does the same
+  DotsFn dots[kDotsRows + 1];              // indexed by rows
   OuterFn outer[3][kMostRows + 1];
   SumFn sum[3];  // c[n] += sum of g[n]
   CopyFn pack, copy;
   TransposeFn transpose;
-  // Of each channel with itself: the most rows and their tiles, of sums over pixels for kMostRows.
+  // Depthwise: the most rows and their tiles; for sums over pixels the most rows are kMostRows.
   int depth_rows[3];
   DepthFn depth[3][kMostRows + 1];
   DepthOuterFn depth_outer[kMostRows + 1];
-  // Terms of a sum of `product`, which makes one of the next ones and adds it.
+  // Terms of one sum of `product`. It sums the next terms separately and adds them.
   int64_t product_steps;
 };
 
-// The table for T of an instruction set.
+// Returns the table for T of an instruction set.
 enum class ExternIsa : uint8_t;
 template <class T>
 const ConvMicro<T>& conv_micro(ExternIsa isa);
@@ -136,11 +138,11 @@ const ConvMicro<float>& conv_micro<float>(ExternIsa isa);
 template <>
 const ConvMicro<double>& conv_micro<double>(ExternIsa isa);
 
-// The same, with products of bfloat16 that stand as float32. An element of such a product is a sum of blocks of
-// numerics::kPairBlock terms. A block is the sum of two chains of fused multiply-adds that start with zero: one of the
-// terms at even places, one of those at odd ones, to which zeros are added where the block is not full. Operands and
-// results of each step that are denormal are zeros of their sign. On x86-64 the caller sees to that
-// (cpu::FlushDenormals). So do tiles of AMX multiply.
+// Returns the same with products of bfloat16 that are stored as float32. An element of such a product is a sum of
+// blocks of numerics::kPairBlock terms. A block is the sum of two chains of fused multiply-adds that start with zero.
+// One has the terms at even places, the other those at odd ones; zeros fill an incomplete block. Denormal operands and
+// results of each step are zeros of their sign. On x86-64 the caller sets that mode (cpu::FlushDenormals). AMX's tiles
+// multiply the same way.
 const ConvMicro<float>& bfloat16_micro(ExternIsa isa);
 
 namespace conv_avx512 {

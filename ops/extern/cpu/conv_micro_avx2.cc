@@ -23,7 +23,7 @@ struct Vector<float> {
   }
   static Type load_part(const float* p, int64_t n) { return _mm256_maskload_ps(p, first(n)); }
   static void store_part(float* p, int64_t n, Type v) { _mm256_maskstore_ps(p, first(n), v); }
-  // Four elements from each of two rows; then squares of 4 x 4 within the lanes are transposed.
+  // Loads four elements from each of two rows, then transposes squares of 4 x 4 within the lanes.
   static Type load_lanes(const float* const* p) {
     return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p[0])), _mm_loadu_ps(p[1]), 1);
   }

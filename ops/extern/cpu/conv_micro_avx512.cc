@@ -24,7 +24,7 @@ struct Vector<float> {
   static __mmask16 first(int64_t n) { return __mmask16((1u << n) - 1); }
   static Type load_part(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(first(n), p); }
   static void store_part(float* p, int64_t n, Type v) { _mm512_mask_storeu_ps(p, first(n), v); }
-  // Four elements from each of four rows; then squares of 4 x 4 within the lanes are transposed.
+  // Loads four elements from each of four rows, then transposes squares of 4 x 4 within the lanes.
   static Type load_lanes(const float* const* p) {
     Type v = _mm512_castps128_ps512(_mm_loadu_ps(p[0]));
     v = _mm512_insertf32x4(v, _mm_loadu_ps(p[1]), 1);
@@ -41,7 +41,7 @@ struct Vector<float> {
   }
 };
 
-// 16 lines of 16 elements.
+// Transposes 16 lines of 16 elements.
 inline void Vector<float>::turn_lines(__m512* v) {
   __m512i lines[16];
 #pragma GCC unroll 16

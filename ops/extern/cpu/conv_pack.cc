@@ -1,4 +1,5 @@
-// Views of images in any layout and float dtype in; images with channels innermost and zeros around them out, and back.
+// Converts views of images in any layout and float dtype to images with channels innermost and zeros around them, and
+// back.
 #include <cstring>
 
 #include "ops/core/interrupt.h"
@@ -8,14 +9,14 @@
 namespace lutra {
 namespace {
 
-constexpr int64_t kPixels = 1 << 13;  // between two looks whether the loop shall end
+constexpr int64_t kPixels = 1 << 13;  // between two checks for a stop
 
 template <class T>
 constexpr DType dtype_of() {
   return sizeof(T) == 4 ? DType::kFloat32 : DType::kFloat64;
 }
 
-// Channels of one row of pixels: to[pixel * step + channel].
+// Packs the channels of one row of pixels: to[pixel * step + channel].
 template <class S, class T>
 void pack_row(const ConvMicro<T>& micro, const S* from, int64_t pixels, int64_t pixel_stride, int64_t channels,
               int64_t channel_stride, T* to, int64_t step) {
@@ -34,7 +35,7 @@ void pack_row(const ConvMicro<T>& micro, const S* from, int64_t pixels, int64_t 
   if constexpr (std::is_same_v<S, T>) {
     if (pixel_stride == 1) return micro.transpose(from, channel_stride, to, step, channels, pixels);
   }
-  // Eight channels at a time: their rows are read side by side, and writes go to few cache lines.
+  // Takes eight channels at a time: their rows are read side by side, and writes touch few cache lines.
   int64_t c = 0;
   for (; c + 8 <= channels; c += 8) {
     const S* rows = from + c * channel_stride;
@@ -126,7 +127,7 @@ void unpack_image(const ConvMicro<T>& micro, const ConvImage<T>& from, const Ext
                   int64_t c, int64_t h0, int64_t h1) {
   with_float_type(v.dtype, [&]<class S>() {
     auto* data = static_cast<S*>(v.data) + n * v.strides[0] + c0 * v.strides[1];
-    // Lines that follow each other are one.
+    // Joins consecutive lines into one.
     const int64_t width = v.sizes[3];
     const bool joined = from.line == width * from.pixel && v.strides[2] == width * v.strides[3];
     const int64_t lines = joined ? h1 - h0 : 1, pixels = lines * width;
@@ -158,8 +159,8 @@ void conv_store(const ExternView& v, int64_t at, int64_t stride, const T* values
 
 namespace {
 
-// Elements of the weights that lie in a row, for each column: element q belongs to row (q % taps, q / taps) of the
-// matrix, taps counting from `tap` and inner channels from `inner`.
+// Elements of the weights that are contiguous for each column. Element q belongs to row (q % taps, q / taps) of the
+// matrix; taps count from `tap`, inner channels from `inner`.
 struct WeightRun {
   int64_t from, length, taps, tap, inner;
 };
@@ -180,7 +181,7 @@ std::vector<WeightRun> weight_runs(const ConvWeights& x) {
   return runs;
 }
 
-// A panel of which each column lies in runs, by blocks of columns and elements.
+// Packs a panel whose columns are contiguous in runs, by blocks of columns and elements.
 template <class T>
 void pack_runs(const ConvMicro<T>& micro, const ConvWeights& x, const std::vector<WeightRun>& runs, const T* data,
                int64_t columns, T* to, int64_t width) {
@@ -204,7 +205,7 @@ void pack_runs(const ConvMicro<T>& micro, const ConvWeights& x, const std::vecto
           const int64_t at = x.flip ? x.kh * x.kw - 1 - tap : tap;
           T* row = to + (at * x.inner + inner) * width + j;
           if (m == block) {
-            std::memcpy(row, buffer + i * block, block * sizeof(T));  // of a size that the compiler knows
+            std::memcpy(row, buffer + i * block, block * sizeof(T));  // a size that the compiler knows
           } else {
             std::memcpy(row, buffer + i * block, size_t(m) * sizeof(T));
           }

@@ -1,9 +1,10 @@
-// Convolutions of bfloat16 as products (gemm.cc): the windows of pixels are rows of one matrix, weights are the other.
+// Convolutions of bfloat16 as products (gemm.cc): the windows of pixels are rows of one matrix, the weights are the
+// other.
 //
 // Invariants:
 // 1. An element is the product's sum over (kh, kw, c) in that order, or over (kh, kw, k) with taps from the last to the
-//    first for the image's gradient; then its bias is added. It is rounded once. Denormal numbers are zeros.
-// 2. So bits depend on neither layout, nor partition, nor threads, nor instruction set.
+//    first for the image's gradient. Then its bias is added. It is rounded once. Denormal numbers are zeros.
+// 2. So bits don't depend on layout, partition, threads or instruction set.
 #include "ops/extern/cpu/conv_pairs.h"
 
 #include <cfloat>
@@ -19,18 +20,18 @@ namespace {
 
 using gemm::Matrix;
 
-// Bytes of windows that stay in the second cache; pieces that the pixels are cut into; pixels between two looks whether
-// the loop shall end.
+// Bytes of windows that stay in the second cache; pieces of the pixels; pixels between two checks for a stop.
 constexpr int64_t kWindows = 640 << 10, kPieces = 8, kPixels = 1 << 13;
-// The fewest rows of a piece, and columns of weights that are packed together.
+// The least rows of a piece. As many columns of weights are packed together.
 constexpr int64_t kUnit = 32;
-// The fewest channels of a group, of image and map, that fill a tile.
+// The least channels of a group, of image and map, that fill a tile.
 constexpr int64_t kGroup = 16;
 
 constexpr int64_t kLanes = kRowsSlack;
 using Lanes = uint16_t __attribute__((vector_size(2 * kLanes)));
 
-// to[j * to_row + i] = from[i * from_row + j] of 8 x 8 elements: each round turns the six bits of their places by one.
+// to[j * to_row + i] = from[i * from_row + j] for 8 x 8 elements: each round rotates the six bits of their places by
+// one.
 inline void turn_square(const uint16_t* from, int64_t from_row, uint16_t* to, int64_t to_row) {
   Lanes v[kLanes], w[kLanes];
 #pragma GCC unroll 8
@@ -85,7 +86,7 @@ bool lies_by_pixels(const ExternView& v) {
 
 namespace {
 
-// n elements, and up to kLanes - 1 behind them, where that is faster than a call.
+// Copies n elements. If that is faster than a call, it also copies up to kLanes - 1 elements behind them.
 inline void copy_run(const uint16_t* from, uint16_t* to, int64_t n) {
   if (n > 8 * kLanes) {
     std::memcpy(to, from, size_t(n) * sizeof(uint16_t));
@@ -100,7 +101,7 @@ inline void copy_run(const uint16_t* from, uint16_t* to, int64_t n) {
 
 const uint16_t* halves_of(const ExternView& v) { return static_cast<const uint16_t*>(v.data); }
 
-// The window with each pixel's channels in a row.
+// Packs the window: each pixel's channels in a row.
 void pack_window(const ConvWindow& x, uint16_t* to) {
   const int64_t columns = x.w1 - x.w0, left = std::clamp<int64_t>(-x.w0, 0, columns);
   const int64_t inside = std::clamp<int64_t>(std::min(x.w1, x.view.sizes[3]) - (x.w0 + left), 0, columns - left);
@@ -119,13 +120,13 @@ void pack_window(const ConvWindow& x, uint16_t* to) {
   }
 }
 
-// Weights as rows of columns: to[j * row + tap * inner + i], filled up with zeros.
+// Packs weights as rows of columns: to[j * row + tap * inner + i], padded with zeros.
 void pack_columns(const ConvWeights& x, int64_t begin, int64_t end, uint16_t* to, int64_t row) {
   const int64_t taps = x.kh * x.kw, *s = x.view.strides;
   const uint16_t* data = halves_of(x.view) + x.offset;
-  // Lines of taps, or all of them where they lie one behind the other.
+  // A run is a line of taps, or all taps if they are contiguous.
   const int64_t run = x.kh == 1 || s[2] == x.kw * s[3] ? taps : x.kw;
-  const bool across = x.column_stride == 1 && x.inner_stride != 1;  // columns lie side by side
+  const bool across = x.column_stride == 1 && x.inner_stride != 1;  // columns have unit stride
   for (int64_t tap = 0; across && tap < taps; tap++) {
     const uint16_t* from = data + begin + tap / x.kw * s[2] + tap % x.kw * s[3];
     uint16_t* first = to + begin * row + (x.flip ? taps - 1 - tap : tap) * x.inner;
@@ -158,7 +159,7 @@ class Product {
         wide_(padded_to(g.k, kUnit)),
         engine_(gemm::pair_engine(call.isa)),
         tiles_(engine_ != gemm::PairEngine::kRegisters) {
-    // Rows of windows that do not all lie in the same set of the first cache.
+    // Pads rows of windows, if needed, so that they don't all fall into the same set of the first cache.
     window_row_ = row_ % 512 == 0 ? row_ + kUnit : row_;
     const ExternView &image = call.in[0], &out = call.out[0];
     const bool pointwise = g.kh * g.kw * g.sh * g.sw == 1 && g.ph == 0 && g.pw == 0 && g.oh == g.h && g.ow == g.w;
@@ -166,7 +167,7 @@ class Product {
     direct_out_ = lies_by_pixels(out);
   }
 
-  // weights(group) gives those of a group; the bias may be null.
+  // weights(group) returns the weights of a group. The bias may be null.
   template <class F>
   void run(const F& weights, const ExternView* bias) {
     pack_weights(weights);
@@ -204,7 +205,7 @@ class Product {
   Matrix columns_of(int64_t group, int64_t steps) const {
     return matrix(weights_ + group * wide_ * row_, DType::kBFloat16, steps, g_.k, 1, row_);
   }
-  // Of pixels that lie one after the other.
+  // Returns pixels that follow each other in memory as a matrix.
   static Matrix pixels_of(const ExternView& v, int64_t offset, int64_t rows, int64_t channels) {
     auto* data = static_cast<uint16_t*>(v.data) + offset;
     return matrix(data, v.dtype, rows, channels, v.strides[3], v.sizes[1] == 1 ? 1 : v.strides[1]);
@@ -254,12 +255,12 @@ class Product {
     for (int64_t k = 0; k < g_.k; k++) sums[k] = flushed(sums[k] + bias[k]);
   }
 
-  // to(at, n): the next n pixels, which lie in a row, from element `at` on.
+  // Calls to(at, n) for each run of n contiguous pixels, from element `at` on.
   template <class F>
   void store(int64_t group, int64_t begin, int64_t end, const F& to) const {
     const ExternView& out = call_.out[0];
     const int64_t* s = out.strides;
-    const int64_t length = g_.oh == 1 || s[2] == g_.ow * s[3] ? pixels_ : g_.ow;  // of pixels that lie in a row
+    const int64_t length = g_.oh == 1 || s[2] == g_.ow * s[3] ? pixels_ : g_.ow;  // of contiguous pixels
     for_images(length, begin, end, [&](int64_t part, int64_t first, int64_t last) {
       const int64_t n = part * length / pixels_, line = part * length % pixels_ / g_.ow;
       const int64_t at = n * s[0] + group * g_.k * s[1] + line * s[2] + first * s[3];
@@ -270,7 +271,7 @@ class Product {
   const ExternCall& call_;
   const ConvGeometry g_;
   const ConvMicro<float>& micro_ = conv_micro<float>(call_.isa);
-  const int64_t steps_, row_, pixels_, all_, wide_;  // row_: steps with zeros to whole blocks; wide_: columns likewise
+  const int64_t steps_, row_, pixels_, all_, wide_;  // row_: steps, padded to whole blocks; wide_: columns likewise
   const gemm::PairEngine engine_;
   const bool tiles_;
   int64_t window_row_;
@@ -290,7 +291,7 @@ void conv_rows(const ConvGeometry& g, const ExternView& image, int64_t group, in
     const int64_t h1 = (last - 1) / g.ow * g.sh - g.ph + (g.kh - 1) * g.dh + 1;
     auto* packed = scratch<uint16_t>(Scratch::kConvImage, (h1 - h0) * line + kLanes, "convolution");
     pack_window({image, n, group * g.c, g.c, h0, h1, -g.pw, wide - g.pw}, packed);
-    int64_t x = first % g.ow, y = 0;  // y: below the first line
+    int64_t x = first % g.ow, y = 0;  // y: lines below the first one
     for (int64_t p = first; p < last; p++, to += row) {
       if (p % 256 == 0) look_in_loop();
       const uint16_t* from = packed + y * g.sh * line + x * g.sw * g.c;

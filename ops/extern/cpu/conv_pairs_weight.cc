@@ -1,11 +1,11 @@
 // The gradients of weight and bias of a convolution of bfloat16, as products (gemm.cc): the map's channels are rows of
-// one matrix, windows are columns of the other, and the batch's pixels are their steps.
+// one matrix, windows are columns of the other, and the batch's pixels are the steps.
 //
 // Invariants:
 // 1. The pixels are cut into blocks of numerics::kPairSteps, and the blocks into chunks, a function of sizes alone. A
-//    block is a product's sum; blocks are added in order, and so are chunks. It is rounded once. Denormal numbers are
-//    zeros. The bias is the weight of a channel of ones.
-// 2. So bits depend on neither layout, nor partition, nor threads, nor instruction set.
+//    block is a product's sum. Blocks are added in order, and so are chunks. The result is rounded once. Denormal
+//    numbers are zeros. The bias is the weight of a channel of ones.
+// 2. So bits don't depend on layout, partition, threads or instruction set.
 #include <cfloat>
 #include <cmath>
 #include <cstring>
@@ -21,9 +21,9 @@ namespace {
 using gemm::Matrix;
 
 constexpr int64_t kBlock = numerics::kPairSteps, kChunks = numerics::kConvChunks;
-// What chunks may take of memory; pieces of work; rows of a piece.
+// The most memory for chunks; the pieces of work; the rows of a piece.
 constexpr int64_t kPartialBytes = 64 << 20, kPieces = 8, kUnit = 32;
-// Elements from a channel of the map to the next: not all in the same set of the first cache.
+// Elements from a channel of the map to the next, so that they don't all fall into the same set of the first cache.
 constexpr int64_t kMapRow = kBlock + kUnit;
 
 class Gradient {
@@ -59,7 +59,7 @@ class Gradient {
   }
 
  private:
-  // The sums of rows [first, end) of a chunk.
+  // Computes the sums of rows [first, end) of a chunk.
   void accumulate(int64_t chunk, int64_t group, int64_t first, int64_t end, float* sums) const {
     const int64_t begin = blocks_ * chunk / chunks_, last = blocks_ * (chunk + 1) / chunks_, rows = end - first;
     sums += first * row_;
@@ -80,7 +80,7 @@ class Gradient {
     }
   }
 
-  // Channels [first, first + rows) of the map as rows of pixels [begin, end).
+  // Returns channels [first, first + rows) of the map as rows of pixels [begin, end).
   Matrix map_rows(int64_t first, int64_t rows, int64_t begin, int64_t end) const {
     const ExternView& map = call_.in[0];
     const int64_t* s = map.strides;
@@ -89,19 +89,19 @@ class Gradient {
       return matrix(data + begin * s[3], DType::kBFloat16, rows, end - begin, map.sizes[1] == 1 ? 1 : s[1], s[3]);
     }
     auto* to = scratch<uint16_t>(Scratch::kConvMap, rows * kMapRow, "convolution");
-    const int64_t length = g_.oh == 1 || s[2] == g_.ow * s[3] ? pixels_ : g_.ow;  // of pixels that lie in a row
+    const int64_t length = g_.oh == 1 || s[2] == g_.ow * s[3] ? pixels_ : g_.ow;  // of contiguous pixels
     int64_t at = 0;
     for_images(length, begin, end, [&](int64_t part, int64_t from, int64_t last) {
       const int64_t n = part * length / pixels_, line = part * length % pixels_ / g_.ow;
       const uint16_t* pixel = data + n * s[0] + line * s[2] + from * s[3];
-      // A row of the map is what a channel's row of pixels is to an image.
+      // turn_halves takes a channel's row of pixels; here it gets a pixel's row of channels.
       turn_halves(pixel, s[3], last - from, s[1], rows, to + at, kMapRow);
       at += last - from;
     });
     return matrix(to, DType::kBFloat16, rows, end - begin, kMapRow, 1);
   }
 
-  // Without denormal sums.
+  // Adds, with denormal sums as zeros.
   void add(const float* from, float* to, int64_t n) const {
     const bool by_mode = call_.isa != ExternIsa::kBase;
     const cpu::FlushDenormals mode(by_mode);
@@ -115,7 +115,7 @@ class Gradient {
     }
   }
 
-  // The row of channel k to its place.
+  // Stores the row of channel k.
   void store(int64_t group, int64_t k) const {
     look_in_loop();
     float* row = sums_ + group * size_ + k * row_;
@@ -137,7 +137,7 @@ class Gradient {
   const ExternCall& call_;
   const ConvGeometry g_;
   const bool has_bias_;
-  const int64_t steps_, row_, pixels_, all_, blocks_, size_;  // row_: steps, and the bias
+  const int64_t steps_, row_, pixels_, all_, blocks_, size_;  // row_: steps and the bias
   const bool direct_map_;
   int64_t chunks_;
   float* sums_ = nullptr;

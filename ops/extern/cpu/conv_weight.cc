@@ -1,10 +1,11 @@
 // The gradients of a convolution's weight and bias in one pass over image and map.
 //
 // Invariants:
-// 1. The batch is cut into chunks, a function of sizes alone. In a chunk each element is one chain over (n, oh, ow);
-//    the chunks are added in order. How rows are shared out does not matter. In float for the half types, rounded once.
+// 1. The batch is cut into chunks, a function of sizes alone. In a chunk each element is one chain over (n, oh, ow).
+//    The chunks are added in order. How rows are divided among threads does not matter. Half types are computed in
+//    float and rounded once.
 // 2. Bfloat16 has the sums of conv_pairs_weight.cc, unless there are many groups of few channels.
-// 3. So bits depend on neither layout, nor threads, nor instruction set.
+// 3. So bits don't depend on layout, threads or instruction set.
 #include "ops/core/interrupt.h"
 #include "ops/core/numerics.h"
 #include "ops/extern/cpu/conv_pairs.h"
@@ -12,15 +13,16 @@
 namespace lutra {
 namespace {
 
-// Chunks that the batch (or the lines of few images) is cut into, and what their sums may take of memory.
+// Chunks of the batch (or of the lines of few images), and the most memory for their sums.
 constexpr int64_t kChunks = numerics::kConvChunks, kPartialBytes = 64 << 20;
-// Pixels that a chunk should have: its sums are read and written once more.
+// The least pixels of a chunk, because its sums are read and written once more.
 constexpr int64_t kChunkPixels = 512;
 // Elements of a packed window that stay in the cache.
 constexpr int64_t kWindow = 32768;
 // Elements of the windows of several small maps.
 constexpr int64_t kFlat = 1 << 18;
-// Elements of window and map that stay in the first cache, and pixels that pay for reading and writing sums once more.
+// Elements of window and map that stay in the first cache, and the pixels that pay for reading and writing sums once
+// more.
 constexpr int64_t kStrip = 8192, kStripPixels = 96;
 // Columns that are stored together.
 constexpr int64_t kBlock = 16;
@@ -62,7 +64,7 @@ class Gradient {
   }
 
  private:
-  // The rows of a part; the last one also has the bias's.
+  // Returns the first row of a part. The last part also has the bias's row.
   int64_t first_row(int64_t part) const { return part == parts_ ? rows_ + 1 : rows_ * part / parts_; }
 
   void accumulate(int64_t chunk, int64_t group, int64_t row, int64_t end, T* sums) const {
@@ -77,7 +79,8 @@ class Gradient {
     }
   }
 
-  // Blocks [unit, last) of few pixels together: windows and maps of as many as stay in the cache, one after the other.
+  // Adds blocks [unit, last) of few pixels together. As many windows and maps as stay in the cache are packed one after
+  // the other.
   void add_flat(int64_t unit, int64_t last, int64_t group, int64_t row, int64_t row_end, T* sums) const {
     const int64_t rows = std::min(row_end, rows_) - row, pixels = block_ * g_.ow;
     const int64_t most = std::max<int64_t>(1, kFlat / std::max<int64_t>(1, pixels * std::max(rows, padded_)));
@@ -119,7 +122,7 @@ class Gradient {
     outer.g_pixel = map.pixel, outer.g_line = map.line;
     outer.pixels = g_.ow;
     outer.c_step = padded_;
-    // Columns of taps that lie in a row are one run of rows.
+    // Columns of contiguous taps are one run of rows.
     const bool joined = g_.dw * image.pixel == g_.c;
     const int64_t run = joined ? g_.kw * g_.c : g_.c;
     const int64_t last = std::min(row_end, rows_), step = strip(end - begin);
@@ -137,7 +140,7 @@ class Gradient {
     }
   }
 
-  // Lines of a block that all rows of the sums take before the next ones.
+  // Returns the lines of a block that all rows of the sums use before the next lines.
   int64_t strip(int64_t lines) const {
     const int64_t few = kStrip / std::max<int64_t>(1, wide_ * g_.sh * g_.c + g_.ow * padded_);
     return few * g_.ow < kStripPixels ? lines : std::min(few, lines);
@@ -155,7 +158,7 @@ class Gradient {
     }
   }
 
-  // Columns [k, end): the chunks' sums, added in order, to where they belong.
+  // Adds the chunks' sums of columns [k, end) in order and stores them.
   void store(int64_t group, int64_t k, int64_t end, T* sums) const {
     const ExternView &weight = call_.out[0], &bias = call_.out[1];
     const int64_t *s = weight.strides, taps = g_.kh * g_.kw;
@@ -180,7 +183,7 @@ class Gradient {
     }
   }
 
-  // Where the taps of all channels lie in a row for each column: blocks of columns and channels, or of taps.
+  // Stores columns whose taps of all channels are contiguous, by blocks of columns and channels, or of taps.
   void store_blocks(const T* sums, int64_t k, int64_t end, T* to) const {
     const int64_t taps = g_.kh * g_.kw, step = call_.out[0].strides[0];
     if (taps == 1) return micro_.transpose(sums + k, padded_, to + k * step, step, g_.c, end - k);
@@ -199,7 +202,7 @@ class Gradient {
 
 }  // namespace
 
-// Attributes: the weight's sizes, then those of the convolution.
+// Attributes: the weight's sizes, then the convolution's attributes.
 void run_convolution_weight(const ExternCall& call) {
   const ConvGeometry g = conv_geometry(call.in[1], call.out[0], call.in[0], call.ints.subspan(4));
   const bool wide = call.in[0].dtype == DType::kFloat64;

@@ -1,8 +1,8 @@
-// Connectionist temporal classification: log probabilities of each step's classes, and targets, in; how unlikely the
-// targets are, summed over all ways to spread them over the steps, and its gradient out.
+// Connectionist temporal classification. Given log probabilities of each step's classes, computes the loss of the
+// targets, summed over all ways to spread them over the steps, and its gradient.
 //
 // A way goes through places 0 .. 2 * n of a row of n targets with a blank before, between and after them. alpha[t][s]
-// is the logarithm of what all ways to place s at step t add up to, beta[t][s] that of what comes from there on.
+// is the logarithm of the sum over all ways to be at place s at step t. beta[t][s] is that of the ways from there on.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -21,7 +21,7 @@ const int64_t& integer(const ExternView& v, int64_t i) { return static_cast<cons
 struct Inputs {
   const ExternView &log_probs, &targets, &input_lengths, &target_lengths;
   int64_t blank;
-  std::vector<int64_t> first;  // of each element of the batch, among targets that follow one another
+  std::vector<int64_t> first;  // by element of the batch: its first target, if targets follow one another
 
   Inputs(const ExternCall& call, size_t at)
       : log_probs(call.in[at]),
@@ -80,7 +80,7 @@ struct Lattice {
 
   T log_prob(int64_t t, int64_t label) const { return p[t * view.strides[0] + label * view.strides[2]]; }
   T at(int64_t t, int64_t s) const { return alpha[size_t(t * places + s)]; }
-  // Whether a way may go from place s - 2 to s: over a blank, between different targets.
+  // Returns whether a way may go from place s - 2 to s: over a blank, between different targets.
   bool skips(int64_t s) const { return s > 1 && s < places && labels[size_t(s)] != labels[size_t(s - 2)]; }
 
   static T add(T a, T b, T c = kNever) {
@@ -108,7 +108,7 @@ struct Lattice {
     return -add(at(steps - 1, places - 1), at(steps - 1, places - 2));
   }
 
-  // into: the logarithm of what goes through each class at step t.
+  // Sets `into` to the logarithm of the sum over the ways through each class at step t.
   void through(int64_t t, const std::vector<T>& beta, std::vector<T>& into) const {
     std::fill(into.begin(), into.end(), kNever);
     for (int64_t s = places; s-- > 0;) {
@@ -118,7 +118,7 @@ struct Lattice {
     }
   }
 
-  // Writes the gradient of log_probs, of which `out` is the first, by its strides.
+  // Writes the gradient of log_probs by the strides of `to`; `out` is its first element.
   void backward(const ExternView& to, T* out, T loss, T gradient) const {
     std::vector<T> beta(size_t(places), kNever), next, sums(size_t(view.sizes[2]));
     for (int64_t t = steps; t-- > 0;) {

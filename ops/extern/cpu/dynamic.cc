@@ -1,4 +1,4 @@
-// Ops whose result's shape depends on elements: nonzero, masked_select, bincount. Count, allocate, write.
+// Ops whose result's shape depends on elements: nonzero, masked_select, bincount. They count, allocate, write.
 #include <algorithm>
 #include <cstring>
 
@@ -13,9 +13,9 @@
 namespace lutra {
 namespace {
 
-constexpr int64_t kGrain = 1 << 16;  // elements worth a thread
+constexpr int64_t kGrain = 1 << 16;  // elements that are worth a thread
 
-// One byte an element in row-major order: not zero where the element is not.
+// One byte for each element in row-major order, nonzero if the element is.
 struct Flags {
   std::vector<uint8_t> own;
   const uint8_t* data;
@@ -36,7 +36,7 @@ struct Flags {
   }
 };
 
-// How many are set before each of the chunks of kGrain elements, and in all.
+// Returns how many flags are set before each chunk of kGrain elements, and the total.
 std::vector<int64_t> counts_before(const Flags& flags, ParallelFor parallel) {
   const int64_t chunks = (flags.count + kGrain - 1) / kGrain;
   std::vector<int64_t> before(size_t(chunks) + 1, 0);
@@ -70,7 +70,7 @@ Results dynamic_nonzero(const Args& args, ParallelFor parallel) {
   const std::vector<int64_t> before = counts_before(flags, parallel);
   const int rank = v.dim;
   const int64_t found = before.back();
-  Tensor out = make_tensor({found, rank}, {1, found}, DType::kInt64);  // columns: x[mask] reads one a dimension
+  Tensor out = make_tensor({found, rank}, {1, found}, DType::kInt64);  // x[mask] reads one column a dimension
   auto* to = out->data_as<int64_t>();
   parallel(int64_t(before.size()) - 1, 1, [&](int64_t lo, int64_t hi) {
     for (int64_t c = lo; c < hi; c++) {
@@ -113,7 +113,7 @@ Results dynamic_masked_select(const Args& args, ParallelFor parallel) {
       for (int64_t c = lo; c < hi; c++) {
         T *p = to + before[size_t(c)], *const end = to + before[size_t(c) + 1];
         for (int64_t i = c * kGrain; p != end; i++) {
-          *p = from[i];  // kept where the flag moves on
+          *p = from[i];  // kept if the flag advances p
           p += flags.data[i] != 0;
         }
       }
@@ -124,8 +124,8 @@ Results dynamic_masked_select(const Args& args, ParallelFor parallel) {
 
 namespace {
 
-// f after f(n) for each whole number n of v. A copy goes through a stretch of numbers side by side: what it keeps stays
-// in registers.
+// Returns f after calling f(n) for each whole number n of v. A copy of f goes through each contiguous run, so that its
+// state stays in registers.
 template <class F>
 F each_whole(const ExternView& v, F f) {
   with_element_type(v.dtype, [&]<class T>() {
@@ -135,7 +135,7 @@ F each_whole(const ExternView& v, F f) {
       in_stretches(v.numel(), [&](int64_t begin, int64_t end) {
         F own = f;
         for (int64_t i = begin; i < end; i++) own(int64_t(from[i]));
-        if constexpr (std::is_copy_assignable_v<F>) f = own;  // else it has captured by reference what it changes
+        if constexpr (std::is_copy_assignable_v<F>) f = own;  // else f captures by reference what it changes
       });
     }
   });
@@ -147,7 +147,7 @@ struct Bounds {
   void operator()(int64_t n) { least = std::min(least, n), most = std::max(most, n); }
 };
 
-// Whoever writes the input meanwhile gets wrong counts, but not at places beyond them.
+// If another thread writes the input meanwhile, counts are wrong, but nothing is written outside of them.
 struct Counts {
   int64_t *counts, size;
   void operator()(int64_t n) {
@@ -161,7 +161,7 @@ Results dynamic_bincount(const Args& args, ParallelFor) {
   const ExternView v = view_of(args[0].tensor());
   const Bounds bounds = each_whole(v, Bounds());
   if (bounds.least < 0 || bounds.most == INT64_MAX) {
-    each_whole(v, [](int64_t n) {  // the first one
+    each_whole(v, [](int64_t n) {  // reports the first bad one
       if (n < 0) throw Error(ErrorKind::kData, str("bincount: the input must not be negative, got ", n));
       if (n == INT64_MAX) throw Error(ErrorKind::kData, str("bincount: ", n, " is too large"));
     });

@@ -1,4 +1,4 @@
-// What the CPU's kernels compute with the types of elements.
+// Arithmetic of the CPU's kernels by element type.
 #pragma once
 #include <bit>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace lutra {
 
-// What arithmetic on T is done in; integers wrap, so in their unsigned counterparts.
+// The type in which arithmetic on T is done. Integers wrap, so it is their unsigned counterpart.
 template <class T>
 struct Arithmetic {
   using type = std::make_unsigned_t<T>;
@@ -31,13 +31,13 @@ struct Arithmetic<BFloat16> {
   using type = float;
 };
 
-// A float element as another float type.
+// Converts a float element to another float type.
 template <class T, class S>
 T converted(S v) {
   return T(typename Arithmetic<S>::type(v));
 }
 
-// A number as an element: rounded, integers take the whole part.
+// Converts a number to an element: rounds, and truncates for integers.
 template <class T>
 T element_of(double v) {
   if constexpr (std::is_same_v<T, Bool8>) {

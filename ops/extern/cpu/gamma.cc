@@ -1,4 +1,4 @@
-// The incomplete gamma functions: two tensors of one shape in, elements side by side; a tensor out.
+// The incomplete gamma functions of two contiguous tensors of one shape.
 #include <cmath>
 
 #include "ops/extern/cpu/elements.h"
@@ -27,7 +27,7 @@ void run_incomplete_gamma(const ExternCall& call) {
       const auto body = [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i++) to[i] = T(incomplete_gamma(double(from[i]), double(at[i]), upper));
       };
-      constexpr int64_t kGrain = 256;  // elements worth a thread
+      constexpr int64_t kGrain = 256;  // elements that are worth a thread
       call.parallel ? call.parallel(out.numel(), kGrain, body) : body(0, out.numel());
     } else {
       fail_internal("incomplete_gamma of other elements than float32 and float64");

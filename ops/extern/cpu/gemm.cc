@@ -1,12 +1,12 @@
-// mm and bmm of float views in, the product out, by tiles of registers (conv_micro.h).
+// mm and bmm of float views by register tiles (conv_micro.h).
 //
 // Invariants:
-// 1. An element is a sum of blocks of numerics::kProductSteps terms, from the first to the last; a block is one chain
+// 1. An element is a sum of blocks of numerics::kProductSteps terms, from the first to the last. A block is one chain
 //    of fused multiply-adds in order. Half types are widened, and the sum is rounded once. Bfloat16 has blocks of
-//    numerics::kPairSteps terms, each as bfloat16_micro says, and denormal sums of them are zeros of their sign. So
-//    bits depend on dtype and elements alone: neither on layouts, nor on pieces, threads or the instruction set.
-// 2. Operands are read where they lie if tiles can; otherwise they are packed, block by block.
-// 3. k = 0 gives zeros; an empty result does nothing.
+//    numerics::kPairSteps terms, each as in bfloat16_micro, and denormal sums of them are zeros of their sign. So bits
+//    depend on dtype and elements alone, not on layouts, pieces, threads or the instruction set.
+// 2. Operands are read in place if tiles can do that. Otherwise they are packed, block by block.
+// 3. k = 0 gives zeros. An empty result does nothing.
 #include <atomic>
 #include <cfloat>
 #include <memory>
@@ -20,14 +20,14 @@ namespace {
 
 using namespace gemm;
 
-// About how many cycles a product takes, whose columns are those of vectors.
+// Estimates the cycles of a product. Its columns are computed by vectors.
 double cost(const Matrix& a, const Matrix& b, const Matrix& c, int width) {
   const double m = double(c.rows), n = double(c.cols), k = double(a.cols), lanes = std::ceil(n / width);
   return m * k * lanes / 2 + ((b.rows_lie() ? 0 : n * k) + (c.rows_lie() ? 0 : m * n)) / 3;
 }
 
-// How many times as fast as registers of float32 an engine multiplies. Tiles need as long as kTilesTerms take in
-// registers before they start.
+// Returns how many times as fast as registers of float32 an engine multiplies. Tiles need as long to start as
+// kTilesTerms take in registers.
 double gain_of(PairEngine engine) { return engine == PairEngine::kTiles ? 8 : engine == PairEngine::kDots ? 2 : 1; }
 constexpr int64_t kTilesTerms = 1 << 10;
 
@@ -38,30 +38,30 @@ PairEngine engine_of(const ExternCall& call) {
   return few ? PairEngine::kRegisters : pair_engine(call.isa);
 }
 
-// A grid of rows x cols pieces over each result of a batch. Blocks of steps are pieces of their own where `blocks` > 1.
+// A grid of rows x cols pieces over each result of a batch. If `blocks` > 1, blocks of steps are pieces of their own.
 struct Grid {
   int64_t rows = 1, cols = 1, blocks = 1;
   int64_t pieces() const { return rows * cols * blocks; }
 };
 
-// Flops of a result's part over so many steps, or what a core multiplies while it reads the larger operand: it reads
-// memory at an eighth of the rate at which it multiplies.
+// Returns the flops of a part of a result over so many steps, or if more, what a core multiplies while it reads the
+// larger operand. It reads memory at an eighth of the rate at which it multiplies.
 template <class T>
 double work_of(const Matrix& c, int64_t steps) {
   const double longer = double(std::max(c.rows, c.cols)) * double(steps);
   return std::max(2.0 * double(c.rows) * double(c.cols) * double(steps), 8.0 * sizeof(T) * longer);
 }
 
-// A piece a thread; with more than two threads four, as they are not equally fast. Each is worth a thread's while.
-// Pieces with the same columns pack them each for itself, and so do pieces with the same rows: what costs less is
-// halved.
+// Returns a grid with one piece for each thread. With more than two threads it has four, because threads are not
+// equally fast. Each piece must be worth a thread. Pieces with the same columns pack them separately, and so do pieces
+// with the same rows. So it halves the side that costs less.
 template <class T>
 Grid halve(const Matrix& a, const Matrix& b, const Matrix& c, int64_t blocks, int64_t most, double gain) {
   const double kPiece = 2.5e6 * gain;
   constexpr int64_t kLeastRows = 56, kLeastCols = 64;
-  // About how many cycles an element takes to be copied along memory, to be transposed, and to be read once more.
+  // Approximate cycles to copy an element along memory, to transpose it, and to read it once more.
   constexpr double kCopy = 0.1, kTranspose = 0.35, kRead = 0.08;
-  // A piece beyond that is cut whatever their number: some 30 ms of a core, after which it looks whether it shall stop.
+  // A larger piece is always cut: it takes some 30 ms of a core, and only after it the loop checks for a stop.
   constexpr double kLongPiece = 4e9;
   Grid g;
   g.blocks = blocks;
@@ -82,7 +82,7 @@ Grid halve(const Matrix& a, const Matrix& b, const Matrix& c, int64_t blocks, in
   return g;
 }
 
-// A result that has too few pieces for the threads is cut along its steps, too, if it may be. Its pieces are larger
+// Cuts a result also along its steps, if it has too few pieces for the threads and may be cut so. Its pieces are larger
 // then, and pack less.
 template <class T>
 Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int64_t batch, int threads, int64_t blocks,
@@ -93,12 +93,12 @@ Grid partition(const Matrix& a, const Matrix& b, const Matrix& c, int64_t batch,
   return enough || blocks <= 1 ? g : halve<T>(a, b, c, blocks, most, gain);
 }
 
-// How many of n pieces, each with as much work, are worth a thread's while.
+// Returns how many of n equal pieces are worth a thread.
 int64_t grain_of(int64_t n, double work, double gain) {
   return std::clamp<int64_t>(int64_t(2e6 * gain / std::max(work, 1.0)), 1, n);
 }
 
-// The operands of a call, swapped and transposed where that is faster: the transposed product has the same terms.
+// The operands of a call, swapped and transposed if that is faster: the transposed product has the same terms.
 template <class T>
 class Product {
  public:
@@ -153,7 +153,7 @@ class Product {
     return swapped_ ? Operands{b.transposed(), a.transposed(), c.transposed()} : Operands{a, b, c};
   }
 
-  // What a piece makes: rows x cols results from (row, col) on.
+  // The part of the result that a piece computes: rows x cols results from (row, col) on.
   struct Part {
     int64_t row, rows, col, cols;
     bool empty() const { return rows == 0 || cols == 0; }
@@ -185,7 +185,7 @@ class Product {
         if (!p.empty()) run_piece(o, p, 0, steps, o.c.part(p.row, p.col, p.rows, p.cols));
       }
     };
-    // A batch of small products is shared out in runs worth a thread's while.
+    // A batch of small products is divided into runs that are worth a thread.
     const int64_t total = batch_ * pieces;
     const int64_t grain = grain_of(total, work_of<T>(whole, steps) / double(pieces), gain_of(engine_));
     if (total <= grain || !call_.parallel)
@@ -194,13 +194,14 @@ class Product {
       call_.parallel(total, grain, body);
   }
 
-  // Each block of steps of each part goes to sums of its own. Who makes the last one of a part adds them up, in order.
+  // Computes each block of steps of each part into separate sums. The thread that finishes a part's last block adds
+  // them up in order.
   void run_blocks_apart(const Grid& grid) const {
     constexpr int64_t kBytes = 16 << 20;  // of sums at once
     const Matrix whole = operands(0).c;
     const int64_t parts = grid.rows * grid.cols, all = batch_ * parts, elements = batch_ * whole.rows * whole.cols;
     const int64_t at_once = std::clamp<int64_t>(kBytes / (elements * int64_t(sizeof(T))), 2, grid.blocks);
-    // The first place keeps what the blocks before came to, where not all go at once.
+    // If not all blocks run at once, the first place keeps the sum of the earlier blocks.
     const int64_t places = at_once + (at_once < grid.blocks ? 1 : 0);
     T* sums = scratch<T>(Scratch::kMatmulParts, elements * places, "matmul");
     const auto sums_of = [&](int64_t at, int64_t batch_index, const Part& p) {

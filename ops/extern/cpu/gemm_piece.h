@@ -1,5 +1,5 @@
-// Matrices, and the product of two of them on one thread by tiles of registers (conv_micro.h). gemm.cc cuts a call into
-// such pieces, and says what holds of them all.
+// Matrices, and the product of two of them on one thread by register tiles (conv_micro.h). gemm.cc cuts a call into
+// such pieces. Its invariants hold for all of them.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -15,23 +15,23 @@
 namespace lutra::gemm {
 
 inline constexpr int64_t kSteps = numerics::kProductSteps;
-// Rows of `a` that are packed at once; rows of a packed block are a little longer than its steps, as those of a power
-// of two would lie in one set of the first cache.
+// Rows of `a` that are packed at once. Rows of a packed block are a little longer than its steps: rows a power of two
+// apart would fall into one set of the first cache.
 inline constexpr int64_t kRows = 112, kGap = 16;
-// What stays in the second cache: rows of `a`, or packed columns of `b` with as many steps. Columns of `b` that are
-// read along its rows.
+// Sizes that stay in the second cache: bytes of rows of `a`, bytes of packed columns of `b`, and the steps of these
+// columns. kCols: columns of `b` that are read along its rows.
 inline constexpr int64_t kNearA = 512 << 10, kPackedBytes = 640 << 10, kPackedSteps = 4 * kSteps, kCols = 512;
-// Rows whose results are kept while they are not whole.
+// The most rows of results that are kept until they are complete.
 inline constexpr int64_t kKeptRows = 9 * kRows;
-// Rows up to which `b` is read so few times that packing it costs more than it gains. It is read along its rows then, a
-// few at a time, as memory likes it.
+// Up to so many rows, `b` is read so rarely that packing it costs more than it gains. It is then read along its rows,
+// kRowsAtATime at a time, which suits memory.
 inline constexpr int64_t kFewRows = 28, kRowsAtATime = 16;
-// The most rows of a product that are worth reading `b` where it lies, and the most bytes from one of its rows to the
-// next that the first cache's prefetcher follows: packing is a pass over `b`, and a tile reads as fast.
+// The most rows of a product for which `b` is read in place, and the largest distance of its rows, in bytes, that the
+// first cache's prefetcher follows. Packing is a pass over `b`, and a tile reads as fast.
 inline constexpr int64_t kNearRows = 384, kNearBytes = 1536;
 // Elements of the widest vector.
 inline constexpr int64_t kMostWidth = 16;
-// Rows of `a` at a power of two from each other that the first cache holds side by side.
+// Rows of `a`, a power of two apart, that fit in the first cache at the same time.
 inline constexpr int64_t kAliasedRows = 8;
 
 struct Matrix {
@@ -45,7 +45,7 @@ struct Matrix {
   T* at(int64_t row, int64_t col) const {
     return static_cast<T*>(place(row, col));
   }
-  // Whether its elements are T's; otherwise they are halves.
+  // Returns whether its elements are T. Otherwise they are halves.
   template <class T>
   bool holds() const {
     return size == sizeof(T);
@@ -54,7 +54,7 @@ struct Matrix {
     return {at<char>(row, col), type, size, n_rows, n_cols, row_stride, col_stride};
   }
   Matrix transposed() const { return {data, type, size, cols, rows, col_stride, row_stride}; }
-  // Strides of dimensions of one element mean nothing: the ones that fit best.
+  // Return whether rows (columns) have unit stride. A dimension of one element may have any stride.
   bool rows_lie() const { return col_stride == 1 || cols == 1; }
   bool cols_lie() const { return row_stride == 1 || rows == 1; }
 };
@@ -72,7 +72,7 @@ inline Matrix matrix_of(const ExternView& v, int64_t batch_index) {
           v.strides[d + 1]};
 }
 
-// n elements of m from (row, col) on, one after the other down its columns or along its rows, to memory of T's.
+// Reads n elements of m from (row, col) on, along its rows or down its columns, and converts them to T.
 template <class T>
 void read_line(const Matrix& m, int64_t row, int64_t col, int64_t stride, T* to, int64_t n) {
   if (m.holds<T>()) {
@@ -93,7 +93,7 @@ void write_line(const T* from, const Matrix& m, int64_t row, int64_t col, int64_
   }
 }
 
-// to[row * step + col] = m[row][col], whichever way m lies. The last vector of a row is written as a whole.
+// to[row * step + col] = m[row][col], for any layout of m. The last vector of a row is written whole.
 template <class T>
 void copy_in(const ConvMicro<T>& micro, const Matrix& m, T* to, int64_t step) {
   if (m.rows_lie() && m.holds<T>()) {
@@ -121,7 +121,7 @@ void copy_in(const ConvMicro<T>& micro, const Matrix& m, T* to, int64_t step) {
   }
 }
 
-// The way back.
+// Copies in the other direction.
 template <class T>
 void copy_out(const ConvMicro<T>& micro, const T* from, int64_t step, const Matrix& m) {
   if (m.rows_lie() && m.holds<T>()) return micro.copy(from, step, m.at<T>(0, 0), m.row_stride, m.rows, m.cols);
@@ -145,7 +145,7 @@ void copy_out(const ConvMicro<T>& micro, const T* from, int64_t step, const Matr
   }
 }
 
-// Elements that tiles read: a[i][j] at data[i * row + j * step]; step 0: tiles lie one behind the other, step by step.
+// Elements that tiles read: a[i][j] is data[i * row + j * step]. step 0: the rows are packed by tiles, step by step.
 template <class T>
 struct Rows {
   const T* data;
@@ -155,20 +155,20 @@ struct Rows {
   }
 };
 
-// Whether all rows of m lie in the same set of the first cache.
+// Returns whether all rows of m fall into the same set of the first cache.
 inline bool is_aliased(const Matrix& m) { return m.rows > 1 && m.row_stride * m.size % 4096 < 64; }
-// Whether tiles read m's rows where they lie, again and again.
+// Returns whether tiles read m's rows in place, repeatedly.
 template <class T>
 bool reads_rows(const Matrix& m) {
   return m.holds<T>() && m.rows_lie() && !is_aliased(m);
 }
 
-// Where piece i of p begins: a multiple of `unit`, so that only the last has ragged edges.
+// Returns where piece i of `pieces` begins: a multiple of `unit`, so that only the last piece has ragged edges.
 inline int64_t cut(int64_t n, int64_t unit, int64_t pieces, int64_t i) {
   return std::min(n, (n + unit - 1) / unit * i / pieces * unit);
 }
 
-// One piece of a product, all on this thread.
+// One piece of a product, which runs on this thread.
 template <class T>
 class Piece {
  public:
@@ -187,7 +187,7 @@ class Piece {
         panels_first_(direct_a_ && (c.rows <= kRows || c.rows * a.cols * int64_t(sizeof(T)) <= kNearA)) {}
 
   void run() const {
-    // Memory likes long rows, where it is read along them.
+    // Long rows suit memory, if `b` is read along them.
     const int64_t wide = 2 * micro_.width, steps = std::clamp<int64_t>(a_.cols, kSteps, packed_steps_);
     const int64_t packed = std::max(wide, kPackedBytes / int64_t(sizeof(T)) / steps);
     const int64_t most_cols = direct_b_ ? kCols * (kFewRows / c_.rows) : panels_first_ ? 4 * kCols : packed;
@@ -201,7 +201,7 @@ class Piece {
   }
 
  private:
-  // Columns of a block's result that one tile takes: one or two vectors, of which the last may not be full.
+  // The columns of a block's result that one tile computes: one or two vectors. The last vector may be incomplete.
   struct Panel {
     int log;
     int64_t at, columns, width;
@@ -219,7 +219,7 @@ class Piece {
   bool in_place(const Panel& p) const { return direct_c_ && p.full(); }
 
   bool reads_in_place(const Panel& p) const { return direct_b_ && p.full(); }
-  // Packed, unless tiles can read the panel as it is.
+  // Returns whether the panel is packed, which it is unless tiles can read it in place.
   bool packs(const Panel& p) const { return !(direct_b_ || near_b_) || !p.full(); }
   struct Target {
     T* data;
@@ -241,7 +241,7 @@ class Piece {
               });
   }
 
-  // f(first row, rows) of tiles as equal as can be.
+  // Calls f(first row, rows) for tiles of nearly equal height.
   template <class F>
   static void for_tiles(int64_t rows, int64_t most, const F& f) {
     if (rows <= most) return f(int64_t(0), rows);
@@ -253,7 +253,7 @@ class Piece {
     }
   }
 
-  // Panels that read b where it lies: a few of its rows at a time across all of them, into sums of the block.
+  // Computes panels that read b in place: a few of its rows at a time across all panels, into sums of the block.
   template <class F>
   void stream(const Rows<T>& a, const Matrix& b, int64_t rows, ProductStart start, const F& target) const {
     const int64_t row = b.cols + kGap;
@@ -283,7 +283,7 @@ class Piece {
   }
 
   void block(const Matrix& a, const Matrix& b, const Matrix& c) const {
-    // Results that cannot go to their place at once are kept until they are whole: all, or those of the last panel.
+    // Results that cannot be stored in place at once are kept until they are complete: all, or those of the last panel.
     const int64_t wide = 2 * micro_.width, padded = (c.cols + wide - 1) / wide * wide;
     const int64_t kept_row = direct_c_ ? wide : padded + kGap;
     const bool ragged = !panel((c.cols - 1) / wide * wide, c.cols).full(), keeps = !direct_c_ || ragged;
@@ -306,7 +306,8 @@ class Piece {
     finish(kept, kept_row, c);
   }
 
-  // f(first step, steps, how the block of steps starts) of those in [begin, end), once even where there is none: zeros.
+  // Calls f(first step, steps, how the block starts) for blocks of the steps [begin, end). Without steps it calls f
+  // once, for zeros.
   template <class F>
   void for_steps(int64_t begin, int64_t end, const F& f) const {
     int64_t k = begin;
@@ -314,7 +315,7 @@ class Piece {
     while ((k += micro_.product_steps) < end);
   }
 
-  // `a` stays in the second cache: a panel goes through all steps before the next one does, and stays in the first.
+  // `a` stays in the second cache. A panel goes through all steps before the next panel, and stays in the first cache.
   template <class F>
   void by_panel(const Matrix& a, const Matrix& b, const Matrix& c, const F& target) const {
     T* packed = scratch<T>(Scratch::kMatmulB, micro_.product_steps * 2 * micro_.width, "matmul");
@@ -330,8 +331,8 @@ class Piece {
     });
   }
 
-  // The steps from `begin` on whose columns are packed at once and stay in the second cache. Rows go through all of
-  // them before the next ones do, and a block of steps of a tile's rows stays in the first.
+  // Runs the steps from `begin` on whose columns are packed at once and stay in the second cache. Rows go through all
+  // of these steps before the next rows. A block of steps of a tile's rows stays in the first cache.
   template <class F>
   void by_rows(const Matrix& a, const Matrix& b, const Matrix& c, int64_t begin, const F& target) const {
     const int64_t wide = 2 * micro_.width, all = std::min(packed_steps_, a.cols - begin), end = begin + all;
@@ -346,7 +347,7 @@ class Piece {
         look_in_loop();
         for_tiles(rows, micro_.tile_rows[1], [&](int64_t first, int64_t n) {
           const Rows<T> tile = a_rows.tile(first, n);
-          // The first panel's tile fetches the rows of the next tile, which would come from memory too late.
+          // The first panel's tile prefetches the rows of the next tile, which would otherwise arrive too late.
           const int64_t left = direct_a_ ? c.rows - row - first - n : 0;
           const T* ahead[ProductTile<T>::kAhead];
           for (int64_t i = 0; left && i < ProductTile<T>::kAhead; i++) {
@@ -363,7 +364,7 @@ class Piece {
     });
   }
 
-  // Kept results to their place.
+  // Stores the kept results.
   void finish(const T* kept, int64_t kept_row, const Matrix& c) const {
     if (!kept) return;
     if (!direct_c_) return copy_out(micro_, kept, kept_row, c);
@@ -371,7 +372,7 @@ class Piece {
     copy_out(micro_, kept, kept_row, c.part(0, at, c.rows, c.cols - at));
   }
 
-  // A block of rows of `a` as tiles read it. What lies along its columns is packed tile by tile.
+  // Returns a block of rows of `a` in the form that tiles read. A column-major `a` is packed tile by tile.
   Rows<T> rows_of(const Matrix& a) const {
     if (direct_a_) return {a.at<T>(0, 0), a.row_stride, 1};
     const int64_t step = micro_.product_steps + kGap;
@@ -380,12 +381,12 @@ class Piece {
       copy_in(micro_, a, to, step);
       return {to, step, 1};
     }
-    if (direct_b_) {  // whose tiles begin anew every few steps
+    if (direct_b_) {  // its tiles begin anew every few steps
       const int64_t row = kFewRows + kGap;
       copy_in(micro_, a.transposed(), to, row);
       return {to, 1, row};
     }
-    // Tiles share lines of memory: a few steps at a time.
+    // Packs a few steps at a time, because tiles share cache lines.
     const int64_t row = a.cols + kGap;
     for (int64_t k = 0; k < a.cols; k += kRowsAtATime) {
       const int64_t steps = std::min(kRowsAtATime, a.cols - k);
@@ -396,13 +397,13 @@ class Piece {
     return {to, row, 0};
   }
 
-  // A block of steps of a panel as tiles read it.
+  // Returns a block of steps of a panel in the form that tiles read.
   Columns columns_of(const Matrix& b, const Panel& p, const T* packed, int64_t step) const {
     return packs(p) ? Columns{packed, step} : Columns{b.at<T>(0, p.at), b.row_stride};
   }
 
-  // A panel of columns, row after row. What fills up the last vector goes into no result, but is multiplied: zeros, as
-  // what lay there may be denormal, and some processors take a hundred cycles for such a product.
+  // Packs a panel of columns, row after row. The padding of the last vector goes into no result, but it is multiplied.
+  // It is zeros, because garbage may be denormal, and some processors take a hundred cycles for such a product.
   void pack_panel(const Matrix& b, const Panel& p, T* to) const {
     if (!p.full()) {
       const int64_t last = p.columns / micro_.width * micro_.width;
@@ -413,13 +414,13 @@ class Piece {
 
   const ConvMicro<T>& micro_;
   const Matrix a_, b_, c_;
-  const int64_t most_rows_;  // of a tile that reads `a` where it lies
+  const int64_t most_rows_;  // of a tile that reads `a` in place
   const bool direct_a_;
-  const int64_t packed_steps_;  // of `b` at once; those of an `a` that is packed, too, would not stay in the cache
+  const int64_t packed_steps_;  // of `b` at once; with more, an `a` that is packed too would not stay in the cache
   const bool direct_b_, near_b_, direct_c_, panels_first_;
 };
 
-// Whether a few rows meet columns that lie along their steps: tiles then read those as they lie, once.
+// Returns whether a few rows meet columns that are contiguous along their steps. Tiles then read these in place, once.
 template <class T>
 bool takes_dots(const Matrix& a, const Matrix& b, const Matrix& c) {
   return c.rows <= ConvMicro<T>::kDotsRows && a.cols > 0 && a.holds<T>() && a.rows_lie() && b.holds<T>() &&
@@ -428,7 +429,7 @@ bool takes_dots(const Matrix& a, const Matrix& b, const Matrix& c) {
 
 template <class T>
 void run_dots(const ConvMicro<T>& micro, const Matrix& a, const Matrix& b, const Matrix& c) {
-  constexpr int64_t kUnseen = kSteps << 10;  // steps between two looks
+  constexpr int64_t kUnseen = kSteps << 10;  // steps between two checks for a stop
   for (int64_t col = 0; col < c.cols; col += micro.width) {
     const int64_t columns = std::min<int64_t>(micro.width, c.cols - col);
     for (int64_t k = 0; k < a.cols; k += kUnseen) {
@@ -439,22 +440,22 @@ void run_dots(const ConvMicro<T>& micro, const Matrix& a, const Matrix& b, const
   }
 }
 
-// What multiplies bfloat16: registers of float32, AVX-512's products of pairs, or AMX. All make the same bits.
+// The unit that multiplies bfloat16: registers of float32, AVX-512's products of pairs, or AMX. All give the same bits.
 enum class PairEngine : uint8_t { kRegisters, kDots, kTiles };
-// The fastest of an instruction set on this processor. The last two take operands packed by tiles.
+// Returns the fastest of an instruction set on this processor. The last two take operands that are packed by tiles.
 PairEngine pair_engine(ExternIsa isa);
 
-// A piece of a product of bfloat16 by tiles, by AMX between amx::begin and amx::end; and about how many cycles it takes
-// to bring the operands and the result into the order that tiles want. `packed` is what pack_tile_columns made of all
-// of `b`, or null.
+// run_tile_piece computes a piece of a product of bfloat16 by tiles; for AMX, call it between amx::begin and amx::end.
+// `packed` is what pack_tile_columns made of all of `b`, or null. tile_cost estimates the cycles for bringing the
+// operands and the result into the order of tiles.
 void run_tile_piece(PairEngine engine, const Matrix& a, const Matrix& b, const Matrix& c,
                     const uint16_t* packed = nullptr);
 double tile_cost(const Matrix& a, const Matrix& b, const Matrix& c);
-// Columns of `b` from a multiple of kTileColumns on, to where the first column's tile begins.
+// Packs columns of `b` from a multiple of kTileColumns on to the place of the first column's tile.
 inline constexpr int64_t kTileColumns = 32;
 void pack_tile_columns(PairEngine engine, const Matrix& b, uint16_t* to);
 
-// AMX's tiles of this thread while one lives.
+// A scope in which this thread uses AMX's tiles.
 class Tiles {
  public:
   explicit Tiles(PairEngine engine);
@@ -464,7 +465,7 @@ class Tiles {
  private:
   const bool used_;
 };
-// A piece of a product of bfloat16 on any instruction set, by one of its engines.
+// Computes a piece of a product of bfloat16 on any instruction set, by one of its engines.
 void run_pair_piece(ExternIsa isa, PairEngine engine, const Matrix& a, const Matrix& b, const Matrix& c,
                     const uint16_t* packed);
 

@@ -1,4 +1,4 @@
-// Rows of half floats, one by one where no vectors can take them (half_rows.h).
+// Converts rows of half floats, one by one if there are no vectors for them (half_rows.h).
 #include "ops/extern/cpu/half_rows.h"
 
 #include "ops/core/cpu.h"

@@ -1,4 +1,4 @@
-// Half floats by vectors.
+// Converts half floats by vectors.
 #include <immintrin.h>
 
 #include <cstring>
@@ -21,7 +21,7 @@ __attribute__((target("avx,f16c"))) int64_t narrow_float16(const float* from, ui
   }
   return i;
 }
-// GCC makes vectors of these.
+// GCC vectorises these loops.
 __attribute__((target("avx2"), optimize("O3"))) void widen_bfloat16(const uint16_t* from, float* to, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
     const uint32_t u = uint32_t(from[i]) << 16;

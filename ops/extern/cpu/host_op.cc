@@ -1,4 +1,4 @@
-// A call of a host's op in; the host runs it.
+// Runs a call of a host's op by the host.
 #include "ops/extern/host_op.h"
 
 #include "ops/defs/host_op.h"

@@ -1,4 +1,4 @@
-// The library kernels of the CPU, one declaration each; table.cc says which op they serve.
+// Declares the CPU's library kernels. table.cc maps ops to them.
 #pragma once
 #include "ops/extern/extern.h"
 

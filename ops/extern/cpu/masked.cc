@@ -1,4 +1,4 @@
-// masked_scatter and its gradient: a mask in; the places where it is true take the source's elements in turn, or give
+// masked_scatter and its gradient: the places where a mask is true take the source's elements in order, or return
 // theirs.
 #include <algorithm>
 #include <cstring>

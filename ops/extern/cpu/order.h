@@ -1,4 +1,4 @@
-// Elements as unsigned keys whose order is that of sort: ascending, -0 equal to 0, NaNs equal and last.
+// Converts elements to unsigned keys with the order of sort: ascending, -0 equal to 0, NaNs equal and last.
 #pragma once
 #include <vector>
 
@@ -15,7 +15,7 @@ constexpr Bits kSign = Bits(Bits(1) << (8 * sizeof(Bits) - 1));
 template <class Bits>
 Bits float_key(Bits b, Bits infinity) {
   using Signed = std::make_signed_t<Bits>;
-  const auto rest = Signed(b & Bits(~kSign<Bits>));  // signed, as vectors compare
+  const auto rest = Signed(b & Bits(~kSign<Bits>));  // signed, because vectors compare signed
   const auto below = Bits(-Signed(Signed(b) < 0)), nan = Bits(-Signed(rest > Signed(infinity)));
   const auto some = Bits(-Signed(rest != 0));
   return Bits((((b ^ below) & some) | (kSign<Bits> & Bits(~below | ~some))) | nan);
@@ -37,7 +37,7 @@ using Key = decltype(key(T()));
 
 }  // namespace order
 
-// The positions of a vector's elements in sorted order; equal ones keep theirs.
+// Returns the positions of a vector's elements in sorted order. Equal elements keep their order.
 std::vector<uint32_t> stable_order(const ExternView& vector, ParallelFor parallel);
 
 }  // namespace lutra

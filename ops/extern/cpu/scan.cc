@@ -1,5 +1,5 @@
-// Running sums, products, extremes along one dimension: contiguous views in, contiguous results out. Floats are summed
-// in float64 and rounded where they are stored, as PyTorch does. Lines are independent, so threads do not change a bit.
+// Running sums, products and extremes along one dimension of contiguous views. Floats are summed in float64 and rounded
+// when they are stored, as in PyTorch. Lines are independent, so threads do not change a bit.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -12,11 +12,11 @@
 namespace lutra {
 namespace {
 
-constexpr int64_t kBlock = 256;      // lines that go on side by side
-constexpr int64_t kStrip = 16;       // of which so many are one loop, whose length the compiler knows
-constexpr int64_t kGrain = 1 << 14;  // elements a task
+constexpr int64_t kBlock = 256;      // lines that are scanned side by side
+constexpr int64_t kStrip = 16;       // lines in one loop, whose length the compiler knows
+constexpr int64_t kGrain = 1 << 14;  // elements in a task
 
-// outer lines of n elements, inner of them side by side.
+// `outer` lines of n elements, of which `inner` lie side by side.
 struct Shape {
   int64_t outer = 1, n = 1, inner = 1;
   bool reverse = false;
@@ -31,7 +31,7 @@ Shape shape_of(const ExternCall& call) {
   return s;
 }
 
-// body(first element of the block's first line, lines in the block)
+// Calls body(first element of the block's first line, lines in the block).
 template <class F>
 void each_block(const ExternCall& call, const Shape& s, const F& body) {
   if (s.outer * s.n * s.inner == 0) return;
@@ -45,8 +45,8 @@ void each_block(const ExternCall& call, const Shape& s, const F& body) {
   });
 }
 
-// Whole lines in memory: two go on at a time, as one alone waits for each of its sums. More would not fit in the ways
-// of a cache where lines are a power of two apart.
+// Scans contiguous lines, two at a time, because one alone waits for each of its sums. If lines are a power of two
+// apart, more would not fit in the ways of a cache.
 template <class T, class Acc, class Op>
 void scan_lines(const ExternCall& call, const Shape& s, Acc start, const Op& op) {
   constexpr int64_t kTogether = 2;
@@ -74,7 +74,8 @@ void scan_lines(const ExternCall& call, const Shape& s, Acc start, const Op& op)
   });
 }
 
-// Whole lines of integers, whose results are the same in any order: one step in four waits for the one before.
+// Scans contiguous lines of integers, whose results are the same in any order. So only one step in four waits for the
+// one before.
 template <int64_t kStep, class T, class Acc, class Op>
 void scan_integer_line(const T* in, T* out, int64_t n, Acc acc, const Op& op) {
   in_stretches(n, [&](int64_t from, int64_t to) {
@@ -136,7 +137,7 @@ void scan(const ExternCall& call, Acc start, const Op& op) {
   });
 }
 
-// NaN stays once it came; of equals the last counts.
+// A NaN stays from its place on. Of equal elements the last counts.
 template <class T, class Op>
 void extreme(const ExternCall& call, const Op& wins) {
   const Shape s = shape_of(call);

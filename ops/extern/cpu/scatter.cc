@@ -1,12 +1,12 @@
-// Scattering into a tensor: input, index (or several) and source in; input with the source's elements stored or reduced
-// where the index says, out. One walk serves index_put, index_add, index_copy, index_fill, index_reduce, scatter and
-// its kin, and the gradient of embedding.
+// Scattering into a tensor: stores or reduces a source's elements into a copy of the input, at the places of an index
+// (or several). One walk serves index_put, index_add, index_copy, index_fill, index_reduce, scatter and its kin, and
+// the gradient of embedding.
 //
-// A walk has positions (the index's own dims, row-major) and under each a slice (the dims that no index takes).
+// A walk has positions (the index's own dims, row-major) and, for each, a slice (the dims that no index takes).
 // Invariants:
-// 1. What meets in one element is taken in the order of the positions, at any number of threads: threads share out
-//    slices, or positions whose elements cannot meet.
-// 2. All indices are looked at before the first element is written.
+// 1. Elements that meet in one place are combined in the order of the positions, at any number of threads. Threads
+//    divide slices, or positions whose elements cannot meet.
+// 2. All indices are checked before the first element is written.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -26,11 +26,11 @@ using Walk = ScatterWalk;
 using Mode = ScatterMode;
 
 constexpr int64_t kBlock = 256;                     // positions that are resolved at a time
-constexpr int64_t kParallelWork = 32768;            // elements below which threads cost more than they bring
-constexpr int64_t kLeastRun = 16, kLongRun = 1024;  // elements of a slice's rows that a piece takes
-constexpr int64_t kShortRow = 16;                   // elements of a row that is not worth a call
+constexpr int64_t kParallelWork = 32768;            // with fewer elements, threads cost more than they gain
+constexpr int64_t kLeastRun = 16, kLongRun = 1024;  // elements of a slice's rows in a piece
+constexpr int64_t kShortRow = 16;                   // elements of a row that is too short for a call
 
-// Who shares the work; no `parallel`: this thread alone.
+// The threads that share the work. Without `parallel` this thread does it alone.
 struct Workers {
   ParallelFor parallel = nullptr;
   int64_t threads = 1;
@@ -38,8 +38,9 @@ struct Workers {
   Workers() = default;
 };
 
-// How many of a slice's n elements a piece takes at least, each at `positions` places. Pieces meet every row of memory,
-// and a short part of a row keeps memory waiting: so there are no more of them than threads, unless they are long.
+// Returns the least number of a slice's n elements in a piece, each at `positions` places. Every piece touches every
+// row in memory, and reading short parts of rows is slow. So there are no more pieces than threads, unless they are
+// long.
 int64_t least_run(const Workers& w, int64_t n, int64_t positions) {
   const int64_t share = std::min((n + w.threads - 1) / w.threads, kLongRun);
   return std::max({kLeastRun, share, kParallelWork / std::max<int64_t>(positions, 1)});
@@ -51,7 +52,7 @@ int64_t load_index(const ExternView& v, int64_t at) {
 
 // -- blocks of positions
 
-// A run of positions along their innermost dim: coordinates [first, last) there, and where coordinate 0 lies.
+// A run of positions along their innermost dim: coordinates [first, last), and the offsets of coordinate 0.
 struct Line {
   int64_t first = 0, last = 1, dst = 0, src = 0;
   const int64_t* at = nullptr;  // coordinates in the other dims
@@ -85,7 +86,7 @@ void each_line(const Walk& w, int split, int64_t begin, int64_t end, F&& f) {
   }
 }
 
-// f(p, step, wrap, stride): p[k * step] is the index at coordinate k, to which wrap is added where it is negative.
+// Calls f(p, step, wrap, stride): p[k * step] is the index at coordinate k. If it is negative, wrap is added to it.
 template <class F>
 void with_index(const Walk& w, const IndexOperand& index, const Line& line, F&& f) {
   const int inner = w.dims - 1;
@@ -130,7 +131,7 @@ void each_block(const Walk& w, int split, int64_t begin, int64_t end, F&& f) {
               str(w.op, ": index ", v, " is out of bounds for dimension ", index.dim, " with size ", index.size));
 }
 
-// Whether all are in [low, last]. A difference that does not fit belongs to one that is not.
+// Returns whether all are in [low, last]. A difference overflows only for an index outside.
 template <class I>
 [[gnu::optimize("O3")]] bool are_within(const I* index, int64_t n, int64_t low, int64_t last) {
   uint64_t signs = 0;
@@ -141,7 +142,7 @@ template <class I>
   return signs >> 63 == 0;
 }
 
-// Looks once at what is expanded.
+// Checks an expanded element once.
 bool are_within(ExternView v, int64_t low, int64_t last, const Workers& workers) {
   for (int32_t d = 0; d < v.dim; d++) {
     if (v.strides[d] == 0) v.sizes[d] = std::min<int64_t>(v.sizes[d], 1);
@@ -171,13 +172,13 @@ bool are_within(ExternView v, int64_t low, int64_t last, const Workers& workers)
   return good;
 }
 
-// Where nothing is written nothing is looked at, as in PyTorch.
+// Checks all indices. As in PyTorch, it checks none if nothing is written.
 void check_indices(const Walk& w, const Workers& workers) {
   if (w.positions() == 0 || w.slice() == 0) return;
   for (const IndexOperand& index : w.indices) {
     const ExternView& v = *index.view;
     const int64_t low = w.wraps ? -index.size : 0;
-    // Looked at in one sweep, and again only to tell which is bad.
+    // Checks all in one pass. A second pass only finds the bad one.
     if (are_within(v, low, index.size - 1, workers)) continue;
     each_element(v, [&](int64_t at) {
       const int64_t i = load_index(v, at);
@@ -220,7 +221,7 @@ struct Reduce<Bool8, kMode> {
   }
 };
 
-// to + alpha * from, rounded once.
+// Adds alpha * from, rounded once.
 template <class T>
 struct AddScaled {
   double alpha;
@@ -234,7 +235,7 @@ struct AddScaled {
   }
 };
 
-// Rows that are written lie anywhere: their first lines are fetched some positions ahead.
+// Written rows may be anywhere in memory, so their first cache lines are prefetched some positions ahead.
 constexpr int64_t kAhead = 4, kAheadBytes = 1024;
 template <class T>
 void fetch_row(const T* row, int64_t n) {
@@ -242,14 +243,14 @@ void fetch_row(const T* row, int64_t n) {
   for (int64_t i = 0; i < most; i += 64 / sizeof(T)) __builtin_prefetch(row + i, 1);
 }
 
-// Elements side by side. The source is never the result.
+// Reduces contiguous elements. The source is never the result.
 template <class T, class R>
 [[gnu::always_inline]] inline void reduce_short(const R& reduce, T* __restrict to, const T* __restrict from,
                                                 int64_t n) {
   for (int64_t i = 0; i < n; i++) reduce(to[i], from[i]);
 }
 
-// The same, where a row is worth a call.
+// Does the same for a row that is long enough for a call.
 template <class T, class R>
 [[gnu::optimize("O3")]] void reduce_row(const R& reduce, T* __restrict to, const T* __restrict from, int64_t n,
                                         int64_t dst, int64_t src) {
@@ -260,14 +261,14 @@ template <class T, class R>
   }
 }
 
-// One element into each of such a row.
+// Reduces one element into each element of such a row.
 template <class T, class R>
 [[gnu::always_inline]] inline void reduce_all(const R& reduce, T* to, T from, int64_t n) {
   for (int64_t i = 0; i < n; i++) reduce(to[i], from);
 }
 
-// Elements side by side, each to the place that its index says: `stride` from one index to the next, or, across them,
-// the element's own place there. Most calls are such; what strides are known costs a third.
+// Reduces contiguous elements, each into the place of its index. `stride`: from one index to the next. `across`: the
+// element's own position is added. Most calls are such, and knowing the strides saves two thirds of the time.
 template <class T, class R, class I>
 void reduce_places(const R& reduce, T* to, const T* from, const I* index, int64_t n, int64_t stride, bool across) {
   if (!across) {
@@ -277,7 +278,7 @@ void reduce_places(const R& reduce, T* to, const T* from, const I* index, int64_
   }
 }
 
-// A slice, its dim `split` cut to [begin, end).
+// Reduces a slice, with its dim `split` cut to [begin, end).
 template <class T, class R>
 void reduce_slice(const Walk& w, const R& reduce, T* to, const T* from, int dim, int split, int64_t begin,
                   int64_t end) {
@@ -294,7 +295,7 @@ void reduce_slice(const Walk& w, const R& reduce, T* to, const T* from, int dim,
   }
 }
 
-// Where a slice is split; -1 without one.
+// Returns the dim along which a slice is split; -1 if it has none.
 int longest_slice_dim(const Walk& w) {
   int longest = -1;
   for (int d = 0; d < w.slice_dims; d++) {
@@ -303,12 +304,12 @@ int longest_slice_dim(const Walk& w) {
   return longest;
 }
 
-// Removes element d of arrays of n.
+// Removes element d from arrays of n elements.
 void drop_dim(int n, int d, std::initializer_list<int64_t*> arrays) {
   for (int64_t* a : arrays) std::copy(a + d + 1, a + n, a + d);
 }
 
-// Dims of positions along which all indices stay the same, and elements do not meet, become dims of slices.
+// Turns dims of positions along which all indices stay the same, and elements do not meet, into dims of slices.
 void expanded_to_slices(Walk& w) {
   for (int d = w.dims - 1; d >= 0; d--) {
     const bool fixed = std::all_of(w.indices.begin(), w.indices.end(),
@@ -327,7 +328,7 @@ void expanded_to_slices(Walk& w) {
   for (int d = 0; d < w.dims && w.apart < 0; d++) w.apart = w.dst[d] != 0 ? d : -1;
 }
 
-// The same walk with fewer, longer dims: a row of a slice is one run, and an index that is expanded is read once.
+// Returns the same walk with fewer, longer dims: a row of a slice is one run, and an expanded index is read once.
 Walk simplified(Walk w) {
   expanded_to_slices(w);
   const auto follows = [](const int64_t* strides, int d, int64_t inner) {
@@ -348,7 +349,7 @@ void run_walk(const Walk& given, const R& reduce, T* to, const T* from, const Wo
   const int64_t positions = w.positions(), slice = w.slice();
   if (positions == 0 || slice == 0) return;
   const int split = longest_slice_dim(w);
-  // Without a slice: element by element.
+  // If there is no slice, goes element by element.
   const auto elements = [&](int part, int64_t begin, int64_t end) {
     if (w.indices.size() != 1 || w.dims == 0) {
       return each_block(w, part, begin, end, [&](const int64_t* dst, const int64_t* src, int64_t n) {
@@ -420,7 +421,7 @@ void run_mode(const Walk& w, Mode mode, T* to, const T* from, const Workers& wor
   }
 }
 
-// What leaves the other operand as it is.
+// Returns the value that leaves the other operand unchanged.
 template <class T>
 T identity(Mode mode) {
   if constexpr (std::is_same_v<T, Bool8>) {
@@ -435,18 +436,18 @@ T identity(Mode mode) {
   }
 }
 
-// The same walk with a source of one element for all.
+// Returns the same walk with a source of one element for all positions.
 Walk constant_source(Walk w) {
   std::fill(w.src, w.src + kExternDims, 0);
   std::fill(w.slice_src, w.slice_src + kExternDims, 0);
   return w;
 }
 
-// Divides what was summed by how many were: the input's own element counts where it is included, and where nothing was
-// added nothing changes.
+// Divides the sums by the number of summed elements. The input's own element counts if it is included. A place to which
+// nothing was added does not change.
 template <class T>
 void divide_by_counts(const Walk& w, const ExternView& out, bool include_self) {
-  // Counts lie as the result does.
+  // Counts have the result's layout.
   int64_t extent = 1;
   for (int32_t d = 0; d < out.dim; d++) extent += std::max<int64_t>(out.sizes[d] - 1, 0) * out.strides[d];
   std::vector<int64_t> counts(size_t(extent), include_self ? 1 : 0);
@@ -468,7 +469,7 @@ void divide_by_counts(const Walk& w, const ExternView& out, bool include_self) {
   });
 }
 
-// The input brought into the result, then the walk. Without include_self what is reduced into starts anew.
+// Copies the input into the result, then walks. Without include_self, the places that are reduced into start anew.
 void scatter(const Walk& w, const ExternCall& call, const ExternView& source, ScatterReduction r, bool include_self) {
   const ExternView& out = call.out[0];
   check_indices(w, Workers(call));
@@ -484,7 +485,7 @@ void scatter(const Walk& w, const ExternCall& call, const ExternView& source, Sc
   });
 }
 
-// A number in the place of a source.
+// A number in place of a source.
 struct Constant {
   alignas(8) char bytes[8];
   ExternView view;
@@ -497,7 +498,7 @@ struct Constant {
   }
 };
 
-// A 0-dim source brought to the result's dtype.
+// Converts a 0-dim source to the result's dtype.
 Constant constant_of(const ExternView& v, DType dtype) {
   double d = 0;
   with_element_type(v.dtype, [&]<class T>() { d = to_double(*static_cast<const T*>(v.data)); });
@@ -559,8 +560,8 @@ void run_scatter_reduce(const ExternCall& call) {
   scatter(w, call, call.in[2], scatter_reduction(call.strings[0]), call.ints[1] != 0);
 }
 
-// Rows of the gradient summed into rows of zeros; those of padding_idx are left out, and with scale_grad_by_freq each
-// is divided by how often its index occurs.
+// Sums rows of the gradient into rows of zeros. Rows of padding_idx are left out. With scale_grad_by_freq each row is
+// divided by how often its index occurs.
 void run_embedding_backward(const ExternCall& call) {
   const ExternView &g = call.in[0], &index = call.in[1], &out = call.out[0];
   const int64_t pad = call.ints[1];

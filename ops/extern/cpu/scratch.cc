@@ -1,4 +1,4 @@
-// A slot and a size in; this thread's memory out (scratch.h).
+// Keeps each thread's working memory by slot (scratch.h).
 #include "ops/extern/cpu/scratch.h"
 
 #include <memory>

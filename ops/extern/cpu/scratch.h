@@ -1,5 +1,5 @@
-// Working memory of the library kernels: a slot and a size in; memory of this thread, aligned to 64 bytes and kept
-// between calls, out. It grows and is never cleared.
+// Working memory of the library kernels. A slot gives memory of this thread, aligned to 64 bytes and kept between
+// calls. It grows and is never cleared.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lutra {
 
-// Who may hold memory at the same time as another has a slot of its own.
+// Slots. Memory that is in use at the same time must have different slots.
 enum class Scratch {
   kMatmulA,
   kMatmulB,
@@ -29,7 +29,7 @@ enum class Scratch {
   kCount,
 };
 
-// `who` is the op that a message of exhausted memory names.
+// `who` is the op that the out-of-memory message names.
 void* scratch(Scratch slot, size_t bytes, const char* who);
 
 template <class T>

@@ -1,5 +1,5 @@
-// searchsorted, isin and histc: elements in; for each where it belongs among others, whether it is one of them, or how
-// many there are in each range, out.
+// searchsorted, isin and histc: find for each element its place among others, whether it is one of them, or how many
+// elements each range has.
 #include <algorithm>
 #include <bit>
 
@@ -12,9 +12,9 @@
 namespace lutra {
 namespace {
 
-constexpr int64_t kGrain = 4096;  // elements worth a thread
+constexpr int64_t kGrain = 4096;  // elements that are worth a thread
 
-// What elements of T compare as.
+// Returns the value as which an element of T is compared.
 template <class T>
 auto comparable(T v) {
   if constexpr (std::is_same_v<T, Bool8>) {
@@ -26,7 +26,7 @@ auto comparable(T v) {
   }
 }
 
-// The first of n places whose boundary is not below v (kRight: above v); a NaN is above all.
+// Returns the first of n places whose boundary is not below v (right: above v). A NaN is above all.
 template <class T, class At>
 int64_t search(const At& boundary, int64_t n, T v, bool right) {
   int64_t low = 0, high = n;
@@ -43,8 +43,8 @@ int64_t search(const At& boundary, int64_t n, T v, bool right) {
   return low;
 }
 
-// search for each of `count` values side by side, a few at a time: their steps do not wait for each other, and take no
-// branch that depends on an element. The same places of boundaries are compared.
+// Does the same for each of `count` contiguous values, a few at a time: their steps do not wait for each other, and no
+// branch depends on an element. It compares with the same boundaries.
 template <bool kRight, class T, class Out>
 void search_row(const T* boundaries, int64_t n, const T* values, int64_t count, Out* out) {
   constexpr int64_t kTogether = 8;
@@ -85,7 +85,7 @@ void check_sorter(const ExternView& sorter, int64_t n) {
   });
 }
 
-// A view of a dtype: the one given, or a contiguous copy.
+// A view of a dtype: the given one, or a contiguous copy.
 struct Converted {
   std::vector<char> own;
   ExternView view;
@@ -198,7 +198,7 @@ void run_isin(const ExternCall& call) {
   });
 }
 
-// PyTorch's: equal ranges from min to max (the elements' own where both are 0), the last one closed.
+// As in PyTorch: equal ranges from min to max (the elements' own extremes if both are 0). The last range is closed.
 void run_histc(const ExternCall& call) {
   const ExternView &in = call.in[0], &out = call.out[0];
   const int64_t bins = out.sizes[0];

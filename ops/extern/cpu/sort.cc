@@ -1,5 +1,5 @@
-// sort and topk: a tensor in; along one dim its elements in order, and where they stood, out. Equal elements keep their
-// order and NaNs are the largest, so there is one right answer, whatever the method and the threads.
+// sort and topk: a tensor's elements in order along one dim, and their former positions. Equal elements keep their
+// order and NaNs are the largest. So there is one right answer, whatever the method and the threads.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -16,16 +16,16 @@
 namespace lutra {
 namespace {
 
-constexpr int64_t kRadixFrom = 256;         // elements from which counting beats comparing
-constexpr int64_t kParallelRow = 1 << 16;   // and a row is shared out
-constexpr int64_t kParallelWork = 1 << 14;  // elements of rows worth a thread
-constexpr int kParts = 4;                   // of a row that is shared out
-constexpr int64_t kLongRow = 1 << 22;       // elements from which each row is shared out, one after the other
-constexpr int64_t kPartStretch = 1 << 20;   // of a part, between two looks whether the program shall stop
-constexpr int64_t kFreshBytes = 1 << 24;    // of memory that the system may have to clear, between two looks
-constexpr int64_t kBucketItems = 2048;      // of a bucket that is sorted in the processor's cache
+constexpr int64_t kRadixFrom = 256;         // elements from which counting is faster than comparing
+constexpr int64_t kParallelRow = 1 << 16;   // and from which a row is divided among threads
+constexpr int64_t kParallelWork = 1 << 14;  // elements of rows that are worth a thread
+constexpr int kParts = 4;                   // of a divided row
+constexpr int64_t kLongRow = 1 << 22;       // elements from which each row is divided, one row after the other
+constexpr int64_t kPartStretch = 1 << 20;   // elements of a part between two checks for a stop
+constexpr int64_t kFreshBytes = 1 << 24;    // memory that the system may have to clear between two checks
+constexpr int64_t kBucketItems = 2048;      // items of a bucket that is sorted in the processor's cache
 
-// A key and a position, ordered by both: a word where the key leaves room for the position.
+// A key and a position, ordered by both. It is one word if the key leaves room for the position.
 struct Narrow {
   uint64_t word;
   static Narrow make(uint64_t key, uint32_t at) { return {key << 32 | at}; }
@@ -44,7 +44,7 @@ struct Wide {
 template <class T>
 using Item = std::conditional_t<(sizeof(T) > 4), Wide, Narrow>;
 
-// Counting sort by digits of kBits, the lowest first; passes in which all digits are equal are left out.
+// Counting sort by digits of kBits, the lowest first. Passes in which all digits are equal are skipped.
 template <class I, int kBits>
 class Radix {
  public:
@@ -61,7 +61,7 @@ class Radix {
     for (int shift = 0; shift < key_bits_; shift += kBits) pass(shift);
     return a_;
   }
-  // By one digit alone, which differs somewhere. `ends` gets where the items of each end.
+  // Sorts by a single digit, which must differ somewhere. `ends` gets the end of each digit's items.
   I* split(int shift, int64_t* ends) {
     pass(shift);
     std::copy_n(counts_[size_t(parts_ - 1)].begin(), kDigits, ends);
@@ -71,7 +71,7 @@ class Radix {
  private:
   int64_t begin(int part) const { return n_ / parts_ * part + std::min<int64_t>(part, n_ % parts_); }
 
-  // f(part, begin, end) in stretches, with a look between two of them whether it shall stop.
+  // Calls f(part, begin, end) for stretches, with a check for a stop between two of them.
   template <class F>
   void each_part(const F& f) {
     if (parts_ == 1) return in_stretches(n_, [&](int64_t from, int64_t to) { f(0, from, to); });
@@ -99,7 +99,7 @@ class Radix {
         counts_[size_t(p)][size_t(d)] = sum + here;
         here += c;
       }
-      if (here == n_) return;  // one digit for all
+      if (here == n_) return;  // all items have the same digit
       sum += here;
     }
     each_part([&](int p, int64_t from, int64_t to) {
@@ -116,16 +116,16 @@ class Radix {
   std::array<std::array<int64_t, kDigits>, kParts> counts_;
 };
 
-// Sorts items of wide keys: into buckets by the highest bits that differ, then each bucket in the processor's cache by
-// the bits below, then the few whose bits are the same so far by all of the key. Random keys take three passes, not
-// six.
+// Sorts items of wide keys. First it splits them into buckets by the highest bits that differ. Then it sorts each
+// bucket in the processor's cache by the bits below. Last it sorts the few items whose bits are still equal by the
+// whole key. Random keys take three passes, not six.
 template <class I>
 class Buckets {
  public:
   Buckets(I* items, I* spare, int64_t n, ParallelFor parallel)
       : items_(items), spare_(spare), n_(n), parallel_(parallel) {}
 
-  // Returns where the sorted items are. What all keys have in common is taken off them: `base`.
+  // Returns where the sorted items are. Subtracts `base`, the least key, from all keys.
   I* run(uint64_t* base) {
     uint64_t least = items_[0].key(), most = least;
     in_stretches(n_, [&](int64_t from, int64_t to) {
@@ -158,7 +158,7 @@ class Buckets {
  private:
   static constexpr int kBits = 11, kDigits = 1 << kBits, kByte = 8;
 
-  // In place; `spare` is for what lies between.
+  // Sorts in place. `spare` is working memory.
   void sort_bucket(I* items, I* spare, int64_t n) const {
     if (n <= 16) return std::sort(items, items + n);
     if (n > kBucketItems) {
@@ -191,7 +191,7 @@ class Buckets {
   int rest_ = 0;  // bits below the buckets' digit
 };
 
-// Memory for n items, of large pages where there are many.
+// Memory for n items, in large pages if n is large.
 template <class I>
 class Block {
  public:
@@ -216,7 +216,7 @@ class Block {
   size_t bytes_ = 0;
 };
 
-// The least rank of a few elements, whose ranks it writes. Nothing is decided, so that vectors do it.
+// Writes the ranks of a few elements and returns the least one. It has no branches, so that it is vectorised.
 constexpr int64_t kRanked = 32;
 template <class T>
 [[gnu::optimize("O3")]] order::Key<T> rank_elements(const T* from, int64_t count, int64_t stride, bool descending,
@@ -233,19 +233,19 @@ template <class T>
   return best;
 }
 
-// Memory that one thread sorts its rows in.
+// The memory in which one thread sorts its rows.
 template <class T>
 struct Row {
   using I = Item<T>;
   Block<I> items, spare;
   I* sorted = nullptr;
-  uint64_t base = 0;  // that keys lack
+  uint64_t base = 0;  // was subtracted from the keys
   int64_t capacity = 0;
 
   void load(const T* from, int64_t n, int64_t stride, bool descending, ParallelFor parallel = nullptr) {
     if (n > capacity) {
       capacity = 0, items.make(n), spare.make(n), capacity = n;
-      if (n >= kParallelRow) touch(spare.get(), size_t(n) * sizeof(I), parallel);  // digits go anywhere
+      if (n >= kParallelRow) touch(spare.get(), size_t(n) * sizeof(I), parallel);  // digits write anywhere in it
     }
     using K = order::Key<T>;
     const auto body = [&](int64_t begin, int64_t end) {
@@ -271,7 +271,8 @@ struct Row {
     }
   }
   static auto less() { return with_looks(std::less<I>()); }
-  // The first k in order. What cannot be among them is passed over; the rest is thinned out whenever it is twice k.
+  // Selects the first k in order. It skips elements that cannot be among them, and cuts the others down to k whenever
+  // they are 2 * k.
   void select(const T* from, int64_t n, int64_t stride, bool descending, int64_t k) {
     if (k * 4 >= n) {
       load(from, n, stride, descending);
@@ -337,7 +338,7 @@ void put_sorted(const Row<T>& row, const T* from, int64_t stride, T* values, int
   const auto put = [&](int64_t lo, int64_t hi) {
     for (int64_t i = begin + lo; i < begin + hi; i++) {
       const uint32_t at = row.sorted[i].at();
-      if constexpr (std::is_same_v<T, int64_t>) {  // a key tells all of an integer
+      if constexpr (std::is_same_v<T, int64_t>) {  // the key determines the integer
         const uint64_t key = row.sorted[i].key() + row.base;
         values[i * value_stride] = int64_t((descending ? ~key : key) ^ order::kSign<uint64_t>);
       } else {
@@ -349,7 +350,7 @@ void put_sorted(const Row<T>& row, const T* from, int64_t stride, T* values, int
   in_stretches(end - begin, put, std::clamp<int64_t>(kFreshBytes / std::max<int64_t>(step, 1), 16, kStretch));
 }
 
-// kSelect: only the first k of each row.
+// select: only sorts the first k of each row.
 template <class T>
 void order_rows(const ExternCall& call, int64_t dim, bool descending, bool select) {
   const int at = int(dim < 0 ? dim + std::max(call.in[0].dim, 1) : dim);

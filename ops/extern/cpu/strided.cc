@@ -1,4 +1,4 @@
-// A view in, its elements in another view out.
+// Copies the elements of a view into another.
 #include "ops/extern/cpu/strided.h"
 
 #include <cstring>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kCopyGrain = 1 << 18;  // bytes worth a thread
 
-// Both views have the strides of one dense layout, so that bytes can be copied as they lie.
+// Returns whether both views have the strides of one dense layout, so that bytes can be copied in memory order.
 bool same_dense(const ExternView& a, const ExternView& b) {
   int order[kExternDims], n = 0;
   for (int d = 0; d < a.dim; d++) {

@@ -1,4 +1,4 @@
-// Walks over strided views in row-major order of their indices; they look whether the program shall stop.
+// Walks over strided views in row-major order of their indices. They check now and then whether the program must stop.
 #pragma once
 #include "ops/core/interrupt.h"
 #include "ops/extern/extern.h"
@@ -35,7 +35,7 @@ void each_element(const ExternView& v, F&& f) {
   each_pair(v, v, [&](int64_t at, int64_t) { f(at); });
 }
 
-// Whether the elements lie side by side in row-major order.
+// Returns whether the elements are contiguous in row-major order.
 inline bool is_contiguous(const ExternView& v) {
   int64_t want = 1;
   for (int d = v.dim; d-- > 0;) {
@@ -45,7 +45,7 @@ inline bool is_contiguous(const ExternView& v) {
   return true;
 }
 
-// v with the shape of another that it broadcasts to.
+// Returns v expanded to the sizes of `shape`.
 inline ExternView broadcast_view(const ExternView& v, const ExternView& shape) {
   ExternView r = v;
   r.dim = shape.dim;
@@ -57,11 +57,11 @@ inline ExternView broadcast_view(const ExternView& v, const ExternView& shape) {
   return r;
 }
 
-// Writes into each page of memory that holds nothing yet, in order, with looks: what writes it anywhere would have the
-// system clear all of its pages between two looks.
+// Writes into each page of fresh memory, in order, with checks for a stop. Otherwise the first writes could make the
+// system clear all of its pages between two checks.
 void touch(void* memory, size_t bytes, ParallelFor parallel);
 
-// from into to, of one shape and dtype.
+// Copies `from` into `to`, which has the same shape and dtype.
 void copy_elements(const ExternView& from, const ExternView& to, ParallelFor parallel);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// The candidates of the CPU. Rows of one op stand best first.
+// The CPU's candidates. The rows of one op are sorted, best first.
 #include "ops/extern/cpu/kernels.h"
 
 namespace lutra {

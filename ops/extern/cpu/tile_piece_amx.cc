@@ -1,5 +1,5 @@
-// One piece of a product of bfloat16 by tiles (tiles_amx.h), of AMX or of AVX-512's dots. Elements are those of
-// gemm.cc.
+// Computes one piece of a product of bfloat16 by tiles (tiles_amx.h), of AMX or of AVX-512's dots. Elements are those
+// of gemm.cc.
 #include <bit>
 
 #include "ops/extern/cpu/gemm_piece.h"
@@ -10,7 +10,8 @@ namespace {
 
 constexpr int64_t kSum = numerics::kPairSteps;
 static_assert(amx::kBlock == numerics::kPairBlock && kSum % amx::kBlock == 0);
-// Of `b`: what is packed at once, which stays in the second cache; and its most steps. Rows whose sums are kept.
+// The bytes of `b` that are packed at once, which stay in the second cache, and its most steps; the rows whose sums are
+// kept.
 constexpr int64_t kBytes = 1 << 20, kMostSteps = 2 * kSum, kTileRows = 1024;
 
 int64_t up_to(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
@@ -23,11 +24,11 @@ class TilePiece {
       : a_(a), b_(b), c_(c), whole_(whole), dots_(engine == PairEngine::kDots) {
     steps_ = std::min(up_to(std::max<int64_t>(a.cols, 1), amx::kBlock), kMostSteps);
     most_cols_ = std::max(kBytes / 2 / steps_ / amx::kPair * amx::kPair, amx::kPair);
-    // Rows that are whole lines of the first cache, and not all in the same set of it.
+    // Reads `a` in place if its rows are whole lines of the first cache and don't all fall into the same set of it.
     const auto place = std::bit_cast<uintptr_t>(a.data);
     direct_ = a.rows_lie() && place % 64 == 0 && a.row_stride % amx::kBlock == 0 && a.row_stride * 2 % 1024 != 0;
     direct_ = direct_ || (a.rows_lie() && c.cols <= amx::kPair);
-    direct_ = direct_ && !dots_;  // which take steps in an order of their own
+    direct_ = direct_ && !dots_;  // dots need the steps in their own order
   }
 
   void run() {
@@ -69,7 +70,7 @@ class TilePiece {
     } while ((k += steps_) < a_.cols);
   }
 
-  // At most kPair rows of `a` from (row, k) on, and kSum steps, against all packed columns.
+  // Multiplies at most kPair rows of `a` from (row, k) on, and kSum steps, with all packed columns.
   void panels(int64_t row, int64_t rows, int64_t col, int64_t cols, int64_t k, int64_t b_panel, const uint16_t* b,
               float* sums) {
     const int64_t steps = std::min(kSum, a_.cols - k), blocks = (steps + amx::kBlock - 1) / amx::kBlock;

@@ -3,7 +3,7 @@
 
 #include <immintrin.h>
 
-// GCC 12's header reads what it has not set (GCC bug 105593).
+// GCC 12's header reads variables that it has not set (GCC bug 105593).
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512bf16")
 
@@ -20,7 +20,7 @@ inline void store_tile(uint16_t* to, const __m512i* v) {
   for (int i = 0; i < 16; i++) _mm512_store_si512(to + i * kBlock, v[i]);
 }
 
-// A tile whose lines lie one after the other in memory: its 16 registers are lines.
+// Loads a tile whose lines are contiguous in memory. Each of its 16 registers is a line.
 inline void load_lines(const uint16_t* from, int64_t line, int64_t lines, int64_t steps, __m512i* v) {
   if (lines >= kLines && steps >= kBlock) {
 #pragma GCC unroll 16
@@ -34,7 +34,7 @@ inline void load_lines(const uint16_t* from, int64_t line, int64_t lines, int64_
   }
 }
 
-// A tile whose steps lie one after the other: its registers are pairs of steps.
+// Loads a tile whose steps are contiguous in memory. Its registers are pairs of steps.
 inline void load_pairs(const uint16_t* from, int64_t step, int64_t lines, int64_t steps, __m512i* v) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21,
                                          5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
@@ -55,13 +55,13 @@ inline void load_pairs(const uint16_t* from, int64_t step, int64_t lines, int64_
   }
 }
 
-// Steps 0 to 3 of a line to the order of dots.
+// Reorders steps 0 to 3 of a line for dots.
 inline void regroup_lines(__m512i* v) {
   const __m512i order = _mm512_set4_epi32(0x0b0a0f0e, 0x09080d0c, 0x03020706, 0x01000504);
 #pragma GCC unroll 16
   for (int i = 0; i < 16; i++) v[i] = _mm512_shuffle_epi8(v[i], order);
 }
-// Likewise where two registers hold those four steps of 16 lines.
+// Does the same if two registers hold those four steps of 16 lines.
 inline void regroup_pairs(__m512i* v) {
   const __m512i upper = _mm512_set1_epi32(int(0xffff0000));
 #pragma GCC unroll 8
@@ -132,7 +132,7 @@ inline __m512 dot(__m512 sum, const void* a, __m512i b) {
   return _mm512_dpbf16_ps(sum, __m512bh(_mm512_set1_epi32(pair)), __m512bh(b));
 }
 
-// R lines against N tiles of columns. A block's two chains and the sums stay in registers.
+// Multiplies R lines with N tiles of columns. A block's two chains and the sums stay in registers.
 template <int R, int N>
 void multiply_lines(const Multiply& m, const uint16_t* a, float* to) {
   __m512 sum[R][N], even[R][N], odd[R][N];
@@ -193,7 +193,8 @@ void multiply_all_lines(int64_t lines, const Multiply& m) {
   }
 }
 
-// Whether dots round as two fused multiply-adds: numbers whose sums and products do not fit, and denormal ones.
+// Returns whether dots round as two fused multiply-adds do. It tries numbers whose sums and products must be rounded,
+// and denormal ones.
 bool dots_are_chains() {
   uint32_t state = 1, wrong = 0;
   const auto next = [&] { return state = state * 1664525u + 1013904223u; };

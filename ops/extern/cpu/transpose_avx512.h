@@ -1,5 +1,5 @@
-// A block of 16 x 16 elements of 32 bits in registers, transposed: in pairs, in fours, then by lanes of 16 bytes. For
-// files that are compiled for AVX-512, each with a copy of its own.
+// Transposes a block of 16 x 16 elements of 32 bits in registers: in pairs, in fours, then by lanes of 16 bytes. It is
+// for files that are compiled for AVX-512; each has its own copy.
 #pragma once
 #include <immintrin.h>
 

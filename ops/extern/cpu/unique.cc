@@ -1,5 +1,5 @@
-// unique and unique_consecutive: elements, or slices along a dim, in; the different ones, for each where it went, and
-// how often each occurs, out.
+// unique and unique_consecutive: the different elements, or slices along a dim; for each input the index of its value;
+// and how often each value occurs.
 #include <algorithm>
 
 #include "ops/core/interrupt.h"
@@ -12,19 +12,19 @@
 namespace lutra {
 namespace {
 
-// Of element i of a long loop: whether it shall stop.
+// Checks for a stop now and then, at element i of a long loop.
 void look(int64_t i) {
   if (i % kStretch == 0) look_in_loop();
 }
 
-// Where runs of equal things begin in an order of n.
+// The starts of runs of equal things in an order of n.
 struct Runs {
   std::vector<int64_t> first;
   int64_t n;
 
   template <class Equal>
   Runs(int64_t n, const Equal& equal_to_previous) : n(n) {
-    first.reserve(size_t(n));  // growing would copy all at once, without a look
+    first.reserve(size_t(n));  // growing would copy everything at once, without a check
     for (int64_t i = 0; i < n; i++) {
       look(i);
       if (i == 0 || !equal_to_previous(i)) first.push_back(i);
@@ -34,7 +34,7 @@ struct Runs {
   int64_t end(int64_t run) const { return run + 1 < count() ? first[size_t(run) + 1] : n; }
 };
 
-// What is asked for besides the values.
+// The results that are requested besides the values.
 struct Wanted {
   bool inverse, counts;
 };
@@ -48,7 +48,7 @@ bool same_element(T a, T b) {
   }
 }
 
-// The values, the run of each thing and the lengths of the runs; empty where they are not asked for.
+// Returns the values, the run of each thing and the lengths of the runs. The latter are empty unless requested.
 Results results_of(const Tensor& values, const Runs& runs, const std::vector<uint32_t>& order, const Sizes& sizes,
                    Wanted wanted) {
   Tensor inverse = make_tensor(wanted.inverse ? sizes : Sizes{0}, DType::kInt64);
@@ -98,7 +98,7 @@ Results unique_elements(const Tensor& t, bool sort, Wanted wanted, ParallelFor p
   return results;
 }
 
-// The slices along dim as rows of one matrix, compared from their first element on.
+// Treats the slices along dim as rows of one matrix, and compares them from their first element on.
 Results unique_slices(const Tensor& t, int64_t dim, bool sort, Wanted wanted) {
   ExternView v = view_of(t);
   const int64_t n = v.sizes[dim], width = n ? v.numel() / n : 0;
@@ -133,7 +133,7 @@ Results unique_slices(const Tensor& t, int64_t dim, bool sort, Wanted wanted) {
     const int64_t count = runs.count();
     Sizes sizes = t->sizes;
     sizes[size_t(dim)] = count;
-    // Slice by slice: in memory dim comes first.
+    // Stores slice by slice: dim comes first in memory.
     Sizes one = sizes;
     one[size_t(dim)] = 1;
     Sizes strides = contiguous_strides(one);

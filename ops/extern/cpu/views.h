@@ -1,4 +1,4 @@
-// Real tensors as the views that kernels take.
+// Converts real tensors to the views that kernels take.
 #pragma once
 #include "ops/core/error.h"
 #include "ops/extern/extern.h"
@@ -15,7 +15,7 @@ inline ExternView view_of(const Tensor& t) {
   return v;
 }
 
-// Both brought to their common shape (they are known to have one).
+// Expands both to their common shape, which must exist.
 inline void broadcast_views(ExternView& a, ExternView& b) {
   ExternView wide[2] = {a, b};
   const ExternView* from[2] = {&a, &b};

@@ -1,9 +1,9 @@
-// weight_int8pack_mm and weight_int4pack_mm: floats and a weight of few bits in, products out. The weight is read once
-// for four rows of floats, and widened on the way; many rows take it widened, a part at a time, as an operand of mm.
+// weight_int8pack_mm and weight_int4pack_mm: products of floats with a few-bit weight. The weight is read once for four
+// rows of floats, and widened on the way. For many rows it is widened first, a part at a time, as an operand of mm.
 //
 // Invariants:
-// 1. Work is cut by rows of the weight, each of which has an order of its own: bits do not depend on threads.
-// 2. Which way is taken depends on the number of rows alone.
+// 1. Work is cut by rows of the weight. Each row has a fixed order of its own, so bits do not depend on threads.
+// 2. The choice between these ways depends on the number of rows alone.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -19,8 +19,8 @@
 namespace lutra {
 namespace {
 
-constexpr int64_t kPiece = 32;      // rows of the weight that a thread takes at once
-constexpr int64_t kFewInputs = 32;  // above it, mm's blocks are worth a wide weight
+constexpr int64_t kPiece = 32;      // rows of the weight in a thread's piece
+constexpr int64_t kFewInputs = 32;  // above it, mm's blocks are worth widening the weight
 constexpr int64_t kWideRows = 256;
 
 const WeightKernels& kernels_for(ExternIsa isa) {
@@ -33,7 +33,7 @@ const WeightKernels& kernels_for(ExternIsa isa) {
 
 const char* const kWho = "weight_mm";
 
-// n elements of a float dtype, `stride` apart, as float32.
+// Converts n elements of a float dtype, `stride` apart, to float32.
 void widen(const ExternView& v, int64_t at, int64_t stride, float* to, int64_t n) {
   if (is_half(v.dtype)) return widen_row(v.dtype, static_cast<const uint16_t*>(v.data) + at, stride, to, n);
   const auto* from = static_cast<const float*>(v.data) + at;
@@ -70,13 +70,13 @@ Problem problem_of(const ExternCall& call) {
   return p;
 }
 
-// The inputs as the kernels read them.
+// The inputs in the layout that the kernels read.
 struct Inputs {
   float* x;
   float* sums;
 };
 
-// Blocks of 128 by nibble, then by word, through `line`.
+// Sorts blocks of 128 by nibble, then by word. `line` is a temporary copy.
 void by_nibbles(float* x, float* sums, int64_t blocks) {
   float line[2 * kWeightBlock];
   for (int64_t b = 0; b < blocks; b++, x += 2 * kWeightBlock, sums += kWeightLanes) {
@@ -101,7 +101,7 @@ Inputs inputs_of(const Problem& p) {
   return in;
 }
 
-// A row's bytes that are no whole block, zeros behind them.
+// The bytes of a row's incomplete block, with zeros behind them.
 struct Tail {
   alignas(64) char bytes[kWeightBlock] = {};
   bool exists;
@@ -113,7 +113,7 @@ struct Tail {
   }
 };
 
-// Scales of rows [begin, end): one each, or for int4 pairs of scale and zero by group, then row.
+// Returns the scales of rows [begin, end): one each, or for int4 pairs of scale and zero, by group, then row.
 const float* scales_of(const Problem& p, int64_t begin, int64_t end) {
   const int64_t rows = end - begin, groups = p.is_int4 ? p.k / p.group : 1;
   float* to = scratch<float>(Scratch::kWeightScales, 2 * rows * groups, kWho);
@@ -156,7 +156,7 @@ void multiply_rows(const Problem& p, const Inputs& in, int64_t begin, int64_t en
   }
 }
 
-// Rows [begin, end) as float32.
+// Converts rows [begin, end) to float32.
 void widen_rows(const Problem& p, float* to, int64_t begin, int64_t end) {
   const float* scales = scales_of(p, begin, end);
   for (int64_t r = begin; r < end; r++, to += p.k) {

@@ -1,4 +1,4 @@
-// Rows of weights of few bits for any machine.
+// Rows of few-bit weights for any machine.
 #include "ops/extern/cpu/weight_rows.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Rows of weights of few bits for AVX2.
+// Rows of few-bit weights for AVX2.
 #include <immintrin.h>
 
 #include "ops/extern/cpu/weight_rows.h"
