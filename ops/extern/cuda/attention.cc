@@ -1,15 +1,14 @@
-// flash_attention and its backward: views of any strides in; out, logsumexp and gradients out, without the matrix of
-// scores in memory.
+// flash_attention and its backward on views of any strides. There is no matrix of scores in memory.
 //
 // Invariants:
-// 1. A warp has 16 rows and goes through the columns in tiles of 32 from the first on; tiles that the causal mask hides
-//    from all its rows are left out, which changes no bit. How many rows a block has is free; nothing is shared among
-//    blocks. So bits are a function of sizes and the precision setting.
-// 2. Products are float32 chains (SIMT), or on tensor cores: TF32 for float32 where precision.h allows it, and half
-//    types as they are. Weights, and gradients of scores, are rounded to what the cores take; sums are float32.
+// 1. A warp has 16 rows and goes through the columns in tiles of 32, from the first on. Tiles that the causal mask
+//    hides from all its rows are skipped, which changes no bit. The rows of a block may be any number, and blocks share
+//    nothing. So bits are a function of sizes and the precision setting.
+// 2. Products are float32 chains (SIMT), or run on tensor cores: TF32 for float32 if precision.h allows it, and half
+//    types as they are. Weights and gradients of scores are rounded to the cores' type. Sums are float32.
 // 3. A query that sees no key has a logsumexp of +inf, a result of 0 and gradients of 0.
 // 4. The gradient of queries (rows: queries, columns: keys) and those of keys and values (rows: keys, columns: queries)
-//    are one loop: blocks of one launch do the one or the other.
+//    are one loop. Each block of a launch computes one or the other.
 #include <algorithm>
 #include <cmath>
 
@@ -30,7 +29,7 @@ const ExternSource kHalvesSource = {"attention", kAttentionText, {kHalfCoresText
 struct Operand {
   void* data = nullptr;
   int64_t strides[4] = {};
-  int64_t packed = 0;  // four features are one access
+  int64_t packed = 0;  // four features can be read by one access
 };
 struct Mask {
   const void* data = nullptr;
@@ -75,12 +74,12 @@ Problem problem(const ExternCall& call, const ExternView* qkv, const ExternView&
   return p;
 }
 
-// A block's shape, and which kernel has it.
+// The shape of a block, and its kernel.
 struct Blocks {
   int features, rows;
   bool halves, cores, backward, mask;
 
-  // As the source has it: rows of a block and stages of columns, then what the gradients and float32 weights need.
+  // Mirrors the source: rows of a block and stages of columns, then the memory for gradients and float32 weights.
   int shared_bytes() const {
     const int most = halves ? 8192 : 4096, stage = std::clamp(most / features, kColumns, 128);
     const int matrices = backward ? 2 : 1, weights = halves || cores ? 0 : rows * (kColumns + 4);
@@ -106,7 +105,7 @@ Blocks blocks_of(const ExternCall& call, bool backward) {
   Blocks b{most <= 32 ? 32 : most <= 64 ? 64 : most <= 128 ? 128 : 256, 64};
   b.halves = is_half(qkv[0].dtype), b.cores = !b.halves && matmul_precision() != MatmulPrecision::kHighest;
   b.backward = backward, b.mask = mask.data != nullptr;
-  // Larger blocks read columns less often; small problems rather have many.
+  // Larger blocks read columns less often. Small problems need many blocks.
   const int64_t large = emulated() ? 1024 : numerics::kLargeAttention;
   if (b.features <= 64 && qkv[0].sizes[0] * qkv[0].sizes[1] * qkv[0].sizes[2] >= large) b.rows = 128;
   return b;
@@ -116,7 +115,7 @@ Blocks blocks_of(const ExternCall& call, bool backward) {
 
 bool attention_supports(DType dtype) { return dtype == DType::kFloat32 || is_half(dtype); }
 
-// Whether features fit, and tiles of them into a block's shared memory.
+// Returns whether the features are few enough, and tiles of them fit into a block's shared memory.
 bool attention_takes(const ExternCall& call) {
   const bool backward = call.op != OpId::flash_attention;
   const ExternView* qkv = call.in.data() + backward;

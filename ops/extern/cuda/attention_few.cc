@@ -1,10 +1,10 @@
-// flash_attention of few queries, as of decoding: a block takes one query of a head and a piece of the keys, so that
-// the whole GPU reads keys and values, each once, and none that a mask hides.
+// flash_attention of few queries, as in decoding. A block takes one query of a head and a piece of the keys. So the
+// whole GPU reads keys and values, each once, and skips those that a mask hides.
 //
 // Invariants:
-// 1. How many keys a piece has is a function of sizes; a group of lanes takes each GROUPS-th key of a piece, sums of
-//    groups and of pieces are added in their order: bits depend on sizes alone.
-// 2. Arithmetic is in float32; the result is rounded once.
+// 1. The number of keys of a piece is a function of sizes. A group of lanes takes each GROUPS-th key of a piece. Sums
+//    of groups and of pieces are added in order. So bits depend on sizes alone.
+// 2. Arithmetic is in float32. The result is rounded once.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -16,10 +16,11 @@ namespace lutra::cuda {
 namespace {
 
 constexpr int64_t kMostQueries = 16;
-// Keys of a piece: whole groups of 64, up to what a block has memory for; blocks that are wanted, pieces a query.
+// Keys of a piece: whole groups of 64, up to the memory of a block. Then the wanted number of blocks, and the most
+// pieces of a query.
 constexpr int64_t kLeastKeys = 64, kMostKeys = 512, kBlocks = 512, kPieces = 64;
 
-// VARIANT: lanes that share a key, of 8 features each.
+// VARIANT: the lanes that share a key, with 8 features each.
 const ExternSource kSource = {"attention_few", R"cuda(
 #define LANES VARIANT
 #define GROUPS (256 / LANES)
@@ -202,7 +203,7 @@ Side side(const ExternView& v) {
   return s;
 }
 
-// Whether 8 features from a multiple of 8 on are accesses of 16 bytes.
+// Returns whether 8 features, from a multiple of 8 on, are whole accesses of 16 bytes.
 bool is_packed(const ExternView& v) {
   bool fits = v.strides[3] == 1 && v.sizes[3] % 8 == 0 && std::bit_cast<uintptr_t>(v.data) % 16 == 0;
   for (int d = 0; d < 3; d++) fits &= v.strides[d] * int64_t(size_of(v.dtype)) % 16 == 0;

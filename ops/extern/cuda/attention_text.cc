@@ -1,10 +1,10 @@
-// The text of attention's kernels: attention.cc says what they are given, and which invariants they keep.
+// The text of attention's kernels. attention.cc describes their arguments and invariants.
 #include "ops/extern/cuda/launch.h"
 
 namespace lutra::cuda {
 
-// VARIANT: features, padded (32, 64, 128 or 256); 512 for TF32 on tensor cores; 1024 for the backward; 2048 for blocks
-// of 128 rows instead of 64; 4096 with a mask; 8192 for half types.
+// VARIANT: features, padded (32, 64, 128 or 256); plus 512 for TF32 on tensor cores; 1024 for the backward; 2048 for
+// blocks of 128 rows instead of 64; 4096 with a mask; 8192 for half types.
 const char kAttentionText[] = R"cuda(
 #define D (VARIANT & 511)
 #define HALVES (VARIANT & 8192)

@@ -1,4 +1,4 @@
-// A flag in, the condition of a node of the graph that runs out.
+// Sets the condition of a conditional graph node from a flag.
 #include "ops/extern/cuda/condition.h"
 
 namespace lutra::cuda {

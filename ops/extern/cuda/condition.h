@@ -4,8 +4,8 @@
 
 namespace lutra::cuda {
 
-// Puts into the device's stream: the condition holds where the element at flag is not 0, or (holds is false) is. stop:
-// memory of the host that ends it where it is not 0, or null.
+// Enqueues a kernel that sets the condition: it holds if the element at `flag` is not 0, or if it is 0 and `holds` is
+// false. `stop`: host memory that makes the condition false if it is not 0, or null.
 void set_condition(Device device, uint64_t handle, const void* flag, DType dtype, bool holds, const int32_t* stop);
 
 }  // namespace lutra::cuda

@@ -1,12 +1,12 @@
-// Convolution and its gradients by image, weight and bias: by cuDNN, or by simple kernels of our own; images, weights
-// and maps of any strides.
+// Convolution and its gradients by image, weight and bias, by cuDNN or by simple kernels of our own. Images, weights
+// and maps may have any strides.
 //
 // Invariants:
-// 1. cuDNN computes with channels innermost, in row-major order only where it does not take the problem so: which of
-//    the two is a function of sizes, never of strides. Operands and results that lie otherwise are copied, so bits do
-//    not depend on layout (the pass channels_last relies on this). Where each pixel is by itself, cuBLASLt multiplies.
+// 1. cuDNN computes with channels innermost. It uses row-major order only if it does not accept the problem otherwise.
+//    The choice is a function of sizes, never of strides. Operands and results with another layout are copied, so bits
+//    do not depend on layout (the pass channels_last relies on this). If each pixel is by itself, cuBLASLt multiplies.
 // 2. The simple kernels sum in float32 (float64 for float64), whatever the strides: an element of a map or an image as
-//    one chain in the CPU's order, one of a weight or a bias in a fixed tree.
+//    one chain in the CPU's order, an element of a weight or a bias in a fixed tree.
 #include <algorithm>
 #include <climits>
 
@@ -180,7 +180,7 @@ Operands operands(const ExternCall& call) {
   return {conv_operands(call), pass};
 }
 
-// Whether v lies dense in the order that is wanted; where a dim of size 1 lies means nothing.
+// Returns whether v is dense in the given order of dims. The stride of a dim of size 1 means nothing.
 bool lies_so(const ExternView& v, const int (&order)[4]) {
   int64_t want = 1;
   for (int d : order) {
@@ -234,7 +234,8 @@ void run_direct_convolution(const ExternCall& call) {
 
 bool cudnn_supports(DType dtype) { return is_float(dtype) && cudnn_available(); }
 
-// Symmetric padding (or such that what is beyond the last tap does not matter), something to do, sizes of 32 bits.
+// Returns whether padding is symmetric (or what lies beyond the last tap does not matter), no tensor is empty, and
+// sizes fit in 32 bits.
 bool cudnn_takes(const ExternCall& call) {
   const Operands o = operands(call);
   const ConvGeometry& g = o.g;
@@ -254,7 +255,7 @@ ExternView matrix(const ExternView& v, int64_t rows, int64_t columns, bool trans
   return m;
 }
 
-// With channels innermost in all three. False where the library has no kernel.
+// All three have channels innermost. Returns false if the library has no kernel.
 bool multiply_pixels(Launcher& l, const CudnnConvolution& v, const ConvGeometry& g) {
   const int64_t pixels = g.batch * g.h * g.w, c = g.c, k = g.k;
   switch (v.pass) {
@@ -285,7 +286,8 @@ void run_cudnn_convolution(const ExternCall& call) {
   const ExternView* const from[] = {&o.x, &o.w, &o.y};
   const int result = o.pass == CudnnPass::kForward ? 2 : o.pass == CudnnPass::kInput ? 0 : 1;
   for (int i = 0; i < 3; i++) *to[i] = *from[i];
-  // Tensor cores take channels by 16 bytes (few of an image are filled up), other kernels row-major order.
+  // Tensor cores take channels in units of 16 bytes (few channels of an image are padded). Other kernels take row-major
+  // order.
   const int64_t whole = size_of(o.x.dtype) == 2 ? 8 : 4;
   c.channels_last = g.k % whole == 0 && (g.c % whole == 0 || g.c <= 4);
   const bool product = is_pixel_product(g, o.x.dtype);

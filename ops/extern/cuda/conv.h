@@ -1,4 +1,4 @@
-// What the convolutions of this folder share: the operands of a call, and the text that their sources begin with.
+// Shared parts of this folder's convolutions: the operands of a call, and the text that their sources begin with.
 #pragma once
 #include "ops/extern/cpu/conv.h"
 #include "ops/extern/cuda/cublaslt.h"
@@ -8,13 +8,14 @@ namespace lutra::cuda {
 
 extern const char kConvText[];  // conv_text.cc
 
-// Image, weight and map of a call, whichever of them are results.
+// Image, weight and map of a call, whether they are operands or results.
 struct ConvOperands {
   ExternView x, w, y;
   ConvGeometry g;
 };
 
-// Each pixel by itself, in channels of whole 16 bytes: a product of matrices, which cuBLASLt makes where it is there.
+// Returns whether a convolution is a matrix product over single pixels, with channels of whole 16 bytes. cuBLASLt
+// computes it if it was found.
 inline bool is_pixel_product(const ConvGeometry& g, DType dtype) {
   const int64_t whole = size_of(dtype) == 2 ? 8 : 4;
   return g.kh == 1 && g.kw == 1 && g.sh == 1 && g.sw == 1 && g.ph == 0 && g.pw == 0 && g.groups == 1 &&

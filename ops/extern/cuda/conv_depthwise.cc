@@ -1,11 +1,11 @@
-// Convolutions of each channel by itself (as many groups as channels in and out) and their gradients: images, weights
-// and maps of any strides in, the results out, by kernels that read and write each element about once.
+// Depthwise convolutions (as many groups as channels in and out) and their gradients. Images, weights and maps may have
+// any strides. The kernels read and write each element about once.
 //
 // Invariants:
-// 1. An element of a map or an image is one chain over its taps, a map's begins with the bias: the CPU's order. Beyond
-//    a row's ends an image is zeros.
-// 2. A weight's or a bias's sum is a function of the sizes: chains of every eighth strip of a band of rows, joined in a
-//    fixed tree, then every 32nd band in the order of images and rows, joined alike.
+// 1. An element of a map or an image is one chain over its taps, in the CPU's order. A map's begins with the bias.
+//    Beyond a row's ends an image is zeros.
+// 2. The sum of a weight or a bias is a function of the sizes: chains of every eighth strip of a band of rows, joined
+//    in a fixed tree, then every 32nd band in the order of images and rows, joined in the same way.
 // 3. Sums are of float32 (float64 for float64).
 #include <algorithm>
 #include <climits>
@@ -18,9 +18,9 @@ namespace lutra::cuda {
 namespace {
 
 constexpr int64_t kMostTaps = 49, kMostStep = 4;  // a step: stride or dilation
-constexpr int64_t kChunk = 128;                   // channels of a block's map
+constexpr int64_t kChunk = 128;                   // channels of the map in a block
 
-// VARIANT: strides, dilation along a row, rows and columns of the kernel, as decimal digits 1 1 1 2 2.
+// VARIANT: the strides, the dilation along a row, and the kernel's rows and columns, as decimal digits 1 1 1 2 2.
 const ExternSource kSource = {"conv_depthwise", R"cuda(
 typedef Num<T0>::A A;
 enum {
@@ -221,7 +221,7 @@ KERNEL BOUNDS(1024) depthwise_weight_sum(const A* partial, View w, View bias, in
                               kConvText};
 
 bool channels_innermost(const ExternView& v) { return v.strides[1] == 1 || v.sizes[1] == 1; }
-// Whether four channels lie as one access.
+// Returns whether four channels can be read by one access.
 bool packs(const ExternView& v) {
   bool whole = v.strides[1] == 1 && v.sizes[1] % 4 == 0 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0;
   for (int d : {0, 2, 3}) whole &= v.strides[d] % 4 == 0;
@@ -257,7 +257,7 @@ void image(Launcher& l, const ConvOperands& o) {
         last, packed);
 }
 
-// With its channels innermost, copied where they are not.
+// Returns v, or a copy of it, with channels innermost.
 ExternView innermost(Launcher& l, const ExternView& v) {
   if (channels_innermost(v)) return v;
   ExternView to = v;
@@ -289,7 +289,7 @@ bool depthwise_takes(const ExternCall& call) {
   const ConvGeometry& g = o.g;
   if (g.groups < 4 || g.c != 1 || g.k != 1 || g.kh * g.kw > kMostTaps) return false;
   if (std::max({g.sh, g.sw, g.dw}) > kMostStep || g.groups > 64 * 1024) return false;
-  if (o.x.dtype == DType::kFloat64 && g.kh * g.kw > 40) return false;  // a chunk's weights in shared memory
+  if (o.x.dtype == DType::kFloat64 && g.kh * g.kw > 40) return false;  // a chunk's weights must fit in shared memory
   const int64_t most = std::max(o.x.numel(), o.y.numel());
   return o.x.numel() > 0 && o.y.numel() > 0 && most <= INT_MAX;
 }

@@ -1,12 +1,12 @@
-// Convolutions of few input channels (the first layer's) and their gradients by weight and bias: images, weights and
-// maps of any strides in, the results out, without a library and without copies.
+// Convolutions of few input channels (the first layer's) and their gradients by weight and bias, without a library and
+// without copies. Images, weights and maps may have any strides.
 //
 // Invariants:
 // 1. An element of a map is one chain that begins with the bias, over taps by row, column and channel: the CPU's order.
 //    Beyond a row's ends an image is zeros.
-// 2. A weight's or a bias's sum is a function of the sizes: chains of every eighth pixel of a band of rows, joined in a
-//    fixed tree, then every 32nd band in the order of images and rows, joined alike.
-// 3. Sums are of float32 (float64 for float64) whatever precision.h says.
+// 2. The sum of a weight or a bias is a function of the sizes: chains of every eighth pixel of a band of rows, joined
+//    in a fixed tree, then every 32nd band in the order of images and rows, joined in the same way.
+// 3. Sums are of float32 (float64 for float64), whatever precision.h says.
 #include <algorithm>
 #include <climits>
 
@@ -19,10 +19,11 @@ namespace {
 
 constexpr int64_t kMostTaps = 32, kMostStep = 9;  // a step: stride or dilation along a row
 constexpr int64_t kMostStage = 40 * 1024;         // bytes of an image in shared memory
-constexpr int64_t kChunk = 64;                    // channels of a block's map
-constexpr int64_t kManyThreads = 1 << 17;         // from so many on a thread has four pixels
+constexpr int64_t kChunk = 64;                    // channels of the map in a block
+constexpr int64_t kManyThreads = 1 << 17;         // with more threads, a thread computes four pixels
 
-// VARIANT: step, dilation along a row, channels, rows and columns of the kernel, as decimal digits 1 1 2 2 2.
+// VARIANT: the step, the dilation along a row, the channels, and the kernel's rows and columns, as decimal digits 1 1 2
+// 2 2.
 const ExternSource kSource = {"conv_few", R"cuda(
 typedef Num<T0>::A A;
 enum {
@@ -180,7 +181,7 @@ KERNEL BOUNDS(1024) few_weight_sum(const A* partial, View w, View bias, int bloc
 
 int variant_of(const ConvGeometry& g) { return int((((g.sw * 10 + g.dw) * 100 + g.c) * 100 + g.kh) * 100 + g.kw); }
 
-// Bytes of the image that a band of rows needs.
+// Returns the bytes of the image that a band of rows needs.
 int64_t stage_bytes(const ConvGeometry& g, int64_t rows, DType t) {
   const int64_t lines = (rows - 1) * g.sh + (g.kh - 1) * g.dh + 1, wide = (g.ow - 1) * g.sw + (g.kw - 1) * g.dw + 1;
   return g.c * lines * wide * (t == DType::kFloat64 ? 8 : 4);

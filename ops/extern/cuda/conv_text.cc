@@ -1,9 +1,9 @@
-// What the sources of convolutions begin with, after the prelude.
+// The text that the sources of convolutions begin with, after the prelude.
 //
-// Geometry: as ConvGeometry lies (ops/extern/cpu/conv.h).
-// eighths: of 256 threads' sums, the lane's over the eight warps, in a fixed tree; for all warps.
-// sum_bands: 32 channels of a tap (by row, column and channel), or of the bias behind them, a block of 1024 threads; a
-// warp takes every 32nd of the blocks' sums.
+// Geometry: has the layout of ConvGeometry (ops/extern/cpu/conv.h).
+// eighths: adds the sums of 256 threads, for each lane over the eight warps, in a fixed tree. All warps get the result.
+// sum_bands: a block of 1024 threads adds 32 channels of a tap (by row, column and channel), or of the bias behind
+// them. A warp takes every 32nd of the blocks' sums.
 #include "ops/extern/cuda/conv.h"
 
 namespace lutra::cuda {

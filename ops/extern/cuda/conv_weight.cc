@@ -1,12 +1,12 @@
-// Gradients of small weights over many pixels, on tensor cores: map and image in, the gradients of weight and bias out.
-// Libraries are slow there, as few tiles of a weight leave most of a GPU idle: here pixels are split among blocks.
+// Gradients by weight and bias of small weights over many pixels, on tensor cores. Libraries are slow there, because
+// few tiles of a weight leave most of a GPU idle. Here pixels are split among blocks.
 //
 // Invariants:
-// 1. A block's tile is kRows channels of the map by kColumns of the image for one row of the kernel and all its
-//    columns; it sums over a range of pixels, kPixels at a time. Ranges are a function of the sizes.
-// 2. Products are of operands rounded to TF32; sums of ranges are joined by every eighth range, then in a fixed tree.
-//    The bias's sum is of elements as they are.
-// 3. Map and image lie with channels innermost, copied where they do not: bits do not depend on layout.
+// 1. A block's tile is kRows channels of the map by kColumns of the image, for one row of the kernel and all its
+//    columns. It sums over a range of pixels, kPixels at a time. Ranges are a function of the sizes.
+// 2. Operands of products are rounded to TF32. Sums of ranges are joined by every eighth range, then in a fixed tree.
+//    The bias's sum is of unrounded elements.
+// 3. Map and image have channels innermost. Others are copied, so bits do not depend on layout.
 #include <algorithm>
 #include <climits>
 
@@ -194,7 +194,7 @@ Operands operands(const ExternCall& call) {
   return o;
 }
 
-// With channels innermost, every pixel's aligned to 16 bytes; dense: pixels side by side.
+// Returns v, or a copy, with channels innermost and every pixel aligned to 16 bytes. dense: pixels follow each other.
 ExternView innermost(Launcher& l, const ExternView& v, bool dense) {
   bool lies = v.strides[1] == 1 && reinterpret_cast<uintptr_t>(v.data) % 16 == 0;
   int64_t stride = 1;

@@ -1,4 +1,4 @@
-// Views in, their elements in other views out: any strides, any pair of dtypes.
+// Copies elements between views of any strides and any pair of dtypes.
 #include <utility>
 
 #include "ops/extern/cuda/launch.h"
@@ -52,7 +52,7 @@ KERNEL copy_tiles(const T0* from, T0* to, Transposition t) {
 }
 )cuda"};
 
-// Dims that lie as one in both are one; those of size 1 are none.
+// Joins dims that are contiguous in both views, and drops those of size 1.
 void collapse(ExternView& a, ExternView& b) {
   ExternView x = a, y = b;
   x.dim = y.dim = 0;
@@ -70,7 +70,7 @@ void collapse(ExternView& a, ExternView& b) {
   a = x, b = y;
 }
 
-// Elements are only moved: one kernel for all dtypes of a size.
+// Elements are only moved, so one kernel serves all dtypes of a size.
 DType carrier(DType t) {
   switch (size_of(t)) {
     case 1: return DType::kUInt8;
@@ -84,7 +84,8 @@ struct Transposition {
   int64_t rows, columns, row_tiles, column_tiles, from_row, to_column, from_batch, to_batch;
 };
 
-// Two dims, perhaps of a batch, of which one is innermost here and the other there: by tiles, if they can be filled.
+// Returns whether the copy is a transposition of two dims, possibly in a batch: one is innermost in `from`, the other
+// in `to`. It is then done by tiles, if they can be filled.
 bool transposes(const ExternView& from, const ExternView& to, Transposition& t, int64_t& blocks) {
   if (from.dim != 2 && from.dim != 3) return false;
   int row = -1, column = -1;

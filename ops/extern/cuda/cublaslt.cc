@@ -1,6 +1,6 @@
-// Products in, calls of cublasLtMatmul out, each with the algorithm that the library's heuristics name first, or second
-// and so on where that is asked for: found once a problem and kept. The library's types and codes are declared here as
-// its binary interface has them.
+// Turns products into calls of cublasLtMatmul. The algorithm is the first of the library's heuristics, or the n-th if
+// requested. It is found once for each problem and kept. The library's types and codes are declared here by its binary
+// interface.
 #include "ops/extern/cuda/cublaslt.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using Status = int;
 using Handle = struct cublasLtContext*;
-using Descriptor = void*;  // of an operation, a layout, a preference
+using Descriptor = void*;  // an operation, a layout or a preference
 
 struct Algorithm {
   uint64_t data[8];
@@ -36,7 +36,7 @@ enum { kR32F = 0, kR64F = 1, kR16F = 2, kR16BF = 14 };
 enum { kTransposeA = 3, kTransposeB = 4 };   // of an operation
 enum { kBatchCount = 5, kBatchStride = 6 };  // of a layout
 enum { kWorkspaceBytes = 1, kReductionSchemes = 3, kAlignmentA = 5, kAlignmentB, kAlignmentC, kAlignmentD };
-constexpr uint32_t kReductionsInCompute = 1 | 2;  // partial results are not rounded to a half type
+constexpr uint32_t kReductionsInCompute = 1 | 2;  // don't round partial results to a half type
 constexpr size_t kMostWorkspace = size_t(32) << 20;
 
 // X(member, symbol, signature)
@@ -105,9 +105,9 @@ struct Plan {
 
 std::mutex mutex;
 
-// One a GPU, never given back.
+// Returns the handle of a GPU, which is never destroyed.
 Handle handle_of(Launcher& l) {
-  static auto* handles = new std::unordered_map<int, Handle>;  // outlives the driver's own end
+  static auto* handles = new std::unordered_map<int, Handle>;  // never destroyed: the driver may shut down first
   Handle& handle = (*handles)[l.context().index];
   if (!handle) LT(create(&handle));
   return handle;

@@ -1,5 +1,5 @@
-// Convolutions in, calls of cuDNN out; descriptors and algorithms are found once a problem and kept. The library's
-// types and codes are declared here as its binary interface (version 9) has them.
+// Turns convolutions into calls of cuDNN. Descriptors and algorithms are found once for each problem and kept. The
+// library's types and codes are declared here by its binary interface (version 9).
 #include "ops/extern/cuda/cudnn.h"
 
 #include <cstdio>
@@ -14,7 +14,7 @@ namespace {
 
 using Status = int;
 using Handle = struct cudnnContext*;
-using Descriptor = void*;  // of a tensor, a filter, a convolution
+using Descriptor = void*;  // a tensor, a filter or a convolution
 
 struct Performance {
   int algorithm;
@@ -119,7 +119,7 @@ Descriptor tensor(const ExternView& v, bool channels_last) {
   Descriptor d = nullptr;
   int sizes[4], strides[4];
   for (int i = 0; i < 4; i++) sizes[i] = int(v.sizes[i]);
-  // Strides of dims of size 1 mean nothing to us but are looked at by the library.
+  // Strides of dims of size 1 mean nothing to us, but the library reads them.
   int stride = 1;
   for (int i : kCudnnOrder[channels_last]) strides[i] = stride, stride *= sizes[i];
   DNN(tensor_create(&d));
@@ -171,11 +171,11 @@ std::vector<int64_t> key_of(const CudnnConvolution& c, int device) {
   return key;
 }
 
-std::mutex mutex;  // over the library's handles and the plans
+std::mutex mutex;  // guards the library's handles and the plans
 
-// With the handle set to the call's stream.
+// Returns the plan of a convolution, and the handle with the call's stream set.
 const Plan& plan_of(Launcher& l, const CudnnConvolution& c, Handle& handle) {
-  static auto* handles = new std::map<int, Handle>;  // outlives the driver's own end
+  static auto* handles = new std::map<int, Handle>;  // never destroyed: the driver may shut down first
   static std::map<std::vector<int64_t>, Plan> plans;
   Handle& kept = (*handles)[l.context().index];
   if (!kept) DNN(create(&kept));

@@ -1,11 +1,11 @@
-// Products of up to 32 rows of half floats with a weight of int4, or of int8 and more than one row, on tensor cores:
-// the weight is read once, and two of its elements at a time become half floats by bits of a number that has them as
-// its last ones.
+// Products of up to 32 rows of half floats with a weight of int4, or of int8 and more than one row, on tensor cores.
+// The weight is read once. Two of its elements at a time become half floats: they become the last bits of a number
+// whose last bits count ones.
 //
 // Invariants:
-// 1. A block makes 16 or 32 columns of the result. Its warps take blocks of k in turn, their sums are added in order: a
-//    row's bits depend on k and types alone.
-// 2. Widened elements are exact; scales are applied to sums, in float32: of whole rows of int8, of blocks of int4.
+// 1. A block computes 16 or 32 columns of the result. Its warps take blocks of k in turn, and their sums are added in
+//    order. So a row's bits depend on k and types alone.
+// 2. Widened elements are exact. Scales are applied to sums, in float32: of whole rows for int8, of blocks for int4.
 #include "ops/extern/cuda/few_bits.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 namespace lutra::cuda {
 namespace {
 
-// T0: elements of x and out, T1: i8, or u8 with two of int4, T2: scales. VARIANT: tiles of 8 rows of x, plus 8 times
-// the tiles of 16 rows of the weight that a block has, plus 64 where rows are not whole accesses of 16 bytes.
+// T0: elements of x and out. T1: i8, or u8 with two int4. T2: scales. VARIANT: tiles of 8 rows of x, plus 8 times the
+// tiles of 16 rows of the weight in a block, plus 64 if rows are not whole accesses of 16 bytes.
 const ExternSource kSource = {"few_bits",
                               R"cuda(
 #define ALIGNED (VARIANT < 64)

@@ -1,11 +1,12 @@
-// Products of few rows with a matrix whose rows lie along the sum, as of decoding: the matrix is read once, at the
-// memory's rate, and widened on the way where it has few bits. Products of more rows with a matrix of few bits take it
-// widened, a part at a time.
+// Products of few rows with a matrix whose rows are contiguous along the sum, as in decoding. The matrix is read once,
+// at the memory's rate. If it has few bits, it is widened on the way. For products of more rows a few-bit matrix is
+// widened first, a part at a time.
 //
 // Invariants:
-// 1. A warp makes a result: lanes take 16 bytes of the matrix in turn, each a chain of multiply-adds in float32, and
-//    are added by halves. So a row's bits depend on k and types alone, not on alignment or the rows beside it.
-// 2. Widened elements are exact; scales are applied to sums, in float32: of whole rows of int8, of 32 elements of int4.
+// 1. A warp computes a result. Its lanes take 16 bytes of the matrix in turn, each a chain of multiply-adds in float32,
+//    and are added by halves. So a row's bits depend on k and types alone, not on alignment or neighbouring rows.
+// 2. Widened elements are exact. Scales are applied to sums, in float32: of whole rows for int8, of 32 elements for
+//    int4.
 #include <algorithm>
 #include <bit>
 
@@ -15,8 +16,8 @@
 namespace lutra::cuda {
 namespace {
 
-// T0: elements of x and out; T1: the matrix's, u8 holds two of int4; T2: scales. VARIANT: rows of x times 8, plus rows
-// of the matrix a warp takes.
+// T0: elements of x and out. T1: the matrix's elements; u8 holds two int4. T2: scales. VARIANT: rows of x times 8, plus
+// rows of the matrix that a warp takes.
 const ExternSource kFewRows = {"few_rows", R"cuda(
 #define M (VARIANT / 8)
 #define R (VARIANT % 8)
@@ -192,7 +193,7 @@ KERNEL BOUNDS(32 * WARPS) few_rows(const T0* x, const T1* w, const T2* scales, T
 }
 )cuda"};
 
-// Rows of a matrix of few bits as T0, (n, k).
+// Widens rows of a few-bit matrix (n, k) to T0.
 const ExternSource kWiden = {"widen_weight", R"cuda(
 struct alignas(16) Pack { u32 v[4]; };
 // A thread's 8 elements; `whole`: they are one access.
@@ -246,7 +247,7 @@ KERNEL widen_int4(const u8* w, const T1* scales, T0* to, i64 k, i64 w_row, int w
 
 constexpr int64_t kWarps = 4, kMostRows = 8;
 
-// Rows of the matrix that share what a warp reads of x: the more, the fewer bytes an element of the matrix has; as many
+// Returns how many rows of the matrix share what a warp reads of x. It is more for elements of fewer bytes, and as many
 // as registers hold.
 int matrix_rows(DType weight, int64_t rows) {
   const int most = size_of(weight) > 1 ? 1 : weight == DType::kUInt8 ? 4 : 2;
@@ -270,7 +271,7 @@ void launch(Launcher& l, const void* x, DType type, const void* w, DType weight,
   }
 }
 
-// A matrix product as x times the transpose of w.
+// A matrix product, written as x times the transpose of w.
 struct Sides {
   ExternView x, w, out;
 };
@@ -286,10 +287,10 @@ Sides sides_of(const ExternCall& call) {
 
 bool lies_along(const ExternView& v) { return v.strides[1] == 1 || v.sizes[1] == 1; }
 
-// x of unit stride along the sum.
+// Returns x, or a copy, with unit stride along the sum.
 ExternView along(Launcher& l, const ExternView& v) { return lies_along(v) ? v : contiguous_copy(l, v, v.dtype); }
 
-// Where a call of a matrix of few bits finds what: of int4, w has bytes, two elements each.
+// The operands of a call with a few-bit matrix. For int4, w has bytes of two elements each.
 struct Weight {
   const ExternView &x, &w, &scales, &out;
   bool is_int4;
@@ -301,7 +302,7 @@ Weight weight_of(const ExternCall& call) {
   return {call.in[0], call.in[1], call.in[2], call.out[0], is_int4, group_bits};
 }
 
-// Parts of w's rows, widened, in products.
+// Multiplies with parts of w's rows, which it widens.
 void multiply_widened(Launcher& l, const Weight& f, const ExternView& w, const ExternView& scales) {
   const int64_t k = f.x.sizes[1], n = f.out.sizes[1], each = std::clamp<int64_t>((int64_t(1) << 25) / k, 128, 65535);
   const DType type = f.x.dtype;
@@ -334,7 +335,7 @@ void multiply_widened(Launcher& l, const Weight& f, const ExternView& w, const E
 
 bool few_rows_supports(DType dtype) { return is_float(dtype) && size_of(dtype) <= 4; }
 
-// A warp sums a row: few long ones are a library's.
+// Refuses few long rows, which a library sums faster: a warp sums a row.
 bool few_rows_takes(const ExternCall& call) {
   const Sides s = sides_of(call);
   const int64_t n = s.w.sizes[0], k = s.w.sizes[1];
@@ -365,7 +366,8 @@ void run_weight_mm(const ExternCall& call) {
   const ExternView x = f.x.sizes[0] > 64 ? f.x : along(l, f.x);
   FewRows p{x.sizes[0], f.out.sizes[1], x.sizes[1], x.strides[0], w.strides[0], f.out.strides[0], f.out.strides[1]};
   p.group_bits = f.group_bits;
-  // With one row of int8 a warp has little to do but to read: half a kilobyte in a row, a tile of tensor cores only 64.
+  // With one row of int8 a warp mostly reads: half a kilobyte of a row, where a tile of tensor cores reads only 64
+  // bytes.
   const bool on_cores = (p.rows > 1 || f.is_int4) && few_bits_takes(l, x.dtype, w.dtype, p);
   if (p.rows > (on_cores ? 64 : 2 * kMostRows)) return multiply_widened(l, f, w, scales);
   (on_cores ? few_bits : launch)(l, x.data, x.dtype, w.data, w.dtype, scales.data, scales.dtype, f.out.data, p);

@@ -1,4 +1,4 @@
-// The incomplete gamma functions: two tensors of one shape in, elements side by side; a tensor out.
+// The incomplete gamma functions of two contiguous tensors of one shape.
 #include "ops/extern/cuda/kernels.h"
 #include "ops/extern/cuda/launch.h"
 

@@ -1,14 +1,13 @@
-// Views of mm's and bmm's operands in, the product in the out view: by cuBLASLt, or by a simple kernel of our own.
+// mm and bmm of views, by cuBLASLt or by a simple kernel of our own.
 //
 // Invariants:
-// 1. The library gets row-major operands or transposes of such; any other layout is packed first, or the result
-//    unpacked. What is chosen depends on sizes and strides alone.
-// 2. k = 0 gives zeros; an empty result does nothing.
-// 3. Half types are multiplied and summed in float32 and rounded once; float32 by TF32 only where precision.h allows
-//    it.
-// 4. Rows that are no multiple of 16 bytes apart, and sizes along rows that are none of 16 bytes, keep the library from
-//    its fast kernels: large products take and give such rows by way of padded ones, and are made in parts, as much as
-//    has whole 16 bytes, then the rest. Padded rows that the operands bring along make the same products.
+// 1. The library gets row-major operands or transposes of such. Any other operand is packed first, and any other result
+//    is unpacked. The choice depends on sizes and strides alone.
+// 2. k = 0 gives zeros. An empty result does nothing.
+// 3. Half types are multiplied and summed in float32 and rounded once. float32 uses TF32 only if precision.h allows it.
+// 4. The library's fast kernels need rows that are a multiple of 16 bytes apart, with sizes of whole 16 bytes. So large
+//    products read and write other rows through padded copies, and are computed in parts: the part of whole 16 bytes,
+//    then the rest. Operands that come with padded rows make the same products.
 #include <algorithm>
 
 #include "ops/extern/cuda/cublaslt.h"
@@ -20,7 +19,7 @@
 namespace lutra::cuda {
 namespace {
 
-// A block of 256 threads makes 64 x 64 results, a thread 4 x 4, each one chain over k.
+// A block of 256 threads computes 64 x 64 results, a thread 4 x 4. Each result is one chain over k.
 const ExternSource kTiled = {"gemm", R"cuda(
 typedef Num<T0>::A A;
 struct Matrix { i64 batch, row, col; };  // strides
@@ -94,18 +93,18 @@ void tiled(Launcher& l, const Problem& p, DType dtype) {
         p.c.data, p.a.stride, p.b.stride, p.c.stride, p.batch, p.m, p.n, p.k);
 }
 
-// A product whose c is row-major, and whose a and b are as la and lb say.
+// A product with a row-major c. la and lb describe a and b.
 struct Product {
   Problem p;
   Layout la, lb;
   DType dtype, result;
   bool tf32;
   bool accumulate = false;  // c += a b
-  int way = 0;              // the library's rank
+  int way = 0;              // the kernel's rank by the library
 };
 bool matmul_tf32() { return matmul_precision() != MatmulPrecision::kHighest; }
 
-// Row-major c is column-major c^T = b^T a^T.
+// A row-major c is a column-major c^T = b^T a^T.
 bool by_library(Launcher& l, const Product& x) {
   const Problem& p = x.p;
   LtProduct q{};
@@ -120,7 +119,7 @@ bool by_library(Launcher& l, const Product& x) {
   return cublaslt_multiply(l, q);
 }
 
-// A batch of one as two dims.
+// Turns a batch of one into two dims.
 void drop_batch(ExternView& v) {
   v.dim = 2;
   for (int d = 0; d < 2; d++) v.sizes[d] = v.sizes[d + 1], v.strides[d] = v.strides[d + 1];
@@ -128,13 +127,14 @@ void drop_batch(ExternView& v) {
 
 bool is_large(const Problem& p, DType dtype) { return p.batch == 1 && is_large_product(dtype, p.m, p.n, p.k); }
 
-// Whether the matrix is copied into rows of whole 16 bytes; uses: how often the product takes each of its elements.
+// Returns whether the matrix is copied into rows of whole 16 bytes. uses: how often the product uses each of its
+// elements.
 bool is_padded(const Matrix& m, Layout layout, const Problem& p, int64_t uses, DType dtype) {
   const int64_t apart = layout == Layout::kPlain ? m.stride.row : m.stride.col;
   return is_large(p, dtype) && wants_padded_rows(dtype, apart, uses);
 }
 
-// Memory for the matrix with its rows, or columns, whole 16 bytes apart.
+// Allocates a matrix whose rows, or columns, are whole 16 bytes apart.
 ExternView padded_view(Launcher& l, const ExternView& v, Layout layout) {
   ExternView r = v;
   const int inner = layout == Layout::kPlain ? 1 : 0;
@@ -143,7 +143,7 @@ ExternView padded_view(Launcher& l, const ExternView& v, Layout layout) {
   return r;
 }
 
-// An operand as the library can take it.
+// Returns an operand in a form that the library accepts.
 Matrix operand_of(Launcher& l, const ExternView& v, const Problem& p, int64_t uses, Layout& layout) {
   Matrix m = matrix_of(v);
   layout = layout_of(m);
@@ -158,7 +158,7 @@ Matrix operand_of(Launcher& l, const ExternView& v, const Problem& p, int64_t us
 }
 
 enum class Cut { kNone, kM, kN, kK };
-// Which size is to be cut: one along which rows lie that does not fill the last 16 bytes of a row.
+// Returns the size to cut: that of a contiguous row that does not fill its last 16 bytes.
 Cut cut_of(const Product& x) {
   const int64_t step = pack_of(x.dtype);
   const auto odd = [&](int64_t n) { return n > step && n % step; };
@@ -172,7 +172,7 @@ void* moved(void* data, int64_t elements, DType dtype) {
   return static_cast<char*>(data) + elements * int64_t(size_of(dtype));
 }
 
-// False where the library lacks a kernel for some part.
+// Returns false if the library has no kernel for some part.
 bool in_parts(Launcher& l, const Product& x) {
   const Cut cut = cut_of(x);
   if (cut == Cut::kNone) return by_library(l, x);
@@ -198,7 +198,7 @@ bool in_parts(Launcher& l, const Product& x) {
   return in_parts(l, most) && by_library(l, rest);
 }
 
-// Sums of parts of half types stay float32 until they are whole.
+// For half types, sums of parts stay float32 until they are complete.
 bool in_parts_rounded(Launcher& l, Product x, const ExternView& c) {
   if (!is_half(x.dtype) || cut_of(x) != Cut::kK) return in_parts(l, x);
   ExternView wide = c;
@@ -264,7 +264,7 @@ void run_cublaslt(const ExternCall& call) {
     la = flip(lb), lb = flip(x);
   }
   const Product x{p, la, lb, dtype, dtype, matmul_tf32(), false, call.way};
-  ExternView rows = packed;  // c as it is written
+  ExternView rows = packed;  // c in the layout in which it is written
   rows.sizes[0] = p.m, rows.sizes[1] = p.n, rows.strides[0] = p.c.stride.row, rows.strides[1] = 1;
   const bool made = is_large(p, dtype) && in_parts_rounded(l, x, rows);
   if (!made && !by_library(l, x)) tiled(l, p, dtype);

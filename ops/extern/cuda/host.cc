@@ -1,10 +1,10 @@
-// Any extern call on a GPU's views in; the CPU's candidate run on copies of their memory, its results copied back.
+// Runs any extern call of a GPU by the CPU's candidate on copies of the views' memory, and copies the results back.
 //
 // Invariants:
-// 1. A view's memory is copied as one range, gaps included, and goes back as it came: what lies between its elements
-//    keeps its bytes, since the copies wait for the GPU and nothing runs beside them.
+// 1. A view's memory is copied as one range, including gaps, and the whole range is copied back. Bytes between its
+//    elements keep their values, because the copies wait for the GPU and nothing else runs meanwhile.
 // 2. A result that is the first operand (an in-place form) shares its copy.
-// 3. Half types that the CPU has no candidate for are float32 in the copies, and rounded on their way back.
+// 3. Half types without a CPU candidate are float32 in the copies, and are rounded on the way back.
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
@@ -19,7 +19,7 @@
 namespace lutra::cuda {
 namespace {
 
-// The bytes from a view's first element to its last.
+// Returns the bytes from a view's first element to its last.
 size_t extent(const ExternView& v) {
   int64_t last = 0;
   for (int32_t d = 0; d < v.dim; d++) {
@@ -31,7 +31,7 @@ size_t extent(const ExternView& v) {
 
 struct HostCopy {
   ExternView view;
-  DType dtype;  // on the GPU
+  DType dtype;  // the dtype on the GPU
   size_t elements = 0;
   std::unique_ptr<std::byte[]> bytes;
   std::unique_ptr<float[]> floats;
@@ -51,7 +51,7 @@ struct HostCopy {
       wide = dtype == DType::kFloat16 ? half_to_float(half) : bfloat16_to_float(half);
     });
   }
-  // Its bytes as the GPU has them.
+  // Returns the bytes as the GPU stores them.
   const std::byte* data() {
     if (!floats) return bytes.get();
     convert([&](uint16_t& half, float& wide) {

@@ -1,4 +1,4 @@
-// Kernels by source in, launches out; each is compiled and loaded when it is first met on a GPU.
+// Launches kernels by source. Each is compiled and loaded when it is first used on a GPU.
 #include "ops/extern/cuda/launch.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ Emulator* emulator = nullptr;
 thread_local int open_launchers = 0;
 thread_local ScratchPool* pool = nullptr;
 thread_local bool only_prepare = false;
-thread_local std::vector<KernelId> wanted_kernels;  // of a call that is prepared
+thread_local std::vector<KernelId> wanted_kernels;  // of the call that is being prepared
 
 const char* device_type(DType t) {
   if (is_int(t)) return info(t).ir_name;
@@ -59,7 +59,7 @@ struct Loaded {
 
 FunctionHandle function_of(const KernelId& k, Context& c) {
   static std::mutex mutex;
-  static auto& loaded = *new std::unordered_map<Key, Loaded, KeyHash>;  // outlives the driver's own end
+  static auto& loaded = *new std::unordered_map<Key, Loaded, KeyHash>;  // never destroyed: the driver may end first
   Key key{&k.source, k.name, 1, k.variant, c.index};
   for (int i = 0; i < k.types.count; i++) key.types = key.types << 8 | uint64_t(k.types.of[i]);
   {
@@ -67,7 +67,7 @@ FunctionHandle function_of(const KernelId& k, Context& c) {
     const auto found = loaded.find(key);
     if (found != loaded.end()) return found->second.function;
   }
-  Loaded l;  // compiled beside others' kernels
+  Loaded l;  // compiled without the lock, in parallel with other kernels
   l.program = LoadedModule::get(kernel_text(k), c);
   l.function = l.program->function(k.name, k.shared_bytes);
   const std::lock_guard lock(mutex);
@@ -118,7 +118,7 @@ void* ScratchPool::take(size_t nbytes, Device device) {
   int fitting = 0;
   Block *best = nullptr, *giving_way = nullptr;
   for (Block& b : blocks_) {
-    if (!b.storage) giving_way = &b;  // there was no memory
+    if (!b.storage) giving_way = &b;  // its allocation failed
     if (!b.storage || b.taken || b.storage->device != device) continue;
     if (b.storage->nbytes < nbytes) {
       if (!giving_way && b.storage->refs.load(std::memory_order_acquire) == 1) giving_way = &b;
@@ -154,13 +154,13 @@ void prepare(const ExternCall& call) {
     run_extern(call);
   } catch (const Error&) {
   }
-  // Side by side: each is a source of its own, or finds what another compiled.
-  std::vector<std::jthread> others;  // joined as well where memory ends
+  // In parallel: each has a source of its own, or finds what another thread compiled.
+  std::vector<std::jthread> others;  // also joined if memory runs out
   const auto load = [device = call.device, own = installed_settings](const KernelId& kernel) {
     const SettingsScope settings(own);
     try {
       function_of(kernel, context(device));
-    } catch (const std::exception&) {  // the call itself will tell
+    } catch (const std::exception&) {  // the call itself will report it
     }
   };
   std::set<std::string> seen;
@@ -169,7 +169,7 @@ void prepare(const ExternCall& call) {
     try {
       others.emplace_back(load, kernel);
     } catch (const std::system_error&) {
-      break;  // no thread to be had: one after the other
+      break;  // no thread is available: compiles one after the other
     }
   }
   if (!wanted_kernels.empty()) load(wanted_kernels.back());
@@ -205,7 +205,7 @@ Error describe_fault(const LaunchFault& fault) {
 }
 
 Launcher::Launcher(const ExternCall& call) : call(call) {
-  // A call within another one leaves the other's memory alone.
+  // A nested call does not touch the outer call's memory.
   if (pool && !only_prepare && open_launchers == 0) pool->begin_call();
   if (!emulator) {
     context_ = &cuda::context(call.device);
@@ -219,7 +219,7 @@ void* Launcher::scratch_bytes(size_t n) {
   if (only_prepare) return reinterpret_cast<void*>(512);
   const Device device = emulator ? Device() : call.device;
   if (pool) return pool->take(n, device);
-  // ops/core's, which asks the device's allocator.
+  // ops/core's function, which calls the device's allocator.
   return held_.emplace_back(lutra::allocate(n, device))->data;
 }
 

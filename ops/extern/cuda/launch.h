@@ -1,4 +1,4 @@
-// One extern call's launches: kernels by source, name and element types; temporary memory; faults.
+// The launches of one extern call: kernels by source, name and element types; temporary memory; faults.
 #pragma once
 #include <functional>
 #include <initializer_list>
@@ -14,18 +14,18 @@
 
 namespace lutra::cuda {
 
-// CUDA C++ after the prelude (prelude.cc). Lives as long as the process; its address is its identity.
+// CUDA C++ text, which follows the prelude (prelude.cc). It lives as long as the process. Its address is its identity.
 struct ExternSource {
   const char* name;
   const char* text;
-  const char* before[2] = {};  // what it shares with others
+  const char* before[2] = {};  // texts that it shares with other sources
 };
 extern const char kPrelude[];
 extern const char kTensorCoresText[];  // tensor_cores.cc: tf32 and mma
 extern const char kAttentionText[];    // attention_text.cc
-extern const char kHalfCoresText[];    // tensor_cores.cc: mma of halves T0, what loads its operands
+extern const char kHalfCoresText[];    // tensor_cores.cc: mma of halves T0, loads of its operands
 
-// What T0, T1, ... stand for.
+// The dtypes of T0, T1, ...
 struct ElementTypes {
   DType of[4];
   int count = 0;
@@ -34,7 +34,7 @@ struct ElementTypes {
   }
 };
 
-// One kernel of a source, with T0, T1, ... defined as the C++ types of dtypes and VARIANT as a number.
+// One kernel of a source. T0, T1, ... are defined as the C++ types of dtypes, VARIANT as a number.
 struct KernelId {
   const ExternSource& source;
   const char* name;
@@ -42,14 +42,14 @@ struct KernelId {
   int variant = 0;
   int shared_bytes = 0;  // dynamic shared memory
 };
-// The whole text that is compiled.
+// Returns the whole text to compile.
 std::string kernel_text(const KernelId& kernel);
 
 struct ExternGrid {
   int64_t x = 1, y = 1, z = 1;
 };
 
-// Tests put a machine of their own in place of the GPU: views are then the host's memory.
+// Tests replace the GPU by an emulator. Views are then in the host's memory.
 struct Emulator {
   virtual ~Emulator() = default;
   virtual void launch(const std::string& text, const char* name, const ExternGrid& grid, unsigned block,
@@ -59,11 +59,11 @@ struct Emulator {
 void set_emulator(Emulator* emulator);
 bool emulated();
 
-// Registers what to say of a fault, once for each op (a string that is the key). The fault's `arg` is the dim.
+// Registers the error of a fault, once for each op (a string that is the key). The fault's `arg` is the dim.
 int64_t fault_site(std::string_view op, std::function<Error(const LaunchFault&)> describe);
 // "gather: index 12 is out of bounds for dimension 1 with size 10"
 int64_t index_fault_site(std::string_view op);
-// What an emulator's fault means.
+// Returns the error for an emulator's fault.
 Error describe_fault(const LaunchFault& fault);
 
 class Launcher {
@@ -72,19 +72,19 @@ class Launcher {
   ~Launcher();
   Launcher(const Launcher&) = delete;
 
-  // Puts a launch into the stream; nothing where the grid is empty.
+  // Enqueues a launch. It does nothing if the grid is empty.
   template <class... A>
   void run(const KernelId& kernel, const ExternGrid& grid, unsigned block, const A&... args) {
     void* params[] = {const_cast<void*>(static_cast<const void*>(&args))..., nullptr};
     launch(kernel, grid, block, params);
   }
-  // A thread for each of n items.
+  // Runs a thread for each of n items.
   template <class... A>
   void each(const KernelId& kernel, int64_t n, const A&... args) {
     run(kernel, {(n + 255) / 256}, 256, args...);
   }
 
-  // 512-byte aligned, until the call returns.
+  // Returns 512-byte aligned memory, which is valid until the call returns.
   void* scratch_bytes(size_t n);
   template <class T>
   T* scratch(int64_t n) {
@@ -93,7 +93,7 @@ class Launcher {
   void zero(void* p, size_t nbytes);
   void copy(void* to, const void* from, size_t nbytes);
   LaunchFault* fault();
-  // Says to the context that a library put work into the stream.
+  // Tells the context that a library has enqueued work.
   void launched();
   Context& context() { return *context_; }
   StreamHandle stream() const { return stream_; }
@@ -108,10 +108,10 @@ class Launcher {
   std::vector<Ref<Storage>> held_;
 };
 
-// copy.cc: elements of one view into another of the same shape, converted as the CPU does; either may be broadcast
-// from.
+// copy.cc: copies elements to another view of the same shape, converted as on the CPU. Both may be broadcast from
+// smaller ones.
 void copy_view(Launcher& l, const ExternView& from, const ExternView& to);
-// A contiguous temporary of v's shape and the dtype, filled from v.
+// Returns a contiguous temporary copy of v in the dtype.
 ExternView contiguous_copy(Launcher& l, const ExternView& v, DType dtype);
 
 }  // namespace lutra::cuda

@@ -1,6 +1,6 @@
-// masked_scatter and its gradient, masked_select, nonzero: a mask in; the places where it is true take the source's
-// elements in turn, or give theirs, or are told. Chunks of the mask are counted, the counts summed up, and each chunk
-// then knows its first element's number.
+// masked_scatter and its gradient, masked_select, nonzero. The places where a mask is true take the source's elements
+// in order, or return theirs, or are listed. Chunks of the mask are counted and the counts summed up. Each chunk then
+// knows the number of its first element.
 #include "ops/core/storage.h"
 #include "ops/defs/call.h"
 #include "ops/extern/cpu/strided.h"
@@ -108,7 +108,7 @@ KERNEL take_masked(View in, View mask, T0* out, i64 n, const i64* before, i64 si
 }
 )cuda"};
 
-// The number of the first set element of each chunk, and of all.
+// Returns the number of the first set element of each chunk, then the total.
 int64_t* numbers(Launcher& l, const ExternView& mask, int64_t chunks) {
   auto* counts = l.scratch<int64_t>(chunks + 1);
   l.run({kSource, "count_chunks", {DType::kUInt8}}, {chunks}, 256, mask, mask.numel(), counts);
@@ -161,14 +161,14 @@ void run_masked_gather(const ExternCall& call) {
 
 namespace {
 
-// The call of an op that tells its result's size itself.
+// Makes the call of an op that computes its result's size itself.
 ExternCall dynamic_call(OpId op, Device device) {
   ExternCall call;
   call.op = op, call.device = device;
   return call;
 }
 
-// The number of the first set element of each chunk; `total` gets that of all, for which the GPU is waited for.
+// Returns the number of the first set element of each chunk. It waits for the GPU and sets `total`.
 const int64_t* counted(Launcher& l, const ExternView& mask, int64_t chunks, int64_t& total) {
   const int64_t* before = numbers(l, mask, chunks);
   copy_bytes(&total, Device{}, before + chunks, l.call.device, sizeof total);
@@ -205,7 +205,7 @@ Results run_masked_select(const Args& args) {
   return {out};
 }
 
-// Whoever runs it reads the element.
+// The caller reads the element.
 Results run_tell_number(const Args& args) {
   const Tensor x = args[0].tensor(), out = make_tensor({}, x->dtype, x->device());
   copy_bytes(out->data(), x->device(), x->data(), x->device(), sizeof(double));

@@ -1,9 +1,9 @@
-// What every kernel of this folder begins with: types, arithmetic as the CPU's kernels do it, views, faults.
+// The text that every kernel of this folder begins with: types, the CPU kernels' arithmetic, views, faults.
 #include "ops/extern/cuda/launch.h"
 
 namespace lutra::cuda {
 
-// Without headers, as NVRTC finds none; LUTRA_EMULATED is the tests' host compiler.
+// There are no headers, because NVRTC finds none. LUTRA_EMULATED is defined for the tests' host compiler.
 const char kPrelude[] = R"cuda(
 typedef signed char i8;
 typedef unsigned char u8;

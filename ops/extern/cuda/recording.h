@@ -1,5 +1,5 @@
-// What who records and compiles launches tells this folder: where temporary memory comes from, and that calls are only
-// to be prepared.
+// The interface for code that records and compiles launches. It supplies temporary memory, and can ask that calls are
+// only prepared.
 #pragma once
 #include <vector>
 
@@ -8,7 +8,7 @@
 
 namespace lutra::cuda {
 
-// Is told of what a call takes, before the call puts a launch that uses it into the stream.
+// Is told which memory a call takes, before the call enqueues a launch that uses it.
 class ScratchWatch {
  public:
   virtual void taken(size_t block) = 0;
@@ -18,17 +18,17 @@ class ScratchWatch {
   ~ScratchWatch() = default;
 };
 
-// Temporary memory of libraries' calls, which use the same blocks in turn (all work is on one stream), small ones
-// several in turn, so that calls that are recorded need not wait for each other. A block that is too small gives way to
-// a larger one, unless somebody holds it.
+// Temporary memory of library calls, which use the same blocks in turn (all work is on one stream). Calls rotate among
+// several small blocks, so that recorded calls need not wait for each other. A larger block replaces one that is too
+// small, unless somebody holds it.
 class ScratchPool {
  public:
   void begin_call();
   void* take(size_t nbytes, Device device);
   bool empty() const { return blocks_.empty(); }
-  // The next call may take these bytes for what is large.
+  // Lets the next call use these bytes for large requests.
   void lend(void* p, size_t nbytes) { lent_ = static_cast<char*>(p), lent_bytes_ = nbytes, lent_taken_ = 0; }
-  // What is taken from now on is added to the list too: a recording holds its memory, so that replays find it.
+  // Adds all blocks taken from now on to the list too. A recording holds its memory, so that replays find it.
   void hold_in(std::vector<Ref<Storage>>* list) { holder_ = list; }
 
   ScratchWatch* watch = nullptr;
@@ -37,7 +37,7 @@ class ScratchPool {
   struct Block {
     Ref<Storage> storage;
     bool taken = false;
-    uint64_t used = 0;  // when, counted in takes
+    uint64_t used = 0;  // the time of the last use, counted in takes
   };
   void* take_lent(size_t nbytes);
 
@@ -47,7 +47,7 @@ class ScratchPool {
   char* lent_ = nullptr;
   size_t lent_bytes_ = 0, lent_taken_ = 0;
 };
-// While one lives, calls of this thread take their temporary memory from the pool.
+// A scope in which calls of this thread take their temporary memory from the pool.
 class ScratchScope {
  public:
   explicit ScratchScope(ScratchPool* pool);
@@ -58,8 +58,8 @@ class ScratchScope {
   ScratchPool* before_;
 };
 
-// While one lives, calls of this thread only compile and load their kernels and find their libraries' algorithms:
-// nothing is put into the stream. Views need sizes, strides and a pointer that is not null where a tensor is present.
+// A scope in which calls of this thread only compile and load their kernels and find their libraries' algorithms.
+// Nothing is enqueued. Views need sizes, strides and, if the tensor is present, a non-null pointer.
 class PrepareScope {
  public:
   PrepareScope();
@@ -67,7 +67,7 @@ class PrepareScope {
   PrepareScope(const PrepareScope&) = delete;
 };
 bool preparing();
-// Prepares what a call like this one will need; what goes wrong is left for the call itself to say.
+// Prepares what a call like this one will need. Errors are ignored: the call itself will report them.
 void prepare(const ExternCall& call);
 
 }  // namespace lutra::cuda

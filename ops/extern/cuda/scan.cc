@@ -1,6 +1,6 @@
-// Running sums, products, extremes along one dimension: contiguous views in, contiguous results out. Floats are summed
-// in float64 and rounded where they are stored. Many short lines side by side: a thread a line; else a block a line,
-// which goes through it in tiles. Which one is a function of sizes alone.
+// Running sums, products and extremes along one dimension of contiguous views. Floats are summed in float64 and rounded
+// when they are stored. Many short lines side by side take a thread each. Other lines take a block each, which goes
+// through its line in tiles. The choice is a function of sizes alone.
 #include "ops/core/half.h"
 #include "ops/extern/cuda/kernels.h"
 #include "ops/extern/cuda/launch.h"

@@ -1,12 +1,12 @@
 // Scattering into a tensor: index_put, index_add and kin, scatter and kin, the gradient of embedding.
 //
 // Invariants:
-// 1. What meets in one element is taken in the order of the positions, as on the CPU, so bits agree with it: either one
-//    thread walks through the positions of a line; or a warp does, 32 at a time, of which the first that goes to a
-//    place takes what the others bring there; or the positions of each line are sorted by where they go and one thread
-//    an element of the slice takes those of one place in turn; or a block lists the positions of its place in order.
-//    What lies in different lines never meets.
-// 2. A position out of bounds is reported and left out; the next wait for the GPU raises it.
+// 1. Elements that meet in one place are combined in the order of the positions, as on the CPU, so bits agree with it.
+//    There are four ways. One thread walks through the positions of a line. Or a warp does, 32 at a time; the first
+//    lane that goes to a place takes what the others bring there. Or the positions of each line are sorted by place,
+//    and one thread for each element of the slice takes those of one place in turn. Or a block lists the positions of
+//    its place in order. Elements of different lines never meet.
+// 2. A position out of bounds is reported and skipped. The next wait for the GPU raises it.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -19,10 +19,10 @@ namespace lutra::cuda {
 namespace {
 
 constexpr int64_t kSerial = 32;    // positions of a line that one thread walks through
-constexpr int64_t kByWarp = 4096;  // those that a warp walks through
+constexpr int64_t kByWarp = 4096;  // positions of a line that a warp walks through
 
-// VARIANT: the mode, and 8 where sources are multiplied first.
-// What its kernels share: each is compiled alone, as all of them take a second.
+// VARIANT: the mode, plus 8 if sources are multiplied first. This is the text that the kernels share. Each kernel is
+// compiled alone, because all of them together take a second.
 const char kWalkText[] = R"cuda(
 #define MODE (VARIANT & 7)
 #define SCALED (VARIANT & 8)
@@ -360,7 +360,7 @@ KERNEL BOUNDS(256) embedding_rows(const void* index, int is64, i64 positions, i6
 }
 )cuda"};
 
-// The device's structs.
+// These mirror the device's structs.
 struct DeviceOperand {
   const void* data;
   int64_t strides[8], size, stride;
@@ -377,7 +377,7 @@ struct Finish {
   int32_t include_self = 1, mean = 0, by_count = 0;
 };
 
-// Position dims that lie side by side in everything become one; positions keep their numbers.
+// Joins position dims that are contiguous in all operands. Positions keep their numbers.
 void merge_dims(DeviceWalk& w) {
   for (int d = w.dims - 2; d >= 0; d--) {
     const int64_t n = w.sizes[d + 1];
@@ -420,17 +420,17 @@ struct Scatter {
   ScatterMode mode;
   Finish finish;
   bool scaled = false;
-  int64_t skip = INT64_MIN;  // positions with this index are left out
+  int64_t skip = INT64_MIN;  // positions with this index are skipped
 };
 
-// How many bits tell the places of a view's elements apart, and from one whose bits are all set.
+// Returns how many bits distinguish the places of a view's elements from each other, and from a key of all ones.
 int bits_of_places(const ExternView& out) {
   int64_t last = 0;
   for (int d = 0; d < out.dim; d++) last += std::max<int64_t>(0, out.sizes[d] - 1) * out.strides[d];
   return std::bit_width(uint64_t(last + 1));
 }
 
-// What is in `out` already, and the source's elements.
+// Combines the content of `out` with the source's elements.
 void scatter(Launcher& l, const ScatterWalk& walk, const void* source, const Scatter& s) {
   const ExternView& out = l.call.out[0];
   const DeviceWalk w = device_walk(walk, s.skip);
@@ -438,7 +438,7 @@ void scatter(Launcher& l, const ScatterWalk& walk, const void* source, const Sca
   const int variant = int(s.mode) + (s.scaled ? 8 : 0);
   LaunchFault* fault = l.fault();
   const int64_t site = index_fault_site(walk.op);
-  // The dim of the positions that is walked: the one along which elements meet, or all as one.
+  // Chooses the position dim to walk: the one along which elements meet, or all as one.
   int64_t length = w.positions, step = 1;
   if (walk.apart >= 0) {
     for (int d = 0; d < walk.dims; d++) {
@@ -466,14 +466,14 @@ void scatter(Launcher& l, const ScatterWalk& walk, const void* source, const Sca
          sorted.positions, out.data, source, s.finish);
 }
 
-// The input brought into the result, then the walk.
+// Copies the input into the result, then scatters.
 void scatter_into(Launcher& l, const ScatterWalk& w, const void* source, const Scatter& s) {
   const ExternView& out = l.call.out[0];
   if (out.data != l.call.in[0].data) copy_view(l, l.call.in[0], out);
   scatter(l, w, source, s);
 }
 
-// A number in the place of a source.
+// Returns a number in device memory, in place of a source.
 void* constant(Launcher& l, double v, DType dtype) {
   void* p = l.scratch_bytes(8);
   l.run({kConstantSource, "make_constant", {dtype}}, {1}, 1, p, v);
@@ -552,7 +552,8 @@ void run_scatter_reduce(const ExternCall& call) {
 
 namespace {
 
-// A block for each row and 32 features reads the whole index: for few rows. False where that is too much.
+// Takes a block for each row and 32 features, which reads the whole index. Returns false if there are too many rows for
+// that.
 bool embedding_by_rows(Launcher& l, const ScatterWalk& walk, int64_t skip) {
   const ExternView& out = l.call.out[0];
   const int64_t rows = out.sizes[0], features = out.sizes[1], blocks = rows * ((features + 31) / 32);
@@ -560,7 +561,7 @@ bool embedding_by_rows(Launcher& l, const ScatterWalk& walk, int64_t skip) {
   const int64_t chunks = (w.positions + 2047) / 2048;
   if (w.dims > 1 || w.positions > INT32_MAX || blocks > INT32_MAX) return false;
   if (w.dims == 1 && w.sizes[0] > 1 && w.index[0].strides[0] != 1) return false;
-  // Where many go to a row, the other way adds them slowly.
+  // If many positions go to a row, the other way adds them slowly, so this way is still used.
   if (blocks * chunks > 16384 && blocks * rows > 1 << 18) return false;
   l.run({kRowsSource, "embedding_rows", {out.dtype}}, {blocks}, 256, w.index[0].data, w.index[0].is64, w.positions,
         rows, skip, l.call.in[0].data, w.dims ? w.src[0] : int64_t(0), walk.slice_src[0], out.data, out.strides[0],

@@ -1,5 +1,5 @@
-// searchsorted, isin and histc: elements in; for each where it belongs among others, whether it is one of them, or how
-// many there are in each range, out. What is counted are integers, so the order of counting does not matter.
+// searchsorted, isin and histc: find for each element its place among others, whether it is one of them, or how many
+// elements each range has. Counts are integers, so the order of counting does not matter.
 #include <algorithm>
 #include <bit>
 
@@ -10,7 +10,7 @@
 namespace lutra::cuda {
 namespace {
 
-// T0: the boundaries, T1: the input, T2: what both compare as, T3: the result.
+// T0: the boundaries. T1: the input. T2: the type in which both are compared. T3: the result.
 const ExternSource kSearch = {"searchsorted", R"cuda(
 template <class T> struct Compare { typedef T type; static DEV T of(T v) { return v; } };
 template <> struct Compare<bool8> { typedef u8 type; static DEV u8 of(bool8 v) { return v.v; } };

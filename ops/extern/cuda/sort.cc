@@ -1,6 +1,6 @@
-// sort and topk: rows of elements become keys; a short row is sorted in shared memory, a long one by its digits, the
-// lowest first; few keys are counted instead, also those of tiles whose first ones are wanted. Equal elements keep
-// their order and NaNs are the largest: there is one right answer.
+// sort and topk: converts rows of elements to keys. A short row is sorted in shared memory, a long one by its digits,
+// the lowest first. Few keys are ranked by counting instead, also those of tiles whose first ones are wanted. Equal
+// elements keep their order and NaNs are the largest, so there is one right answer.
 #include "ops/extern/cuda/sort.h"
 
 #include <algorithm>
@@ -12,12 +12,12 @@ namespace lutra::cuda {
 namespace {
 
 constexpr int64_t kTile = 2048;         // keys of a row that a block sorts
-constexpr int64_t kTopTile = 1024;      // of which the first are found; a quarter of them at most
-constexpr int64_t kLeastTile = 256;     // the same where keys are counted
-constexpr int64_t kCompared = 1 << 25;  // comparisons up to which keys are only counted
+constexpr int64_t kTopTile = 1024;      // keys of a tile whose first ones are found; a quarter of them at most
+constexpr int64_t kLeastTile = 256;     // the same if keys are ranked by counting
+constexpr int64_t kCompared = 1 << 25;  // the most comparisons for ranking by counting
 
-// VARIANT: log2 of the tile. A block of half as many threads as a tile has keys sorts one tile (or several small ones:
-// then the block has 256 threads).
+// VARIANT: log2 of the tile. A block has half as many threads as a tile has keys, and sorts one tile. For small tiles
+// it has 256 threads and sorts several.
 const ExternSource kTileSource = {"sort_tile", R"cuda(
 #define TILE (1 << VARIANT)
 #define KEYS (TILE < 512 ? 512 : TILE)
@@ -137,8 +137,9 @@ KERNEL BOUNDS(256) rank_tiles(const u64* keys, const u32* from, u64* out, u32* p
 constexpr int64_t kPart = 4096;  // keys that a block sorts by a digit
 constexpr int kDigitBits = 8;
 
-// A row lies in parts of 4096 keys. By a digit of 8 bits: each part counts its digits; their counts are added up over
-// the parts before it; keys go behind those of lower digits, of earlier parts, of earlier warps and of earlier turns.
+// A row has parts of 4096 keys. A pass sorts by a digit of 8 bits. Each part counts its digits. The counts are added up
+// over the parts before it. Keys go behind those of lower digits, of earlier parts, of earlier warps and of earlier
+// turns.
 const ExternSource kDigitSource = {"sort_digits", R"cuda(
 #define THREADS 256
 #define TURNS 16
@@ -254,10 +255,11 @@ KERNEL put_sorted(View in, View values, View indices, int dim, i64 rows, i64 n, 
 }
 )cuda"};
 
-// Whether a key's place is found by comparing it with all others.
+// Returns whether a key's place is found by comparing it with all others.
 bool is_compared(int64_t rows, int64_t n) { return n <= 2 * kTile && rows * n * n <= kCompared; }
 
-// Positions of the first k keys of each row, k in a row: of those of its tiles, as long as they do not fit one.
+// Returns the positions of the first k keys of each row, k in a row. It selects the first k of each tile until one tile
+// holds them all.
 const uint32_t* top_of_rows(Launcher& l, const uint64_t* keys, int64_t rows, int64_t n, int64_t k) {
   const uint32_t* positions = nullptr;
   for (bool last = false; !last;) {
@@ -280,7 +282,7 @@ const uint32_t* top_of_rows(Launcher& l, const uint64_t* keys, int64_t rows, int
   return positions;
 }
 
-// The first k of each row along dim.
+// Writes the first k of each row along dim.
 void order_rows(const ExternCall& call, int64_t dim, bool descending) {
   const ExternView &in = call.in[0], &values = call.out[0], &indices = call.out[1];
   const int at = int(dim < 0 ? dim + std::max(in.dim, 1) : dim);
@@ -292,7 +294,7 @@ void order_rows(const ExternCall& call, int64_t dim, bool descending) {
   Launcher l(call);
   auto* keys = l.scratch<uint64_t>(rows * n);
   l.each({kRowSource, "make_keys", {in.dtype}}, rows * n, in, at, int(descending), rows, n, keys);
-  // Each row's positions in order, `sorted` of them at least.
+  // Each row's positions in order, at least `sorted` of them.
   int64_t sorted = n;
   const uint32_t* positions = k <= kTopTile / 4 && n > kTile && !is_compared(rows, n)
                                   ? top_of_rows(l, keys, rows, n, sorted = k)
@@ -328,7 +330,7 @@ SortedRows sort_rows(Launcher& l, uint64_t* keys, int64_t rows, int64_t n, int b
   if (n > kTile) return by_digits(l, keys, rows, n, bits);
   int log = 1;
   while ((int64_t(1) << log) < n) log++;
-  const int64_t tile = int64_t(1) << log, each = std::max<int64_t>(1, 512 / tile);  // tiles of a block
+  const int64_t tile = int64_t(1) << log, each = std::max<int64_t>(1, 512 / tile);  // tiles in a block
   const SortedRows r{l.scratch<uint64_t>(rows * n), l.scratch<uint32_t>(rows * n)};
   l.run({kTileSource, "sort_tiles", {}, log}, {(rows + each - 1) / each}, unsigned(std::max<int64_t>(256, tile / 2)),
         keys, r.keys, r.positions, rows, n);

@@ -1,4 +1,4 @@
-// The candidates of NVIDIA GPUs. Rows of one op stand best first; the last is the CPU's on copies.
+// The candidates of NVIDIA GPUs. The rows of one op are sorted, best first. The last is the CPU's candidate on copies.
 #include "ops/extern/cuda/kernels.h"
 
 namespace lutra::cuda {

@@ -1,5 +1,5 @@
-// Products on tensor cores, for the sources that name it as what comes before them: numbers rounded to TF32, halves,
-// and a warp's instructions, which the tests' host compiler makes lane by lane.
+// The texts of products on tensor cores, which sources list in `before`: numbers rounded to TF32, halves, and a warp's
+// instructions. The tests' host compiler emulates these lane by lane.
 #include "ops/extern/cuda/launch.h"
 
 namespace lutra::cuda {
@@ -39,7 +39,7 @@ DEV void mma(float& c0, float& c1, float& c2, float& c3, const float* a, float b
 }
 )cuda";
 
-// Of half types, which are T0.
+// The text for half types, which are T0.
 const char kHalfCoresText[] = R"cuda(
 template <class T> struct IsBfloat { enum { yes = 0 }; };
 template <> struct IsBfloat<bfloat> { enum { yes = 1 }; };
