@@ -1,10 +1,10 @@
-// Byte counts in, Storages over blocks of a GPU's memory out.
+// Allocates storages over blocks of a GPU's memory.
 // Invariants (of a heap, under its mutex):
-// 1. A segment is a list of blocks without gaps, by address; no two neighbours are both free.
-// 2. Blocks of small segments (2 MB) serve requests up to 1 MB, those of large ones the rest; free ones are in `free`
+// 1. A segment is a list of blocks without gaps, by address. No two neighbours are both free.
+// 2. Blocks of small segments (2 MB) serve requests up to 1 MB, those of large ones the rest. Free blocks are in `free`
 //    of their kind, by size, then address.
-// 3. The driver is called and Lua's garbage collected only while the mutex is not held.
-// 4. A block that becomes free takes no memory of the host: it brings its place among the free ones.
+// 3. The mutex is not held while the driver is called or Lua's garbage is collected.
+// 4. Freeing a block needs no host memory: the block owns its node of the set of free blocks.
 #include "ops/cuda/allocator.h"
 
 #include <algorithm>
@@ -40,9 +40,9 @@ struct Block {
   DevicePtr at;
   size_t bytes;
   bool small, used;
-  Block *before = nullptr, *after = nullptr;  // of its segment
-  int64_t charged = 0;                        // while it is used: bytes on the account of a state
-  FreeBlocks::node_type place;                // among the free ones, while it is not there
+  Block *before = nullptr, *after = nullptr;  // neighbours in its segment
+  int64_t charged = 0;                        // while it is used: bytes charged to a state's account
+  FreeBlocks::node_type place;                // its node of the set of free blocks, while it is not in there
 };
 
 bool BySize::operator()(const Block* a, const Block* b) const {
@@ -59,8 +59,8 @@ std::unique_ptr<Block> new_block(Heap& h, DevicePtr at, size_t bytes, bool small
 struct Heap {
   std::mutex mutex;
   FreeBlocks free[2];                   // large, small
-  std::unordered_set<Block*> segments;  // the first block of each: it outlives its neighbours
-  size_t used = 0;                      // blocks
+  std::unordered_set<Block*> segments;  // the first block of each, which outlives its neighbours
+  size_t used = 0;                      // number of used blocks
   MemoryStats stats;
 };
 
@@ -89,7 +89,7 @@ Heap& heap_of(const Context& c) {
 
 size_t rounded(size_t n, size_t step) { return (n + step - 1) / step * step; }
 
-// Best fit; what is left over is a free block, unless it is too little for another of its kind.
+// Takes the best fitting free block. The rest becomes a free block, unless it is too small for its kind.
 Block* take_free(Heap& h, size_t bytes, bool small) {
   Block wanted{&h, 0, bytes, small, false};
   auto it = h.free[small].lower_bound(&wanted);
@@ -114,7 +114,7 @@ Block* take_free(Heap& h, size_t bytes, bool small) {
   return b;
 }
 
-// b grows over the block after it, which is free and goes.
+// Merges b with the free block after it, which it deletes.
 void merge_after(Heap& h, Block* b) {
   Block* gone = b->after;
   h.free[gone->small].erase(gone);
@@ -134,14 +134,14 @@ void give_back(Block* b) {
   if (b->before && !b->before->used) {
     Block* first = b->before;
     first->place = h.free[first->small].extract(first);
-    // merge_after takes b out of the free ones, where it is not yet: erasing it does nothing.
+    // merge_after erases b from the free blocks. It is not among them yet, so that does nothing.
     merge_after(h, first);
     b = first;
   }
   h.free[b->small].insert(std::move(b->place));
 }
 
-// A fresh segment of the driver's, whole and free. False where the GPU has no such memory.
+// Adds a segment of the driver as one free block. Returns false if the GPU has no such memory.
 bool grow(Heap& h, size_t bytes, bool small) {
   const size_t whole = small ? kSmallSegment : bytes < kMiddle ? kMiddleSegment : rounded(bytes, kSegmentStep);
   std::unique_ptr<Block> made = new_block(h, 0, whole, small);
@@ -162,8 +162,7 @@ bool grow(Heap& h, size_t bytes, bool small) {
   return true;
 }
 
-// Takes whole segments that are free out of the heap and gives them to the driver; a lost context has none left to
-// take.
+// Gives whole free segments back to the driver. A lost context's memory is gone already.
 void release_segments(Heap& h) {
   std::vector<DevicePtr> whole;
   {
@@ -197,7 +196,7 @@ void (*release_idle)() = nullptr;
 
 struct GiveBack {
   Block* block;
-  MemoryAccount* account;  // of the state that has it; null: none
+  MemoryAccount* account;  // of the state that has the block; null: none
   void operator()(void*) const {
     if (account) account->give_back(block->charged);
     give_back(block);
@@ -214,13 +213,13 @@ void forget_heaps() {
         if (!b->before && !b->after) driver()->memory_free(b->at), delete b;
       }
     }
-    // A heap with blocks in use stays for them.
+    // A heap with used blocks stays, because they refer to it.
     if (!h->used) delete h;
   }
 }
 [[maybe_unused]] const bool registered_forget = (on_set_driver(forget_heaps), true);
 
-// "  3 of 10.00 MB", the sizes that hold most first.
+// Returns "  3 of 10.00 MB", with the sizes that hold the most memory first.
 std::string largest_text(Heap& h) {
   std::map<size_t, size_t> count;
   {
@@ -264,7 +263,7 @@ Block* take(Heap& h, size_t bytes, bool small) {
   return take_free(h, bytes, small);
 }
 
-// Another thread may take what was just made free: then it is tried once more.
+// Tries again if another thread takes the memory that was just freed.
 Block* take_or_grow(Heap& h, size_t bytes, bool small) {
   for (;;) {
     if (Block* b = take(h, bytes, small)) return b;

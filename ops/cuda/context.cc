@@ -1,4 +1,4 @@
-// Devices by index in, contexts out; results of the driver in, errors that say what happened out.
+// Makes the contexts of devices, and turns results of the driver into errors.
 #include "ops/cuda/context.h"
 
 #include <algorithm>
@@ -73,7 +73,7 @@ void forget_contexts() {
 }
 [[maybe_unused]] const bool contexts_are_forgotten = (on_set_driver(forget_contexts), true);
 
-// A step of making a context: what the device lacks is the user's to know.
+// Checks a step of making a context. A failure is a user error, because the device lacks something.
 void need(Result result, int index, const char* what) {
   if (result != kSuccess) fail("device 'cuda:", index, "' is not available: ", what, ": ", result_text(result));
 }
@@ -84,7 +84,7 @@ int attribute(const Driver& driver, int index, int device, int which) {
   return value;
 }
 
-// The primary context is given back where a later step fails.
+// Makes the stream. If that fails, it releases the primary context.
 void open_stream(const Driver& driver, Context& c) {
   need(driver.retain_primary(&c.handle, c.driver_index), c.index, "its context cannot be made");
   Result result = driver.set_current(c.handle);
@@ -109,7 +109,7 @@ Context* make_context(const Driver& driver, int index) {
   c->registers = attribute(driver, index, device, kRegisters);
   c->cache_bytes = attribute(driver, index, device, kCacheBytes);
   c->clock = 1e3 * attribute(driver, index, device, kClock);
-  // Two transfers a clock.
+  // Memory makes two transfers a clock.
   c->memory_rate =
       1e3 * attribute(driver, index, device, kMemoryClock) * 2 / 8 * attribute(driver, index, device, kMemoryBits);
   need(driver.device_total_memory(&c->total_bytes, device), index, "its memory cannot be read");
@@ -131,7 +131,7 @@ Context* open_context(int index) {
   return slot;
 }
 
-// Results after which the context takes no more work.
+// Returns whether the context takes no more work after this result.
 bool is_fatal(Result result) {
   switch (result) {
     case 214:  // ECC_UNCORRECTABLE
@@ -152,7 +152,7 @@ bool is_fatal(Result result) {
   }
 }
 
-// "memory_free(p)" as "cuMemFree".
+// Returns "cuMemFree" for "memory_free(p)".
 std::string asked(const char* what) {
   const std::string_view call(what);
   const std::string_view name = call.substr(0, call.find('('));
@@ -167,7 +167,7 @@ std::string launch_text(const Context::Launch& l) {
   return *l.file ? str(l.op, " (", l.file, ":", l.line, ")") : std::string(l.op);
 }
 
-// "add (train.lua:3), then mm (train.lua:4)", oldest first.
+// Returns "add (train.lua:3), then mm (train.lua:4)", oldest first.
 std::string recent_text(Context& c) {
   const uint64_t kept = std::min<uint64_t>(c.launches, c.recent.size());
   std::string text;
@@ -183,7 +183,7 @@ std::string recent_text(Context& c) {
               str("cuda:", c.index, ": the GPU's context is lost since: ", c.lost_to, "; the CPU goes on"));
 }
 
-// The context is gone: says so once with all that is known, raise_lost repeats it.
+// Marks the context as lost and raises all that is known, once. Later raise_lost repeats the reason.
 [[noreturn]] void lose(Context& c, Result result) {
   std::lock_guard lock(c.mutex);
   const std::string happened = result_text(result), launches = recent_text(c);
@@ -203,7 +203,7 @@ std::string recent_text(Context& c) {
 
 void keep_text(char* to, size_t bytes, const char* from) {
   const size_t n = std::strlen(from);
-  // The end of a long path says more.
+  // Keeps the end of a long path, which is more informative.
   const char* start = n < bytes ? from : from + (n - bytes + 1);
   std::memcpy(to, start, std::min(n, bytes - 1) + 1);
 }
@@ -239,7 +239,7 @@ Context& context(Device device) {
                    : nullptr;
   if (!c) c = open_context(device.index);
   if (c->lost.load(std::memory_order_acquire)) raise_lost(*c);
-  // Others in this process may have made theirs current.
+  // Other code in this process may have made its own context current.
   const Driver& d = *driver();
   ContextHandle now = nullptr;
   current = c;

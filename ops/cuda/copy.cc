@@ -1,8 +1,8 @@
-// Addresses, devices and a count in; copies on the devices' streams out.
+// Copies between addresses on the devices' streams.
 // Invariants:
-// 1. A device's two pieces of pinned memory take turns; an event says when the device is done with each. Its mutex is
+// 1. A device's two pinned buffers are used in turn. An event tells when the device is done with each. Its mutex is
 //    held while they are used.
-// 2. A copy between GPUs comes after the work of both that was given before, and before what is given to either after.
+// 2. A copy between GPUs runs after all earlier work of both, and before all later work of either.
 #include "ops/cuda/copy.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ constexpr Result kPeerAccessAlready = 704, kTooManyPeers = 711;
 struct Piece {
   void* bytes = nullptr;
   EventHandle done = nullptr;
-  bool busy = false;  // done was recorded and not waited for
+  bool busy = false;  // done was recorded, and nobody has waited for it
 };
 
 struct Staging {
@@ -65,7 +65,7 @@ Staging& staging_of(const Context& c) {
   return *staging;
 }
 
-// The piece whose turn it is, free to be written.
+// Returns the buffer whose turn it is, free to be written.
 Piece& take(Staging& s) {
   Piece& p = s.pieces[s.next];
   s.next = 1 - s.next;
@@ -81,7 +81,7 @@ void mark(Context& c, Piece& p) {
   p.busy = true;
 }
 
-// -- pinned storages: their bytes by address, and free ones by size, in steps of a power of two
+// -- pinned storages: used ones by address, free ones by size, which is a power of two
 
 struct Pinned {
   std::mutex mutex;
@@ -116,7 +116,7 @@ void to_device(Context& c, void* to, const char* from, size_t nbytes) {
   }
 }
 
-// Pinned memory goes as it is; the host waits.
+// Copies pinned memory directly. The host waits.
 void directly(Context& c, void* to, const void* from, size_t nbytes, bool into) {
   Staging& s = staging_of(c);
   std::lock_guard lock(s.mutex);
@@ -133,7 +133,7 @@ void directly(Context& c, void* to, const void* from, size_t nbytes, bool into) 
   if (!into) raise_fault(c);
 }
 
-// While the device fills one piece, the other is emptied.
+// Empties one buffer while the device fills the other.
 void to_host(Context& c, char* to, const void* from, size_t nbytes) {
   Staging& s = staging_of(c);
   std::lock_guard lock(s.mutex);
@@ -162,7 +162,7 @@ void to_host(Context& c, char* to, const void* from, size_t nbytes) {
   forget_fault_sites(c, removed);
 }
 
-// Owns an event for the time of a copy.
+// Owns an event during a copy.
 struct Mark {
   EventHandle handle = nullptr;
   explicit Mark(Context& c) {
@@ -181,8 +181,8 @@ struct Mark {
   }
 };
 
-// Lets the target, which is current, read the source's memory without the host between, where the machine can. Where it
-// cannot the driver copies by way of the host. The driver is called without the mutex, which its failures take.
+// Lets the target, which is current, read the source's memory directly, if the machine can. Otherwise the driver copies
+// through the host. The mutex is not held during driver calls, because their failures lock it.
 void reach(Context& target, const Context& source) {
   {
     const std::lock_guard lock(target.mutex);

@@ -1,4 +1,4 @@
-// libcuda in, the table of its functions out, or one line that says why there is none.
+// Loads libcuda's functions, or tells in one line why there are none.
 #include "ops/cuda/driver.h"
 
 #include <dlfcn.h>
@@ -21,7 +21,7 @@ std::string version_text(int version) { return str(version / 1000, ".", version 
 struct State {
   std::mutex mutex;
   bool asked = false;
-  const Driver* given = nullptr;  // by a test
+  const Driver* given = nullptr;  // set by a test
   Driver loaded;
   std::string problem;
   std::vector<void (*)()> forget;
@@ -40,7 +40,7 @@ std::string library() {
   return path && *path ? path : "libcuda.so.1";
 }
 
-// The machine's driver, once opened kept open.
+// Opens the machine's driver, which is never closed.
 bool load(Driver& table, std::string& problem) {
   const std::string path = library();
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -71,7 +71,7 @@ std::string text_of(const Driver& driver, Result result) {
   return str(text ? text : "unknown error", " (", name ? name : std::to_string(result), ")");
 }
 
-// Whether the table may be used: it starts, and is new enough.
+// Returns whether the driver can be used: it starts, and is new enough.
 bool start(const Driver& driver, std::string& problem) {
   int version = 0;
   if (driver.driver_version(&version) == kSuccess && version < kNeededVersion) {
@@ -134,7 +134,7 @@ void set_driver(const Driver* driver) {
     std::lock_guard lock(s.mutex);
     forget = s.forget;
   }
-  // With the old driver still in place: what it gave is given back.
+  // The old driver is still in place, so that its objects can be freed.
   for (auto f : forget) f();
   std::lock_guard lock(s.mutex);
   ready = nullptr;

@@ -1,5 +1,5 @@
-// libcuda as a table of functions, opened when first asked for. Its types and codes are declared here as the driver's
-// binary interface has them, so that nothing of CUDA is needed to build.
+// libcuda as a table of functions, opened when it is first requested. Its types and codes are declared here by the
+// driver's binary interface, so building needs nothing of CUDA.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -31,13 +31,13 @@ struct KernelNodeParams {
   ContextHandle context;
 };
 
-// CUgraphEdgeData: of which kind, and which event of the node that it comes from it waits for.
+// CUgraphEdgeData: the kind of the edge, and the event of its source node that it waits for.
 struct GraphEdge {
   unsigned char from_port = 0, to_port = 0, type = 0, reserved[5] = {};
 };
 static_assert(sizeof(GraphEdge) == 8);
 
-// CUgraphNodeParams of a conditional node; graphs: told by the driver, one a body.
+// CUgraphNodeParams of a conditional node. graphs: set by the driver, one for each body.
 struct ConditionalNodeParams {
   int type = 13;  // CU_GRAPH_NODE_TYPE_CONDITIONAL
   int reserved[3] = {};
@@ -50,7 +50,7 @@ struct ConditionalNodeParams {
 };
 static_assert(sizeof(ConditionalNodeParams) == 256);
 
-// X(member, symbol, signature): what is called.
+// X(member, symbol, signature): the functions that Lutra calls.
 // clang-format off
 #define LUTRA_CUDA_FUNCTIONS(X)                                                                                       \
   X(init, "cuInit", (unsigned))                                                                                       \
@@ -110,7 +110,7 @@ static_assert(sizeof(ConditionalNodeParams) == 256);
   X(graph_destroy, "cuGraphDestroy", (GraphHandle))                                                                   \
   X(graph_exec_destroy, "cuGraphExecDestroy", (GraphExec))
 
-// What newer drivers have; null elsewhere.
+// Functions of newer drivers; null in older ones.
 #define LUTRA_CUDA_NEWER_FUNCTIONS(X)                                                                                 \
   X(begin_capture_to_graph, "cuStreamBeginCaptureToGraph",                                                            \
     (StreamHandle, GraphHandle, const GraphNode*, const void*, size_t, int))                                          \
@@ -131,17 +131,18 @@ struct Driver {
 #undef X
 };
 
-// The machine's driver, or null where there is none or it is too old; driver_problem() then says why, in one line.
+// Returns the machine's driver, or null if there is none or it is too old. driver_problem() then tells why, in one
+// line.
 const Driver* driver();
 const std::string& driver_problem();
 // Whether a GPU may decide what of a graph it runs: since CUDA 12.4.
 bool has_conditional_nodes();
 // Whether a launch of a graph may begin before those that it depends on have ended: since CUDA 12.3.
 bool has_dependent_launches();
-// Tests put a driver of their own in place (it is asked for its version as the machine's is); null takes it out. All
-// that this folder knows of GPUs is forgotten: no storage of theirs may be alive.
+// Replaces the driver for tests (its version is checked like the machine's); null restores the machine's driver. This
+// folder forgets all that it knows of GPUs, so no storage of theirs may be alive.
 void set_driver(const Driver* driver);
-// What set_driver makes a file of this folder forget.
+// Registers a function that set_driver calls, with which a file of this folder forgets its state.
 void on_set_driver(void (*forget)());
 
 // "out of memory (CUDA_ERROR_OUT_OF_MEMORY)"

@@ -1,4 +1,4 @@
-// Points in a GPU's work in, times between them out.
+// Records events on a GPU's stream and measures times between them.
 #include "ops/cuda/event.h"
 
 #include "ops/cuda/faults.h"
@@ -13,7 +13,7 @@ Event::Event(Device device, bool timing) : device_(device), timing_(timing) {
   LUTRA_CUDA(event_create(&handle_, timing ? 0 : kNoTiming));
 }
 
-// Where the context is lost the call fails, and nothing is left to free.
+// If the context is lost, the call fails, and nothing is left to free.
 Event::~Event() {
   if (const Driver* d = driver(); d && handle_) d->event_destroy(handle_);
 }

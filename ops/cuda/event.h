@@ -1,4 +1,4 @@
-// A point in a GPU's work: to wait for, to ask about, to measure from.
+// A point in a GPU's work that one can wait for, query, or measure from.
 #pragma once
 #include "ops/cuda/context.h"
 
@@ -16,10 +16,10 @@ class Event {
   Device device() const { return device_; }
   bool timing() const { return timing_; }
   bool recorded() const { return recorded_; }
-  void record();  // after the work given so far
+  void record();  // records it after the work given so far
   bool passed();
-  void synchronize();                  // waits for it; raises what went wrong before it
-  float elapsed_ms(const Event& end);  // from this to end; both recorded, with timing and passed
+  void synchronize();                  // waits for it; raises the errors of earlier work
+  float elapsed_ms(const Event& end);  // from this to end; both must be recorded, with timing and passed
 
  private:
   Device device_;

@@ -1,4 +1,4 @@
-// Records that kernels wrote in, errors with the words of their launches out.
+// Turns records that kernels wrote into errors of their launches.
 #include "ops/cuda/faults.h"
 
 #include <array>
@@ -15,10 +15,10 @@ namespace {
 
 constexpr unsigned kPortableMapped = 1 | 2;  // CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP
 
-// What the host and kernels tell each other, in memory of the host.
+// The host memory through which host and kernels communicate.
 struct Told {
   LaunchFault fault;
-  int32_t stop = 0;  // not 0: loops are to end
+  int32_t stop = 0;  // not 0: loops must end
 };
 
 struct Faults {
@@ -37,7 +37,7 @@ struct Faults {
   std::vector<std::pair<std::string, int>> places;  // by id, from 1
 };
 
-// A site's id is its low half; the other is its place's.
+// A site's id is its low half. The high half is the id of its place.
 constexpr int kPlaceShift = 32;
 constexpr int64_t kSiteMask = (int64_t(1) << kPlaceShift) - 1;
 
@@ -45,7 +45,7 @@ bool (*where)(Place&) = nullptr;
 thread_local const char* given_file = nullptr;
 thread_local int given_line = 0;
 
-// Never destroyed: sites are removed by what may outlive the static destructors.
+// Never destroyed: objects that outlive the static destructors may remove sites.
 Faults& faults() {
   static Faults* f = new Faults;
   return *f;
@@ -142,7 +142,7 @@ void raise_fault(Context& c) {
   Faults& f = faults();
   LaunchFault* record = f.records[size_t(c.index)].load(std::memory_order_acquire);
   if (!record || !std::atomic_ref<int32_t>(record->set).load(std::memory_order_acquire)) return;
-  // Later work may be about to write it too.
+  // Later work may be about to write the record too.
   LUTRA_CUDA(stream_synchronize(c.stream));
   const LaunchFault fault = *record;
   *record = LaunchFault();

@@ -1,4 +1,5 @@
-// Kernels whose checks fail write a record that host and device share; the next wait for the device raises it.
+// Faults of kernels. A kernel whose check fails writes a record that host and device share. The next wait for the
+// device raises it.
 #pragma once
 #include <functional>
 
@@ -8,29 +9,32 @@
 
 namespace lutra::cuda {
 
-// Where the kernels of this GPU report (host memory that the device sees at the same address).
+// Returns the record of this GPU's kernels (host memory that the device sees at the same address).
 LaunchFault* fault_record(Context& c);
-// A number in memory of the host that loops on the GPU look at: not 0 ends them. end_loops waits until they have ended.
+// loops_stop returns a number in host memory that loops on the GPU read: a value other than 0 ends them. end_loops sets
+// it and waits until they have ended.
 int32_t* loops_stop(Context& c);
 void end_loops(Context& c);
-// Registers what to say of a launch's fault; the id goes to BlockHead::site. No launch of a site that was removed
-// follows, but those before may not have run: it lives until the host has waited for the device's work.
+// Registers the error of a launch's fault; the id goes to BlockHead::site. After a site is removed, no launch of it
+// follows, but earlier launches may still be pending. So its entry lives until the host has waited for the device's
+// work.
 int64_t add_fault_site(std::function<Error(const LaunchFault&)> describe);
 void remove_fault_site(int64_t site, int device);
-// How many were removed so far, and, when all work that the device was given then is done and its faults are told, the
-// end of those.
+// removed_fault_sites returns how many were removed so far. Call forget_fault_sites with that number after all work
+// that the device was given until then is done and its faults were raised. It deletes the entries of those sites.
 size_t removed_fault_sites();
 void forget_fault_sites(Context& c, size_t removed);
-// Where the user's program is now; false where nobody knows. Asked at launches that say no place of their own.
+// The user's line that the program runs now. set_place installs the function that finds it; it returns false if
+// unknown. It is called at launches without a place of their own.
 struct Place {
   char file[256] = {};
   int line = 0;
 
-  void set(const char* name, int at);  // of a long name the end
+  void set(const char* name, int at);  // keeps the end of a long name
 };
 void set_place(bool (*where)(Place& place));
 bool place_now(Place& place);
-// While one lives, launches of this thread come from there (null: from where the program is).
+// A scope in which launches of this thread come from this place (null: from the program's own).
 class PlaceScope {
  public:
   PlaceScope(const char* file, int line);
@@ -41,9 +45,9 @@ class PlaceScope {
   const char* file_;
   int line_;
 };
-// The site with the place that launches come from now: errors tell it.
+// Returns the site combined with the current place, which errors then name.
 int64_t site_here(int64_t site);
-// Throws what the record holds, if anything, and clears it; waits for the device before it reads a record that is set.
+// Throws the error of the record, if it is set, and clears it. It waits for the device before it reads the record.
 void raise_fault(Context& c);
 
 }  // namespace lutra::cuda

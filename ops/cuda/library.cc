@@ -1,4 +1,4 @@
-// The search for CUDA's libraries.
+// Searches for CUDA's libraries.
 #include "ops/cuda/library.h"
 
 #include <dlfcn.h>

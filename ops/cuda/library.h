@@ -1,17 +1,18 @@
-// CUDA's libraries are looked for when they are first needed: where the user says, where the loader looks, in the
-// places where toolkits and Python packages put them.
+// Finds CUDA's libraries when they are first needed: in the user's folders, by the loader, then where toolkits and
+// Python packages install them.
 #pragma once
 #include <initializer_list>
 #include <string>
 
 namespace lutra::cuda {
 
-// Handle of the first of the names that opens; null where none does, `problem` then says in one line what was looked
-// for. LUTRA_CUDA_PATH: folders, apart by colons, which come first; each may be a toolkit, a folder of libraries, or
-// Python's site-packages.
+// Opens the first of the names that it finds and returns the handle. Returns null if none opens; `problem` then tells
+// in one line what it looked for. The folders of LUTRA_CUDA_PATH, separated by colons, come first. Each may be a
+// toolkit, a folder of libraries, or Python's site-packages.
 void* open_library(std::initializer_list<const char*> names, std::string& problem);
 
-// An opened library's functions by name: null without a library, or where it has none (`problem` then says which).
+// Looks up an opened library's functions by name. Returns null without a library, or if it lacks the function
+// (`problem` then names it).
 struct Symbols {
   void* library;
   std::string& problem;

@@ -1,4 +1,4 @@
-// NVRTC as a table of functions, cubins from the disk or from it, modules by source.
+// NVRTC's functions, cubins from the disk or from NVRTC, and modules by source.
 #include "ops/cuda/loaded_module.h"
 
 #include <dlfcn.h>
@@ -56,7 +56,7 @@ struct Nvrtc {
 };
 
 const Nvrtc& nvrtc() {
-  static const Nvrtc* n = new Nvrtc;  // the library stays open to the end
+  static const Nvrtc* n = new Nvrtc;  // never destroyed: the library stays open to the end
   return *n;
 }
 
@@ -93,7 +93,7 @@ std::string compile_fresh(const std::string& source, const std::vector<std::stri
     n.log(program, out.data());
   }
   n.destroy(&program);
-  // Older ones do not know it; it only makes them faster.
+  // Older versions do not know the option, which only makes compilation faster.
   if (result == kInvalidOption && flags.back() == kFaster)
     return compile_fresh(source, {flags.begin(), flags.end() - 1}, ptx);
   if (result != 0) fail_internal("NVRTC: ", out.c_str(), "\n", numbered(source));
@@ -155,7 +155,7 @@ Result load_module(ModuleHandle* module, const void* image, Context& c) {
   LUTRA_CUDA(set_current(c.handle));
   const Result result = driver()->module_load(module, image);
   if (result != kOutOfMemory) return result;
-  empty_cache({DeviceType::kCUDA, int8_t(c.index)});  // which may keep what the driver lacks
+  empty_cache({DeviceType::kCUDA, int8_t(c.index)});  // it may keep the memory that the driver lacks
   return driver()->module_load(module, image);
 }
 
