@@ -11,7 +11,7 @@ namespace {
 
 const char kValuesKey = 0, kHeldKey = 0, kOwnKey = 0;
 
-// The registry's table under key, made on first use with values of this mode.
+// Pushes the registry's table under key, made on first use with weak mode `mode`.
 void push_table_of(lua_State* L, const char* key, const char* mode) {
   lua_pushlightuserdata(L, const_cast<char*>(key));
   lua_rawget(L, LUA_REGISTRYINDEX);
@@ -31,7 +31,7 @@ void push_table_of(lua_State* L, const char* key, const char* mode) {
 void push_values(lua_State* L) { push_table_of(L, &kValuesKey, "v"); }
 void push_held(lua_State* L) { push_table_of(L, &kHeldKey, ""); }
 
-// The environment of the userdata at the top, which is anchors' own from the first one on.
+// Pushes the environment of the userdata at the top. Its first anchor gives it an environment of its own.
 void push_environment(lua_State* L) {
   lua_getfenv(L, -1);
   lua_pushlightuserdata(L, const_cast<char*>(&kOwnKey));
@@ -85,7 +85,7 @@ void Anchor::push(lua_State* L) const {
   lua_remove(L, -2);
 }
 
-// A key that is there takes another value: that needs no memory.
+// Setting an existing key to another value allocates no memory.
 void Anchor::hold(bool held) {
   if (!usable()) return;
   push_held(L_);

@@ -1,9 +1,10 @@
-// A Lua value that something of C++ needs: the value in, a way to it out, as long as somebody holds it.
+// A reference from C++ to a Lua value. It can be followed as long as something keeps the value alive.
 //
 // Invariants:
-// 1. An anchor finds its value through a weak-valued table from ids to values. Who holds the value is another question.
-// 2. The state holds it (kHeldKey: ids to values, or false), or the environments of userdata do. Those LuaJIT sees, so
-//    that a cycle through the value and such a userdata is collected.
+// 1. An anchor finds its value through a weak-valued table from ids to values. That table does not keep the value
+//    alive.
+// 2. The state keeps it alive (kHeldKey: ids to values, or false), or the environments of userdata do. LuaJIT traverses
+//    these environments, so it can collect a cycle through the value and such a userdata.
 #pragma once
 #include <memory>
 #include <vector>
@@ -16,13 +17,13 @@ namespace lutra {
 
 class Anchor {
  public:
-  // Of the value at the top, which stays there; held by the state.
+  // Makes an anchor of the value at the top of the stack, which stays there. The state holds the value.
   explicit Anchor(lua_State* L);
   Anchor(const Anchor&) = delete;
   ~Anchor() { drop(); }
   void drop();
 
-  // Whether the state lives, and L is one of its threads.
+  // Return whether the anchor's state is alive; and whether L is one of its threads.
   bool usable() const;
   bool is_of(lua_State* L) const;
   bool dropped() const { return id_ < 0; }
@@ -32,11 +33,11 @@ class Anchor {
   }
   lua_State* state() const { return L_; }
   void push(lua_State* L) const;
-  // Whether the state holds it. Needs no memory.
+  // Sets whether the state holds the value. Allocates no memory.
   void hold(bool held);
-  // Of the userdata at the top of L.
+  // Adds the value to the environment of the userdata at the top of L.
   void put_into_environment(lua_State* L) const;
-  // Of the userdata of t, where it has one.
+  // Removes the value from the environment of t's userdata, if it has one.
   void take_from_environment(const TensorImpl* t) const;
 
  private:
@@ -48,15 +49,17 @@ class Anchor {
 // A call of Lua code that a backward makes: its function and its arguments.
 struct LuaCallee {
   virtual ~LuaCallee() = default;
-  // Pushes the function, then those that it is known to call, or a table in their place; gives how many. 0: it is gone.
+  // Pushes the function, then the functions that it is known to call, or a table instead of these. Returns the number
+  // of values; 0 if the function no longer exists.
   virtual int push_functions(lua_State* L) const = 0;
-  // Pushes the arguments, tensors in the place of those that the backward gives; a null one is nil. Gives how many.
+  // Pushes the arguments, with `tensors` as those that the backward passes; a null tensor becomes nil. Returns their
+  // number.
   virtual int push_arguments(lua_State* L, const std::vector<Tensor>& tensors) const = 0;
 };
 
-// Keeps something for a tensor: is told when the tensor's userdata comes and goes.
+// An object that a tensor keeps, and that is notified when the tensor's userdata is created and collected.
 struct UserdataKeeper : HookKeeper {
-  // It is at the top of L, a thread of this state or of another one.
+  // The userdata is at the top of L, a thread of this state or of another one.
   virtual void gain_userdata(lua_State* L) = 0;
   virtual void lose_userdata() = 0;
 };

@@ -1,4 +1,4 @@
-// Arguments of a call in, the Args of a schema out: positional, then one trailing keyword table.
+// Binds the arguments of a call to the Args of a schema: positional ones, then one trailing keyword table.
 #include <algorithm>
 
 #include "ops/core/closest.h"
@@ -24,7 +24,7 @@ const char* wanted(ArgType type) {
     case ArgType::kDType: return "a dtype";
     case ArgType::kDevice: return "a device";
     case ArgType::kStr: return "a string";
-    case ArgType::kFunction: break;  // of ops that Lua has no name of
+    case ArgType::kFunction: break;  // only in ops that Lua cannot name
   }
   return "a value";
 }
@@ -45,7 +45,7 @@ KnownNames dtype_names() {
 bool is_number(LuaKind k) { return k == LuaKind::kNumber || k == LuaKind::kInt64; }
 
 using NamePair = std::string_view[2];
-// Documentation and schemas name these differently.
+// Arguments that documentation and schemas name differently.
 constexpr NamePair kOtherNames[] = {
     {"input", "self"},
     {"size", "shape"},
@@ -60,7 +60,7 @@ constexpr NamePair kOtherNames[] = {
     {"elements", "element"},
     {"src", "other"},
 };
-// NumPy's names. What PyTorch has written in Python, in nn.functional, knows none of them.
+// NumPy's names. PyTorch's functions written in Python, in nn.functional, do not accept them.
 constexpr NamePair kNumPyNames[] = {
     {"input", "x"}, {"input", "a"}, {"input", "x1"}, {"other", "x2"}, {"dim", "axis"}, {"keepdim", "keepdims"},
 };
@@ -87,7 +87,7 @@ int find_argument(const std::string& fn, const std::vector<ArgInfo>& schema, con
 struct Slot {
   H first = -1;  // -1: not given
   int count = 1;
-  bool spread = false;  // count handles from first on are the list
+  bool spread = false;  // `count` arguments from `first` on form the list
 };
 
 struct Call {
@@ -95,7 +95,7 @@ struct Call {
   H keywords = -1;
 };
 
-// A trailing table with string keys holds keywords.
+// Splits off a trailing table with string keys, which holds keywords.
 Call split_call(ArgReader& in, std::vector<std::string>& names) {
   Call call{in.count()};
   if (call.positional == 0 || in.kind(call.positional - 1) != LuaKind::kTable) return call;
@@ -115,8 +115,8 @@ bool tensors_follow(const std::vector<ArgInfo>& schema, size_t a) {
   });
 }
 
-// A tensor of no dimensions stands for its element where a number is wanted, unless its gradient would be lost; a whole
-// number is asked of integers only.
+// Returns whether a 0-dim tensor may stand for a number: not if its gradient would be lost. For a whole number it must
+// have an integer dtype.
 bool stands_for_number(ArgType type, ArgReader& in, H h) {
   if (in.kind(h) != LuaKind::kTensor) return false;
   const Tensor t = in.tensor(h);
@@ -126,7 +126,7 @@ bool stands_for_number(ArgType type, ArgReader& in, H h) {
   return whole && !is_float(t->dtype) && !is_bool(t->dtype);
 }
 
-// A list argument whose elements stand in the call one by one: sizes at the end, tensors anywhere.
+// Returns the number of arguments that form a list given element by element: sizes at the end, tensors anywhere.
 int spread_count(const std::vector<ArgInfo>& schema, size_t a, ArgReader& in, int p, int end) {
   const bool last = a + 1 == schema.size() || schema[a + 1].keyword_only;
   int n = 0;
@@ -142,17 +142,17 @@ bool is_empty_table(ArgReader& in, H h) {
   return in.kind(h) == LuaKind::kTable && in.length(h) == 0 && in.keys(h).empty();
 }
 
-// What may stand at the end beyond the last parameter: nil, and a keyword table without keywords.
+// Returns whether an argument beyond the last parameter may be ignored: nil, or a keyword table without keywords.
 bool is_nothing(ArgReader& in, H h) { return in.kind(h) == LuaKind::kNil || is_empty_table(in, h); }
 
-// Whether `{}` for this argument says something: a list that is needed, and integers that may be nil (dims of a
+// Returns whether `{}` is a value of this argument: for a required list, and for optional integers (dims of a
 // reduction). Elsewhere it is an options table whose values are all nil.
 bool takes_empty_list(const ArgInfo& arg) {
   if (!arg.has_default) return arg.type == ArgType::kIntList || arg.type == ArgType::kTensorList;
   return arg.type == ArgType::kIntList && arg.def.is_none();
 }
 
-// The positional arguments' slots; returns how many of them found none.
+// Assigns slots to the positional arguments. Returns how many arguments have no slot.
 int place_positional(const std::vector<ArgInfo>& schema, ArgReader& in, int end, std::vector<Slot>& slots) {
   size_t a = 0;
   for (int p = 0; p < end; ++a) {
@@ -169,7 +169,7 @@ int place_positional(const std::vector<ArgInfo>& schema, ArgReader& in, int end,
   return 0;
 }
 
-// zeros(2, nil, 3), zeros(2, 3, "int64"): what ends a list that stands in the call one by one.
+// Refuses an argument that ends a list given element by element: zeros(2, nil, 3), zeros(2, 3, "int64").
 void check_spread(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& in, int end,
                   const std::vector<Slot>& slots) {
   for (size_t a = 0; a < slots.size(); ++a) {
@@ -247,11 +247,11 @@ bool kind_fits(const ArgInfo& arg, ArgReader& in, const Slot& slot) {
 }
 
 Value read_ints(const std::string& fn, const ArgInfo& arg, ArgReader& in, const Slot& slot) {
-  // Dimensions shape the program; sizes may stay symbols.
+  // Dimensions specialise the program; sizes may stay symbolic.
   const bool pinned = arg.specialises && arg.name.substr(0, 3) == "dim";
   Sizes out;
   auto add = [&](H h) {
-    const bool boolean = !out.empty() && in.kind(h) == LuaKind::kBoolean;  // PyTorch asks the kind of the first alone
+    const bool boolean = !out.empty() && in.kind(h) == LuaKind::kBoolean;  // PyTorch checks only the first's kind
     if (!is_number(in.kind(h)) && !boolean && !stands_for_number(arg.type, in, h)) {
       fail(fn, ": argument '", arg.name, "' must be a list of integers, got ", in.describe(h), " in it");
     }
@@ -273,7 +273,7 @@ Value read_ints(const std::string& fn, const ArgInfo& arg, ArgReader& in, const 
   return out;
 }
 
-// What such a list says shapes the program.
+// Reads a list of floats. Its values specialise the program.
 Value read_floats(const std::string& fn, const ArgInfo& arg, ArgReader& in, H list) {
   if (in.kind(list) != LuaKind::kTable) wrong_kind(fn, arg, in, list);
   std::vector<double> out;
@@ -388,7 +388,7 @@ bool is_extra(std::span<const ExtraKeyword> extras, const std::string& name) {
   return std::any_of(extras.begin(), extras.end(), [&](auto& e) { return name == e.name; });
 }
 
-// With `elements`, tensors of no dimensions fit in the place of numbers.
+// Returns whether the arguments fit the schema. With `elements`, 0-dim tensors fit where numbers are expected.
 bool fits(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& in,
           std::span<const ExtraKeyword> extras, bool elements) {
   std::vector<std::string> names;
@@ -410,7 +410,7 @@ bool fits(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& 
   return true;
 }
 
-// An error that lists the keywords of all forms where a keyword is none of theirs.
+// Throws an error that lists the keywords of all forms if a keyword is in none of them.
 void check_keywords(const std::string& fn, std::span<const Schema> forms, ArgReader& in,
                     std::span<const ExtraKeyword> extras) {
   std::vector<std::string> names;
@@ -440,7 +440,7 @@ size_t choose_form(const std::string& fn, std::span<const Schema> forms, ArgRead
     }
   }
   check_keywords(fn, forms, in, extras);
-  // None fits: the error of the form with as many arguments as were given tells what is wrong.
+  // No form fits. The error of the form with enough arguments for the call is the most useful one.
   size_t best = 0;
   for (size_t i = 0; i < forms.size(); ++i) {
     if (int(forms[best]->size()) < in.count() && forms[i]->size() > forms[best]->size()) best = i;

@@ -54,7 +54,7 @@ LuaResults conjugate_transposed(const Tensor& t) {
   return {op1(OpId::adjoint, {t})};
 }
 
-// A view whose base was written has another history since.
+// Updates the history of a view whose base was written.
 const Tensor& up_to_date(const Tensor& t) {
   refresh_view(t);
   return t;

@@ -45,8 +45,8 @@ LuaResults retain_grad_of(Args& a) {
   return {};
 }
 
-// (parameter, tensor): nn.Module:to. The parameter stays the object that optimisers hold and takes the tensor's memory
-// and dtype. Graphs hold the memory that they have saved of it.
+// (parameter, tensor), for nn.Module:to. Gives the parameter the tensor's memory and dtype; it stays the same object
+// for optimisers. Graphs keep the memory that they have saved.
 int set_data_of(lua_State* L) {
   Tensor *t = to_tensor(L, 1), *from = to_tensor(L, 2);
   if (!t || !from) fail("set_data: takes two Tensors");

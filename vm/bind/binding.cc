@@ -1,4 +1,4 @@
-// The table of all bindings: ops and their in-place forms, then the functions that are no ops.
+// The table of all bindings: ops and their in-place forms, then the functions that are not ops.
 #include "vm/bind/binding.h"
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace {
 
 // -- ops
 
-// Whether out= may have another dtype than the result: what promotes its operands casts its result, too, and what joins
-// tensors; other ops want their own dtype.
+// Returns whether out= may have another dtype than the result. Ops that promote their operands, and ops that join
+// tensors, cast the result; other ops require its dtype.
 bool casts_out(const OpInfo& op, const Args& args) {
   static constexpr OpId kOwn[] = {
       OpId::abs,        OpId::bitwise_not, OpId::ceil,     OpId::floor,    OpId::frac,        OpId::neg,
@@ -40,7 +40,7 @@ bool casts_out(const OpInfo& op, const Args& args) {
   return op.has(kPointwise) ? !has(kOwn) : has(kCast);
 }
 
-// Whether PyTorch would write places of out= that it reads of this argument later.
+// Returns whether PyTorch would write elements of out= that it reads later through this argument.
 bool moves_elements(const OpInfo& op, size_t argument) {
   static constexpr OpId kAny[] = {OpId::gather, OpId::take, OpId::index_select, OpId::cross, OpId::linalg_cross};
   static constexpr OpId kButFirst[] = {OpId::scatter,   OpId::scatter_add, OpId::scatter_reduce,
@@ -48,19 +48,20 @@ bool moves_elements(const OpInfo& op, size_t argument) {
   const auto has = [&](const auto& list) {
     return std::find(std::begin(list), std::end(list), op.id) != std::end(list);
   };
-  // What a list is joined of (cat, stack, ...).
+  // The parts of a joined list (cat, stack, ...).
   const bool list = op.args[argument].type == ArgType::kTensorList;
   return list || has(kAny) || (argument > 0 && has(kButFirst));
 }
 
-// Draws write into any dtype, any and all into bytes, max and min of all elements as ops that promote.
+// Returns whether out= may have dtype `out` in further cases: draws write any dtype, any and all write bytes, and max
+// and min of all elements cast like ops that promote.
 bool casts_more(const std::string& fn, const OpInfo& op, DType result, DType out) {
   if (fn == "any" || fn == "all") return out == DType::kUInt8 || is_bool(out);
   const bool whole = (fn == "max" || fn == "min") && op.results == 1;
   return fn == "bernoulli" || (whole && info(result).kind <= info(out).kind);
 }
 
-// Ops whose dtype= is that of out= where it is not given.
+// Returns whether the op's dtype= defaults to the dtype of out=.
 bool dtype_of_out(const OpInfo& op) {
   switch (op.id) {
     case OpId::sum:
@@ -101,10 +102,10 @@ void check_out(const std::string& fn, const OpInfo& op, const Args& args, const 
   });
 }
 
-// out= is the result copied into a given tensor, which takes the result's shape.
-// `strided`: and its strides, where it took its shape.
+// Implements out=: copies the result into the given tensor, which takes the result's shape. `strided`: it also takes
+// the result's strides if it takes its shape.
 void write_out(const std::string& fn, const Tensor& out, const Tensor& result, bool strided) {
-  // These take out= as it is where its elements are as many.
+  // These keep the shape of out= if it has the right number of elements.
   if ((fn == "linspace" || fn == "logspace" || fn == "arange") && out->numel() == result->numel()) {
     call_inplace(OpId::copy_, {out, op1(OpId::view, {result, out->sizes})});
     return;
@@ -129,7 +130,7 @@ Tensor written_out(const std::string& fn, const Value& out, const Tensor& result
 
 namespace {
 
-// The list of out= for ops of several results, or the one tensor.
+// Reads out=: a list for ops with several results, or one tensor.
 std::vector<Tensor> read_out(const std::string& fn, ArgReader& in, ArgReader::H h, int results, bool list) {
   std::vector<Tensor> out;
   const bool one = results == 1 && !list;
@@ -169,7 +170,7 @@ bool takes_out(const Binding& self, const OpInfo& op) {
   return !self.inplace && !(op.flags & kWithout) && !(self.flags & kMethod && !(self.flags & kFunctionOf));
 }
 
-// What an op's binding takes beyond its schema.
+// The keywords that an op's binding accepts in addition to its schema.
 struct Extras {
   ExtraKeyword rows[4];
   size_t count = 0;
@@ -177,7 +178,7 @@ struct Extras {
   Extras(const Binding& self, const OpInfo& op) {
     if (takes_out(self, op)) *(out = &rows[count++]) = {"out"};
     if (op.has(kCreation) || op.has(kTakesRequiresGrad)) *(requires_grad = &rows[count++]) = {"requires_grad"};
-    // As nn.functional's activations, whose forms give it a position.
+    // Not for nn.functional's activations, whose forms have a position for it.
     if (!self.inplace && op.has(kInplace) && !(self.forms && self.forms->front().inplace >= 0))
       *(inplace = &rows[count++]) = {"inplace"};
     if (self.flags & kDraws) *(generator = &rows[count++]) = {"generator"};
@@ -194,7 +195,7 @@ auto drawn(const std::string& fn, ArgReader& in, const ExtraKeyword& generator, 
   return results;
 }
 
-// The op's arguments by the form that the call fits.
+// The op and its arguments, bound to the form that fits the call.
 struct OpCall {
   const OpInfo& op;
   Args args;
@@ -213,7 +214,7 @@ LuaResults run_op(const Binding& self, ArgReader& in) {
   Extras extras(self, first_op(self));
   auto [op, args, inplace] = bind_call(self, in, extras);
   check_operands(self.name, op, args);
-  // Every argument has a default there, all of them together have none.
+  // In its schema each argument has a default, but a call without arguments is an error.
   if (op.id == OpId::arange && args[1].is_none() && in.kind(0) == LuaKind::kNil) {
     fail("arange: argument 'end' is missing");
   }
@@ -246,14 +247,14 @@ LuaResults run_op(const Binding& self, ArgReader& in) {
   return LuaResults(results.begin(), results.end());
 }
 
-// Errors of nn.functional's functions are told under the op's name.
+// Returns the name for errors. Functions of nn.functional use the op's name.
 std::string title_of(const Binding& binding) {
   constexpr std::string_view kRoom = "nn.functional.";
   return binding.name.starts_with(kRoom) ? binding.name.substr(kRoom.size()) : binding.name;
 }
 
-// Errors of the parts are told under the name that was called; those of elements under the op's, as compiled code has
-// it.
+// Runs an op's binding. Errors of the op's parts are reported under the called name; errors about elements under the
+// op's name, as in compiled code.
 LuaResults call_op_binding(const Binding& self, ArgReader& in) {
   try {
     return run_op(self, in);
@@ -265,7 +266,7 @@ LuaResults call_op_binding(const Binding& self, ArgReader& in) {
   }
 }
 
-// Where Lua has the name of an op or of its forms, and whether it draws.
+// Returns whether an op's name is a method, a function or both, and whether it draws random numbers.
 uint32_t flags_of(const OpInfo& op, uint32_t only) {
   only |= op.flags;
   const bool of_text = !op.args.empty() && op.args[0].type == ArgType::kStr;  // einsum: no tensor comes first
@@ -308,11 +309,11 @@ void add_ops(std::vector<Binding>& out) {
   for (const auto& [name, rows] : forms()) add_forms(out, name, rows);
 }
 
-// -- functions that are no ops
+// -- functions that are not ops
 
 using Schemas = std::vector<std::vector<ArgInfo>>;
 
-// The schemas of the rows of one name, by the first row.
+// Returns the table of schemas: for the first row of a name, the schemas of all its rows.
 std::unordered_map<const HostFunction*, Schemas>& host_schemas() {
   static std::unordered_map<const HostFunction*, Schemas> table;
   return table;
@@ -341,7 +342,7 @@ void add_host(std::vector<Binding>& out, std::span<const HostFunction> rows) {
     Binding binding{first->name, first->flags, call_host};
     binding.host = first;
     for (const auto& schema : list) binding.schemas.push_back(&schema);
-    // It stands in for an op of its name, of which it gives other results.
+    // It replaces an op of the same name, because its results differ.
     std::erase_if(out, [&](const Binding& b) { return b.name == binding.name; });
     out.push_back(binding);
   }
@@ -437,7 +438,7 @@ std::vector<std::vector<ArgInfo>> forms_of(const Binding& binding) {
 
 namespace {
 
-// Bindings of some of another's forms, which lie beside them.
+// Bindings that have only some forms of another binding, stored together with these forms.
 struct SomeForms {
   std::map<const Binding*, std::pair<std::vector<Form>, Binding>> of;
   explicit SomeForms(uint32_t without) {

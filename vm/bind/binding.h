@@ -1,5 +1,5 @@
-// Bindings: what Lua can call, as functions over abstract Lua values. The eager path reads them from the Lua stack;
-// capture reads them from its variable trackers (with FakeTensors and symbolic numbers). One binding so serves both.
+// Bindings: the functions that Lua can call, written over abstract Lua values. The eager path reads the values from the
+// Lua stack, capture from its variable trackers (with FakeTensors and symbolic numbers). So one binding serves both.
 #pragma once
 #include <span>
 #include <string>
@@ -29,9 +29,9 @@ class ArgReader {
   virtual int64_t length(H table) = 0;      // border of the list part
   virtual H index(H table, int64_t i) = 0;  // 1-based
   virtual H field(H table, const char* key) = 0;
-  virtual std::vector<std::string> keys(H table) = 0;  // string keys; others are listed as "?"
-  virtual std::string describe(H h) = 0;               // as errors name the value: "number 3", "a table"
-  // Handles made after mark() are forgotten by release(mark): for tables with many elements.
+  virtual std::vector<std::string> keys(H table) = 0;  // string keys; other keys appear as "?"
+  virtual std::string describe(H h) = 0;               // the value as errors name it: "number 3", "a table"
+  // release(mark) invalidates the handles made after mark(). For tables with many elements.
   virtual H mark() { return 0; }
   virtual void release(H) {}
 };
@@ -45,7 +45,7 @@ enum BindingFlags : uint32_t {
   kMethod = 2,      // x:name()
   kFunctionOf = 4,  // lt.name()
   kHostEffect = 8,  // changes something outside tensors (seed, config): a graph break under capture
-  kDraws = 16,      // takes generator=
+  kDraws = 16,      // accepts generator=
 };
 
 struct Binding {
@@ -54,16 +54,16 @@ struct Binding {
   LuaResults (*fn)(const Binding& self, ArgReader& in);
   OpId op = OpId::kCount;  // for bindings of one op's own row
   bool inplace = false;
-  bool copies = false;  // results are copies of what the op gives: views in memory of their own
+  bool copies = false;  // results are copies of the op's results: views become tensors with memory of their own
   // Instead of fn: works on the Lua stack itself (totable, register_hook, config). Such a binding has kNeedsData or
   // kHostEffect, so capture breaks the graph at it.
   int (*raw)(lua_State* L) = nullptr;
-  std::vector<const std::vector<ArgInfo>*> schemas = {};  // of its forms; none where no schema can say its arguments
-  const std::vector<struct Form>* forms = nullptr;        // of an op's name that has rows in forms.def
-  const struct HostFunction* host = nullptr;              // of a function that is no op (functions.h): its first row
+  std::vector<const std::vector<ArgInfo>*> schemas = {};  // of its forms; empty if no schema can describe them
+  const std::vector<struct Form>* forms = nullptr;        // for an op's name with rows in forms.def
+  const struct HostFunction* host = nullptr;  // for a function that is not an op: its first row (functions.h)
 };
 
-// Whether it stands in a table of lt's own: special.expit, nn.functional.relu.
+// Returns whether the function is in a subtable of lt: special.expit, nn.functional.relu.
 inline bool in_room(const Binding& binding) { return binding.name.find('.') != std::string::npos; }
 
 // Attributes of tensors: x.shape, x.grad = t.
@@ -75,9 +75,10 @@ struct Attribute {
 
 // All rows; built once. Every bound C function in Lua is `binding_entry` with upvalue 1 a light userdata Binding*.
 const std::vector<Binding>& bindings();
-// The schemas that its arguments may follow, with the keywords beside an op's own; none where no schema can say them.
+// Returns the schemas of its forms, including keywords in addition to the op's own; empty if no schema can describe its
+// arguments.
 std::vector<std::vector<ArgInfo>> forms_of(const Binding& binding);
-// A binding with those of its forms that stand where it is a method, or a function: itself where all do.
+// Return a binding with only the forms that are valid for a method, or for a function; the binding itself if all are.
 const Binding& as_method(const Binding& binding);
 const Binding& as_function(const Binding& binding);
 const Binding* find_method(std::string_view name);
@@ -87,7 +88,7 @@ std::span<const Attribute> attributes();
 // x[index] and x[index] = value, for every form of index (indexing.h).
 Tensor index_get(const Tensor& self, ArgReader& in, ArgReader::H index);
 void index_set(const Tensor& self, ArgReader& in, ArgReader::H index, ArgReader::H value);
-// a + b and the like: metamethod name ("__add") to binding.
+// Finds the binding of a metamethod ("__add" for a + b).
 const Binding* find_metamethod(std::string_view name);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// lt.checkpoint's native: a function with its arguments in, a call that is watched and repeated out.
+// The native part of lt.checkpoint: calls a function under a watch, and repeats the call for the backward.
 #include <lua.hpp>
 
 #include "ops/grad/checkpoint.h"
@@ -12,12 +12,13 @@
 namespace lutra {
 namespace {
 
-// A function and its arguments, in a table of their state. Results of the call that have userdata hold the table, so
-// that a function which captures its own result is collected with it. Once something is computed from a result, or the
-// last such userdata is gone, the state holds the table: a graph that LuaJIT cannot see may lead to the call.
+// A function and its arguments, in a Lua table. The userdata of the call's results keep the table alive, so that a
+// function that captures its own result can be collected with it. Once something is computed from a result, or the last
+// such userdata is collected, the state keeps the table alive: then a graph that LuaJIT cannot see may refer to the
+// call.
 class AnchoredCall final : public UserdataKeeper, public LuaCallee, public std::enable_shared_from_this<AnchoredCall> {
  public:
-  // Of what is on the stack. object: the first argument is what is called, through a function of ours.
+  // Makes a call of the values on the stack. object: a function of ours calls its first argument.
   static std::shared_ptr<AnchoredCall> of(lua_State* L, bool object) {
     const int count = lua_gettop(L);
     lua_createtable(L, count, 0);
@@ -39,7 +40,7 @@ class AnchoredCall final : public UserdataKeeper, public LuaCallee, public std::
     lua_settop(now, top);
   }
 
-  // A module that is called through a function of ours is known as itself.
+  // Pushes our function and also the module that it calls.
   int push_functions(lua_State* L) const override {
     if (!table_.usable() || !table_.is_of(L)) return 0;
     luaL_checkstack(L, 3, "checkpoint");
@@ -59,14 +60,14 @@ class AnchoredCall final : public UserdataKeeper, public LuaCallee, public std::
     return count_ - 1;
   }
 
-  // results: all that is on the stack.
+  // Makes the userdata of the results, which are all values on the stack, keep the table alive.
   void keep_by_results(lua_State* L) {
     luaL_checkstack(L, 8, "checkpoint");
     const int top = lua_gettop(L);
     for (int i = 1; i <= top; i++) {
       Tensor* t = to_tensor(L, i);
       if (!t || !(*t)->autograd || !(*t)->autograd->grad_fn || is_argument(L, i)) continue;
-      // Hooks of the tensor itself, which non-leaves do not run.
+      // Adds it to the hooks of the tensor itself, which do not run for non-leaves.
       (*t)->autograd->hooks.push_back({[](const Tensor&) { return Tensor(); }, shared_from_this()});
       lua_pushvalue(L, i);
       gain_userdata(L);
@@ -89,7 +90,7 @@ class AnchoredCall final : public UserdataKeeper, public LuaCallee, public std::
     hold();
   }
 
-  // Nobody repeats it any more. Environments may hold the table still: it is emptied.
+  // Called when the call will not be repeated any more. Empties the table, since environments may still refer to it.
   void drop() {
     if (!table_.usable()) return;
     lua_State* L = table_.state();
@@ -121,7 +122,7 @@ class AnchoredCall final : public UserdataKeeper, public LuaCallee, public std::
   bool graph_ = false;
 };
 
-// What the checkpoint holds of its call.
+// The checkpoint's ownership of its call.
 struct Repetition {
   std::shared_ptr<AnchoredCall> call;
   explicit Repetition(std::shared_ptr<AnchoredCall> c) : call(std::move(c)) {}
@@ -137,9 +138,9 @@ struct Watching {
 
 }  // namespace
 
-// (object, f, ...): f(...), watched; object: whether f is a function of ours that calls its first argument. One within
-// another is a part of it; without gradients there is nothing to save. C calls f, so that f cannot yield: what others
-// do meanwhile would be taken for f's.
+// (object, f, ...): calls f(...) under a watch. object: f is a function of ours that calls its first argument. A nested
+// checkpoint is part of the outer one; without gradients there is nothing to save. C calls f, so f cannot yield: ops
+// that other coroutines run meanwhile would be recorded as f's.
 int checkpoint_of(lua_State* L) {
   const bool object = lua_toboolean(L, 1);
   lua_remove(L, 1);

@@ -1,4 +1,4 @@
-// Comparisons whose answer is one boolean of Lua.
+// Comparisons that return one Lua boolean.
 #include "vm/bind/compare.h"
 #include "ops/defs/element.h"
 #include "vm/bind/functions.h"
@@ -53,7 +53,7 @@ LuaResults allclose(Args& a) {
   return {truth("allclose", asked_allclose(a))};
 }
 
-// a < b of two one-element tensors.
+// Compares two one-element tensors by < or <=.
 template <OpId kOp>
 LuaResults compare_one(Args& a) {
   const Tensor x = a[0].tensor(), y = a[1].tensor();

@@ -1,4 +1,4 @@
-// What functions that compare tensors ask, as a tensor of one truth: for who cannot read it yet.
+// Comparisons of tensors whose result is a one-element boolean tensor, for callers that cannot read elements yet.
 #pragma once
 #include <string>
 
@@ -6,7 +6,8 @@
 
 namespace lutra {
 
-// Of "equal" or "allclose"; null where the tensors' sizes differ, which equal says no to.
+// Returns the result of "equal" or "allclose" as a tensor. Returns null if the sizes differ, for which equal returns
+// false.
 Tensor answer_of(const std::string& name, ArgReader& in);
 
 }  // namespace lutra

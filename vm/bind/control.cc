@@ -10,7 +10,7 @@
 namespace lutra {
 namespace {
 
-// Up to the first that is no tensor.
+// Returns the tensors of a list; empty if the value is not a table. Throws if an element is not a tensor.
 std::vector<Tensor> tensors(lua_State* L, int table) {
   std::vector<Tensor> out;
   const int count = lua_istable(L, table) ? int(lua_objlen(L, table)) : 0;
@@ -33,7 +33,8 @@ void push_list(lua_State* L, const std::vector<Tensor>& list) {
   }
 }
 
-// (results, others): others[k]: what result k has zero gradients of, beside its own; false: nothing.
+// (results, others): joins branches. others[k] lists further tensors that get zero gradients from result k; false:
+// none.
 int join(lua_State* L) {
   lua_settop(L, 2);
   const std::vector<Tensor> results = tensors(L, 1);
@@ -47,7 +48,7 @@ int join(lua_State* L) {
   return 1;
 }
 
-// (values, takes, reads, token): gives values and a token.
+// (values, takes, reads, token) -> values, token. Makes a border between two steps of a loop (loop_border).
 int border(lua_State* L) {
   lua_settop(L, 4);
   const std::vector<Tensor> values = tensors(L, 1);

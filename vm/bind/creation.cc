@@ -1,4 +1,4 @@
-// Tensors out of nested tables and arrays of the ffi library (lt.tensor and its like), and randperm.
+// Tensors from nested tables and arrays of the ffi library (lt.tensor and similar functions), and randperm.
 #include <cmath>
 #include <cstring>
 #include <lua.hpp>
@@ -21,7 +21,8 @@ Value dtype_or(const Value& dtype, DType otherwise) { return dtype.is_none() ? V
 
 // -- randperm
 
-// The order of n random numbers. There are so many that two are seldom the same; the sort is stable where they are.
+// Returns the sort order of n random numbers. They are drawn from so many that two are seldom equal; the sort is stable
+// if they are.
 LuaResults randperm(const Binding& self, ArgReader& in) {
   static const std::vector<ArgInfo> schema = parse_schema("int n, *, dtype? dtype=None, Device? device=None");
   constexpr int64_t kNumbers = int64_t(1) << 62;
@@ -42,7 +43,8 @@ LuaResults randperm(const Binding& self, ArgReader& in) {
 
 // -- lt.tensor: nested tables
 
-// First pass: sizes along the first elements, the kind of all elements, and that rows of one level are equally long.
+// The first pass over nested tables: reads the sizes along the first elements and the kind of all elements, and checks
+// that rows of one level have equal length.
 struct Nested {
   ArgReader& in;
   Sizes sizes;
@@ -94,13 +96,13 @@ struct Nested {
   }
 };
 
-// What was made on the host, on the device asked for or the default one.
+// Copies a tensor made on the host to the given device or the default one.
 Tensor on_wanted(const Tensor& t, const Value& device) {
   const Value where = device_or_default(device);
   return where.is_none() ? t : copy_to(t, where.as<Device>());
 }
 
-// An array of the ffi library, copied; null for any other value.
+// Copies an array of the ffi library into a tensor; returns null for any other value.
 Tensor tensor_of_array(ArgReader& in, ArgReader::H data) {
   auto* reader = dynamic_cast<LuaReader*>(&in);
   CArray array;
@@ -116,7 +118,7 @@ void check_number(const Scalar& v, DType dtype) {
   fail("tensor: data ", to_string(v), " cannot be converted to ", name(dtype), " without overflow");
 }
 
-// Floats of lt.tensor overflow to infinity, lt.full's not: PyTorch's way.
+// Makes a tensor of a number. Floats that are too large become infinity, as in PyTorch; in lt.full they are an error.
 Tensor tensor_of_number(const Scalar& v, DType dtype, const Value& device) {
   const bool fits = converts(v, dtype);
   if (!fits) check_number(v, dtype);
@@ -124,7 +126,8 @@ Tensor tensor_of_number(const Scalar& v, DType dtype, const Value& device) {
   return fits ? made : to_dtype(made, dtype);
 }
 
-// Numbers that may change in a later call, one op each; null where they are better constants.
+// Makes a tensor of numbers that may change in a later call, with one op for each. Returns null if constants are
+// better.
 Tensor tensor_of_changing(Nested& nested, DType dtype, const Value& device) {
   constexpr size_t kMostChanging = 32;
   if (!nested.changes) return Tensor();
@@ -165,7 +168,7 @@ Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Val
   if (nested.pairs) inferred = DType::kComplex64;
   const DType wanted = dtype_or(dtype, inferred).as<DType>();
   if (Tensor t = tensor_of_changing(nested, wanted, device)) return t;
-  // Elements of a packed dtype are written as another one's first.
+  // Elements of a packed dtype are first written in an unpacked dtype.
   Tensor t = make_tensor(nested.sizes, single(wanted));
   auto* p = static_cast<char*>(t->data());
   int64_t done = 0;
@@ -178,11 +181,11 @@ Tensor tensor_of(ArgReader& in, ArgReader::H data, const Value& dtype, const Val
   return on_wanted(to_dtype(t, wanted), device);
 }
 
-// data and keywords from argument `first` on; dtype and device where none are given.
+// Makes a tensor of the data and keywords from argument `first` on. dtype and device are the defaults.
 LuaResults tensor_from(const Binding& self, ArgReader& in, int first, const Value& dtype, const Value& device) {
   static const std::vector<ArgInfo> schema =
       parse_schema("dtype? dtype=None, Device? device=None, bool requires_grad=False");
-  // The data may be anything, so it is taken out of the arguments first; the rest are keywords.
+  // The data may be any value, so it is removed from the arguments first; the rest are keywords.
   struct Rest : ArgReader {
     ArgReader& in;
     H keywords;
@@ -216,7 +219,7 @@ LuaResults tensor_from(const Binding& self, ArgReader& in, int first, const Valu
   const Args a = bind_schema(self.name, schema, rest, {});
   if (in.kind(data) == LuaKind::kNil) fail(self.name, ": argument 'data' is missing");
   Tensor t = tensor_of(in, data, a[0].is_none() ? dtype : a[0], a[1].is_none() ? device : a[1]);
-  // In a graph it is a fresh tensor of each run, not the constant itself.
+  // In a graph each run makes a new tensor, not the constant itself.
   if (current_mode() && !t->is_fake()) t = op1(OpId::clone, {t});
   if (a[2].as<bool>()) set_requires_grad(t, true);
   return {t};
@@ -232,7 +235,7 @@ LuaResults new_tensor(const Binding& self, ArgReader& in) {
   return tensor_from(self, in, 1, like->dtype, like->device());
 }
 
-// Numbers and lists, each a shape.
+// Returns the broadcast shape of its arguments, which are numbers and lists.
 LuaResults broadcast_shapes(const Binding& self, ArgReader& in) {
   Sizes out;
   for (int i = 0; i < in.count(); ++i) {

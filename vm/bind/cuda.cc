@@ -1,4 +1,5 @@
-// lt._native.cuda: what stdlib/cuda.lua makes lt.cuda of. A device is nil (the current one), an index, or a string.
+// lt._native.cuda: the functions from which stdlib/cuda.lua makes lt.cuda. A device is nil (the current one), an index,
+// or a string.
 #include <lua.hpp>
 
 #include "ops/cuda/allocator.h"
@@ -17,7 +18,7 @@ Device read_gpu(const char* fn, ArgReader& in, int h) {
   return device;
 }
 
-// For questions about memory, which have answers where no GPU was used: only a wrong index is an error.
+// Reads a device for queries about memory. These also work if no GPU was used; only a wrong index is an error.
 Device read_any_device(const char* fn, ArgReader& in, int h) {
   const Device device = read_gpu(fn, in, h);
   if (cuda::is_available() && device.index >= cuda::device_count()) cuda::context(device);
@@ -29,7 +30,7 @@ cuda::Context& read_context(const char* fn, ArgReader& in, int h) { return cuda:
 LuaResults is_available(const Binding&, ArgReader&) { return {cuda::is_available()}; }
 LuaResults device_count(const Binding&, ArgReader&) { return {vdim(cuda::device_count())}; }
 
-// cuda.missing(): {driver = why, nvrtc = why}, of each what it lacks; empty where both can be used.
+// cuda.missing() -> {driver = why, nvrtc = why}: why each is unavailable; empty if both can be used.
 int missing(lua_State* L) {
   lua_createtable(L, 0, 2);
   if (!cuda::is_available()) {
@@ -97,7 +98,7 @@ void set_number(lua_State* L, const char* name, int64_t value) {
   lua_setfield(L, -2, name);
 }
 
-// PyTorch's names.
+// Returns the statistics under PyTorch's names.
 int memory_stats(lua_State* L) {
   LuaReader in(L);
   const cuda::MemoryStats s = cuda::memory_stats(read_any_device("cuda.memory_stats", in, 0));
@@ -188,7 +189,7 @@ int query_event(lua_State* L) {
   return 1;
 }
 
-// Milliseconds.
+// Returns the milliseconds between two events.
 int event_elapsed(lua_State* L) {
   cuda::Event &start = event_at(L, "elapsed_time", 1), &end = event_at(L, "elapsed_time", 2);
   if (!start.timing() || !end.timing()) {

@@ -1,6 +1,6 @@
-// What the REPL's help, its completion and the reference ask about bindings: describe(function | name) gives a table of
-// its forms, one line about it (ops/defs/ops.def, docs.def) and facts of its op's row, names() those of methods and
-// attributes, parts(f, ...) the primitives that a call runs.
+// Information about bindings for the REPL's help and completion and for the reference. describe(function | name)
+// returns a table of its forms, one line about it (ops/defs/ops.def, docs.def) and facts of its op's row. names()
+// returns the names of methods and attributes, parts(f, ...) the primitives that a call runs.
 #include <lua.hpp>
 #include <map>
 
@@ -49,7 +49,7 @@ const char* text_of(ArgType type) {
   return "?";
 }
 
-// A default as one writes it in Lua.
+// Returns a default value in Lua syntax.
 std::string default_text(const Value& v) {
   if (v.is_none()) return "nil";
   if (v.is<bool>()) return v.as<bool>() ? "true" : "false";
@@ -97,7 +97,7 @@ void push_form(lua_State* L, const std::vector<ArgInfo>& args) {
   }
 }
 
-// The file of ops/defs/rows that has the op.
+// Returns the file in ops/defs/rows that contains the op.
 std::string family_of(const OpInfo& op) {
   static const char* const files[] = {
 #define OP(name, ...) __FILE__,
@@ -128,7 +128,7 @@ void set_facts(lua_State* L, const OpInfo& op) {
   set_flag(L, "dynamic", op.dynamic != nullptr);
 }
 
-// Of a form: its op, and how many tensors come back, or that they are a list.
+// Sets a form's op, its number of results, and whether they are a list.
 void set_results(lua_State* L, const OpInfo& op) {
   set_field(L, "op", std::string(op.name));
   set_flag(L, "list", op.has(kList));
@@ -172,7 +172,7 @@ int describe_binding(lua_State* L) {
   return 1;
 }
 
-// Writes down the primitives that run beneath it; what is made of others is taken apart.
+// A mode that records the primitives that run beneath it, and decomposes composite ops.
 struct Recorder : Mode {
   std::vector<std::string> names;
   bool draws = false;
@@ -191,7 +191,7 @@ struct Recorder : Mode {
   }
 };
 
-// parts(f, ...) -> the names, in order, and whether one draws; an error of f is raised.
+// parts(f, ...) -> the names in order, and whether one draws random numbers. Raises f's error.
 int parts(lua_State* L) {
   Recorder recorder;
   int status;

@@ -1,10 +1,10 @@
 // Memory of others as tensors: lt.from_blob, lt.from_ffi, lt.from_dlpack, x:to_dlpack.
 //
-// What a storage needs of Lua (the cdata that its bytes are, the function that it calls at the end) is kept in a table
-// of the state. Invariants:
-// 1. A storage may die on any thread: its deleter only notes that. The state lets go of the values at its next look,
-//    which each collection makes.
-// 2. When the state closes, the memory of its cdata goes: storages over it are freed ones from then on.
+// A table of the state keeps the Lua values that a storage needs: the cdata with its bytes, the function that it calls
+// at the end. Invariants:
+// 1. A storage may be freed on any thread, so its deleter only records that. The state releases the values at its next
+//    check, which each collection runs.
+// 2. When the state closes, the memory of its cdata is freed. Storages over it then count as freed.
 #include "vm/bind/foreign.h"
 
 #include <lua.hpp>
@@ -24,7 +24,7 @@ namespace {
 
 const char kKeeperKey = 0, kForeignValuesKey = 0;
 
-// -- what storages need of a state
+// -- Lua values that storages need
 
 struct Keeper {
   std::recursive_mutex mutex;
@@ -69,7 +69,8 @@ void push_userdata_with_gc(lua_State* L, size_t bytes, lua_CFunction gc) {
   lua_setmetatable(L, -2);
 }
 
-// Something to be collected: in the next collection the state looks what came back, and makes another one.
+// A finalizer that runs in the next collection: it releases the values of freed storages, and creates the next such
+// object.
 int look_again(lua_State* L) {
   if (!keeper_of(L)) return 0;
   return_foreign(L);
@@ -100,7 +101,7 @@ const KeeperRef& make_keeper(lua_State* L) {
   return *keeper;
 }
 
-// A tensor over data that keeps the Lua value at `kept` and calls the function at `deleter`; 0: none.
+// Makes a tensor over data that keeps the Lua value at `kept` alive and calls the function at `deleter`; 0: none.
 Tensor keeping(lua_State* L, void* data, const Sizes& sizes, const Sizes* strides, DType dtype, Device device, int kept,
                int deleter) {
   return_foreign(L);
@@ -155,7 +156,7 @@ double ask_pointer(lua_State* L, Pointers which, int idx) {
   return result;
 }
 
-// The pointer that the cdata at idx is.
+// Returns the pointer stored in the cdata at idx.
 void*& pointer_in(lua_State* L, int idx) { return *static_cast<void**>(const_cast<void*>(lua_topointer(L, idx))); }
 
 // -- DLPack
@@ -183,7 +184,7 @@ int from_dlpack_raw(lua_State* L) {
   } catch (const Error& e) {
     throw Error(e.kind, str("from_dlpack: ", e.what()));
   }
-  pointer = nullptr;  // it is the tensor's now
+  pointer = nullptr;  // the tensor owns it now
   push_tensor(L, t);
   return 1;
 }
@@ -308,7 +309,7 @@ void return_foreign(lua_State* L) {
     const int top = lua_gettop(L);
     lua_rawgeti(L, top, 2);
     lua_rawgeti(L, top, 3);
-    if (!lua_isnil(L, top + 1)) lua_pcall(L, 1, 0, 0);  // as of a finalizer, an error is nobody's
+    if (!lua_isnil(L, top + 1)) lua_pcall(L, 1, 0, 0);  // errors are ignored, as in a finalizer
     lua_settop(L, top - 1);
   }
   lua_pop(L, 1);

@@ -1,11 +1,11 @@
-// What storages over Lua's memory need of their state.
+// The state's part in storages over Lua's memory.
 #pragma once
 
 struct lua_State;
 
 namespace lutra {
 
-// Lets go of the Lua values behind storages that are gone, and calls their deleters.
+// Releases the Lua values behind storages that were freed, and calls their deleters.
 void return_foreign(lua_State* L);
 
 }  // namespace lutra

@@ -1,5 +1,5 @@
-// A tensor in, its text out: PyTorch's choice of width and notation over all elements shown, at most 1000 of them in
-// full, else 3 at each edge; lines of 80 characters; suffixes for what is not the default.
+// Formats a tensor as PyTorch does: one width and notation for all shown elements; all elements if there are at most
+// 1000, else 3 at each edge; lines of 80 characters; suffixes for properties that are not the default.
 #include "vm/bind/format.h"
 
 #include <algorithm>
@@ -26,7 +26,8 @@ std::string printed(const char* format, double v) {
   return text;
 }
 
-// What is shown of t: of a large tensor on a GPU the edges are put together there, the rest is not brought to the host.
+// Returns the part of t that is shown. For a large tensor on a GPU the edges are joined there, and only they are copied
+// to the host.
 Tensor shown(const Tensor& t) {
   if (t->device() == Device{} || t->numel().hint <= kThreshold) return t;
   const GradModeScope no_grad(false);
@@ -42,7 +43,7 @@ Tensor shown(const Tensor& t) {
   return out;
 }
 
-// How the numbers of a tensor are written: all alike, by the largest and the smallest of them.
+// The notation of a tensor's numbers. It is the same for all and depends on the largest and the smallest one.
 struct Style {
   bool whole = true, scientific = false;
   double least = INFINITY, most = 0;
@@ -73,8 +74,8 @@ struct Printer {
   explicit Printer(const Tensor& tensor)
       : t(tensor), elements(shown(tensor)), summarise(t->numel().hint > kThreshold) {}
 
-  // The positions along dim that are shown, among the elements that are here; a gap follows position kEdge - 1 when
-  // cut(dim).
+  // Calls f for the positions along dim that are shown, among the elements that were copied. A gap follows position
+  // kEdge - 1 if cut(dim).
   bool cut(size_t dim) const { return summarise && t->sizes[dim].hint > 2 * kEdge; }
   template <class F>
   void each_shown(size_t dim, F f) const {
@@ -106,7 +107,7 @@ struct Printer {
     return s.kind == Scalar::kNumber ? real.text(s.d) : to_string(s);
   }
 
-  // Of a complex number the real part alone is padded.
+  // Pads a number; of a complex one only the real part.
   std::string padded(const Scalar& s) const {
     std::string out = text(s);
     if (out.size() < real.width) out.insert(0, real.width - out.size(), ' ');
@@ -167,12 +168,12 @@ std::vector<std::string> suffixes(const Tensor& t) {
   return out;
 }
 
-// On the last line while it fits, else on lines of their own.
+// Appends the suffixes to the last line while they fit, else on lines of their own.
 std::string with_suffixes(std::string text, const std::vector<std::string>& list) {
   const size_t newline = text.rfind('\n'), indent = std::char_traits<char>::length(kPrefix);
   size_t line = newline == std::string::npos ? text.size() + 2 : text.size() - newline + 1;
   for (const std::string& suffix : list) {
-    // PyTorch writes "torch." before a dtype: lines break where its do.
+    // PyTorch writes "torch." before a dtype; counting it makes lines break at the same places.
     const size_t width = suffix.size() + (suffix.rfind("dtype=", 0) == 0 ? 6 : 0);
     if (line + width + 2 > size_t(kLineWidth)) {
       text += ",\n" + std::string(indent, ' ') + suffix;

@@ -7,7 +7,7 @@
 namespace lutra {
 
 std::string format_tensor(const Tensor& t);
-// "AddBackward0": how PyTorch names the node of an op; empty for leaves.
+// Returns PyTorch's name of the node of an op, such as "AddBackward0"; empty for leaves.
 std::string grad_fn_name(const Tensor& t);
 
 }  // namespace lutra

@@ -1,6 +1,6 @@
-// Rows for what Lua can call beyond ops: what asks about tensors, changes state, or gives Lua other results than an op
-// does. A row's schema is written as in ops.def; rows of one name that follow one another are forms, and the first
-// whose kinds of arguments fit is called.
+// Rows for functions that Lua can call beyond ops: queries about tensors, changes of state, and functions whose results
+// are not those of an op. A row's schema is written as in ops.def. Consecutive rows of one name are forms; the first
+// one whose argument kinds fit is called.
 #pragma once
 #include <span>
 
@@ -16,7 +16,7 @@ struct HostFunction {
   LuaResults (*fn)(Args& args);
 };
 
-// A binding whose arguments no schema can say: over readers, or on the Lua stack itself.
+// A binding whose arguments no schema can describe. It uses an ArgReader, or the Lua stack itself.
 struct Special {
   const char* name;
   uint32_t flags;
@@ -45,38 +45,39 @@ std::span<const Special> json_specials();      // json.cc
 std::span<const Special> control_specials();   // control.cc
 std::span<const Special> profile_specials();   // profile.cc
 std::span<const Special> repro_specials();     // repro.cc
-void tell_places();                            // launches on GPUs are told with the line that they come from
+void tell_places();                            // makes reports of GPU launches name the line that caused them
 
 constexpr uint32_t kBoth = kMethod | kFunctionOf;
 
-// -- binding arguments (arguments.cc)
-// A keyword accepted beyond the schema (out=, requires_grad=); value is set when it was given and not nil.
+// -- binding arguments (arguments.cc) A keyword that is accepted in addition to the schema (out=, requires_grad=).
+// value is set if it was given and is not nil.
 struct ExtraKeyword {
   const char* name;
   ArgReader::H value = -1;
 };
-// Arguments by a schema: positional, then one trailing keyword table; PyTorch's names, input or self, size or shape;
-// spread sizes. Throws an Error that names fn, the argument and its value.
+// Binds arguments to a schema: positional ones, then one trailing keyword table. It accepts PyTorch's other names
+// (input or self, size or shape) and sizes as separate arguments. Throws an Error that names fn, the argument and its
+// value.
 Args bind_schema(const std::string& fn, const std::vector<ArgInfo>& schema, ArgReader& in,
                  std::span<ExtraKeyword> extras);
 using Schema = const std::vector<ArgInfo>*;
-// Which of several forms the arguments' number, names and kinds fit. Where they fit none, the error of the closest one;
-// `extras` are keywords beyond the schemas.
+// Returns the index of the form that fits the arguments' number, names and kinds. If none fits, returns the closest
+// one, whose errors then apply. `extras` are keywords in addition to the schemas.
 size_t choose_form(const std::string& fn, std::span<const Schema> forms, ArgReader& in,
                    std::span<const ExtraKeyword> extras);
-// A whole number, or an error naming fn and argument. Symbolic numbers that are not sizes are pinned.
+// Reads a whole number, or throws an error that names fn and argument. Pins symbolic numbers that are not sizes.
 SymInt read_int(const std::string& fn, const std::string& argument, ArgReader& in, ArgReader::H h);
-// "cuda:1" or a GPU's index; read_device: one that is there.
+// Read a device: "cuda:1" or a GPU's index. read_device also checks that the device exists.
 Device parse_device(const std::string& fn, const std::string& argument, ArgReader& in, ArgReader::H h);
 Device read_device(const std::string& fn, const std::string& argument, ArgReader& in, ArgReader::H h);
 
-// A generator made by lt.Generator (a table of its seed and its next call) in the place of lt's own, for a scope.
+// Replaces lt's default generator for a scope by one made by lt.Generator (a table of its seed and its next call).
 class GeneratorScope {
  public:
   GeneratorScope(const std::string& fn, ArgReader& in, const ExtraKeyword& keyword);
   ~GeneratorScope();
   GeneratorScope(const GeneratorScope&) = delete;
-  void keep();  // what has been drawn, in the table
+  void keep();  // stores the advanced generator in the table
 
  private:
   Generator saved_;
@@ -84,17 +85,17 @@ class GeneratorScope {
   int table_ = 0;
 };
 
-// -- writing ops briefly
-// out= of a function that is no op: result where there is none, else out with result written into it.
+// -- writing ops briefly Handles out= of a function that is not an op: returns result if out is none, else writes
+// result into out and returns that.
 Tensor written_out(const std::string& fn, const Value& out, const Tensor& result);
-// dim of t, wrapped from negatives; throws naming fn.
+// Wraps a negative dim; throws an error that names fn if it is out of range.
 int64_t wrap_dim(const char* fn, int64_t dim, int64_t rank);
 // Sets requires_grad with PyTorch's conditions.
 void set_requires_grad(const Tensor& t, bool on, const char* fn = "requires_grad");
 Tensor get_grad(const Tensor& t);
-// t stays the object that it is and takes from's memory, layout and dtype: x.data = y.
+// Implements x.data = y: gives t the memory, layout and dtype of `from`. t stays the same object.
 void set_data(const Tensor& t, const Tensor& from);
-// The device of creation ops that are given none (lt.set_default_device, --device).
+// Returns the device of creation ops without a device argument (lt.set_default_device, --device).
 Value default_device_value();
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// generator=: a generator made by lt.Generator in the place of lt's own.
+// generator=: uses a generator made by lt.Generator instead of lt's default one.
 #include <lua.hpp>
 
 #include "vm/bind/functions.h"

@@ -1,4 +1,4 @@
-// histogram and histogramdd, whose bins are numbers or edges, and whose range is a pair of numbers a dimension.
+// histogram and histogramdd, whose bins are numbers or edges, and whose range is a pair of numbers for each dimension.
 #include "ops/meta/rules.h"
 #include "vm/bind/functions.h"
 
@@ -42,7 +42,7 @@ LuaResults histogram(const Binding&, ArgReader& in) {
   return {r[0], r[1]};
 }
 
-// Whether histogramdd's bins, by position or by name, are edges.
+// Returns whether histogramdd's bins, given by position or by name, are edges.
 bool has_edges(ArgReader& in) {
   const auto of_tensors = [&](ArgReader::H h) {
     return in.kind(h) == LuaKind::kTable && in.length(h) > 0 && in.kind(in.index(h, 1)) == LuaKind::kTensor;
@@ -51,7 +51,7 @@ bool has_edges(ArgReader& in) {
   return of_tensors(1) || (in.kind(last) == LuaKind::kTable && of_tensors(in.field(last, "bins")));
 }
 
-// The edges of dimension d, of which bins has numbers or edges.
+// Returns the edges of dimension d; `bins` has a number or the edges for each dimension.
 Tensor edges_along(ArgReader& in, const Tensor& x, const Value& bins, ArgReader::H range, int64_t d) {
   if (bins.is<std::vector<Tensor>>()) {
     const Tensor& given = bins.as<std::vector<Tensor>>()[size_t(d)];

@@ -1,11 +1,10 @@
-// Hooks of gradients, which are Lua functions. A tensor and a function in; a handle out that removes the hook again.
-// Invariants:
-// 1. A hook may capture its tensor. So its function lies in the environment of the tensor's userdata, where LuaJIT sees
-//    the cycle.
-// 2. What LuaJIT cannot see is a graph that leads to the tensor, or a tensor that has no userdata: then the state holds
-//    the function.
-// 3. A hook of a result belongs to the result's node, which may outlive the tensor and goes with what backward frees.
-//    The tensor's own hooks have a watcher, which is told of its userdata and of graphs.
+// Gradient hooks that are Lua functions. Registering one returns a handle that removes the hook. Invariants:
+// 1. A hook may capture its tensor. So the environment of the tensor's userdata holds its function, where LuaJIT can
+//    collect the cycle.
+// 2. LuaJIT cannot see a graph that refers to the tensor, or a tensor without a userdata. In these cases the state
+//    holds the function.
+// 3. A hook of a non-leaf belongs to its node, which may outlive the tensor and is freed with the graph by backward. A
+//    Watcher among the tensor's own hooks is notified of its userdata and of graphs.
 #include "vm/bind/hooks.h"
 
 #include <lua.hpp>
@@ -22,7 +21,7 @@ namespace {
 
 class LuaHook : public UserdataKeeper, public LuaCallee {
  public:
-  // Of the function at the top, which stays there; node: that of t, null for a leaf.
+  // Makes a hook of the function at the top, which stays there. node: t's node, null for a leaf.
   LuaHook(lua_State* L, const TensorImpl* t, const GradNode* node)
       : function_(L), address_(lua_topointer(L, -1)), tensor_(t), node_(node) {}
   ~LuaHook() override { drop(); }
@@ -38,7 +37,7 @@ class LuaHook : public UserdataKeeper, public LuaCallee {
     in_turn_ += begins ? 1 : -1;
     if (removed_) drop();
   }
-  // A node is left by somebody; what stays need not be the tensor.
+  // A reference to the node was dropped; the remaining one may not be the tensor's, so it is ignored unless it is.
   void graph_leads_here(bool leads) override {
     if (!leads && node_ && !(userdata_ && is_result())) return;
     graph_ = leads;
@@ -69,7 +68,8 @@ class LuaHook : public UserdataKeeper, public LuaCallee {
     return 1;
   }
 
-  // Given a gradient: the one in its place, or null to keep it. Lua errors pass through.
+  // Calls the function with a gradient. Returns the gradient that replaces it, or null to keep it. Lua errors
+  // propagate.
   Tensor call(const Tensor& given, bool post_accumulate) const {
     lua_State* now = current_lua();
     if (function_.dropped() || !now) return Tensor();
@@ -96,13 +96,14 @@ class LuaHook : public UserdataKeeper, public LuaCallee {
 
   Anchor function_;
   const void* const address_;
-  const TensorImpl* const tensor_;  // there as long as it has a userdata
+  const TensorImpl* const tensor_;  // valid while it has a userdata
   const GradNode* const node_;
   bool graph_ = false, userdata_ = false, removed_ = false;
-  int in_turn_ = 0;  // of backwards within each other
+  int in_turn_ = 0;  // number of nested backwards that use it
 };
 
-// Among the hooks of a result itself, which do not run, as long as its hook may.
+// A keeper among the hooks of a non-leaf itself, which do not run. It forwards notifications as long as the node's hook
+// exists.
 struct Watcher : UserdataKeeper {
   std::weak_ptr<LuaHook> hook;
   explicit Watcher(const std::shared_ptr<LuaHook>& h) : hook(h) {}
@@ -134,7 +135,7 @@ int remove_handle(lua_State* L) {
   return 0;
 }
 
-// A table with remove(), as PyTorch's handles.
+// Pushes a handle: a table with remove(), as in PyTorch.
 void push_handle(lua_State* L, Handle handle) {
   lua_createtable(L, 0, 1);
   new (lua_newuserdata(L, sizeof(Handle))) Handle(std::move(handle));
@@ -148,7 +149,7 @@ void push_handle(lua_State* L, Handle handle) {
 
 UserdataKeeper* keeper_of(const GradHook& hook) { return static_cast<UserdataKeeper*>(hook.keeper.get()); }
 
-// Null: it calls no function of Lua.
+// Returns null if the hook does not call a Lua function.
 const LuaHook* lua_hook(const GradHook& hook) { return dynamic_cast<const LuaHook*>(hook.keeper.get()); }
 
 int register_hook_of(lua_State* L, const char* name, bool post_accumulate) {

@@ -1,5 +1,5 @@
-// Calls of a host's ops: Lua's arguments in, a call of the op host_op out. Sizes and attributes are constants of a
-// graph, floats may be symbols of it.
+// Turns calls of a host's ops into calls of the op host_op. Sizes and attributes are constants of a graph; floats may
+// be symbolic.
 #include "vm/bind/host_op.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ bool is_name(std::string_view s) {
          std::all_of(s.begin(), s.end(), [&](char c) { return letter(c) || std::isdigit(uint8_t(c)); });
 }
 
-// "Tensor", or "(Tensor, Tensor)".
+// Counts the results in "Tensor" or "(Tensor, Tensor)"; 0 if the text is malformed.
 size_t count_results(std::string_view text) {
   if (text.starts_with('(') && text.ends_with(')')) text = text.substr(1, text.size() - 2);
   size_t count = 0;
@@ -70,7 +70,7 @@ void check_arguments(const HostOp& op) {
   if (numbers > kMostHostNumbers) fail(op.title, ": at most ", kMostHostNumbers, " floats are possible");
 }
 
-// What a call is made of.
+// The parts of a call.
 struct Collected {
   HostForm form;
   std::vector<Tensor> tensors;
@@ -171,7 +171,7 @@ void read_host_schema(const std::string& schema, HostOp& op) {
     fail(op.title, ": an op gives \"Tensor\", or \"(Tensor, Tensor)\" with up to ", kMostHostResults, " of them");
   }
   op.text = op.title + schema.substr(open);
-  // No model of a function that capture knows by name stands for it.
+  // The prefix makes sure that it does not match a function that capture models by name.
   op.name = "ops." + op.title;
   op.flags = kFunctionOf, op.fn = call, op.schemas = {&op.args};
 }

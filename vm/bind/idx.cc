@@ -1,6 +1,6 @@
-// An IDX file in, a tensor out. The header is checked against the file's length before memory is taken: gzip's trailer
-// tells the length of what it holds (modulo 2^32), and no IDX file of that kind is longer than 1032 times its
-// compressed length.
+// Reads an IDX file into a tensor. It checks the header against the file's length before it allocates memory: a gzip
+// trailer contains the unpacked length (modulo 2^32), and no unpacked file is longer than 1032 times its compressed
+// length.
 #include "vm/bind/idx.h"
 
 #include <zlib.h>
@@ -17,7 +17,7 @@
 namespace lutra {
 namespace {
 
-// The type byte of the header.
+// Returns the dtype for the type byte of the header.
 DType dtype_of(uint8_t code) {
   switch (code) {
     case 0x08: return DType::kUInt8;
@@ -52,7 +52,7 @@ struct Reader {
       p += n, size -= size_t(n);
     }
   }
-  // Nothing follows, and gzip's checksum was there and right.
+  // Returns whether the file ends here, with a correct gzip checksum.
   bool at_end() {
     char byte;
     int code = Z_OK;
@@ -66,7 +66,7 @@ uint32_t big_endian(const uint8_t* p) {
   return uint32_t(p[0]) << 24 | uint32_t(p[1]) << 16 | uint32_t(p[2]) << 8 | uint32_t(p[3]);
 }
 
-// The most bytes the file can hold once unpacked.
+// Returns an upper bound on the file's unpacked size in bytes.
 uint64_t most_bytes(const std::string& path, bool plain) {
   std::error_code error;
   const uint64_t size = std::filesystem::file_size(path, error);
@@ -91,7 +91,7 @@ Tensor read_idx(const std::string& path) {
   Sizes sizes;
   const uint64_t most = most_bytes(path, gzdirect(in.file) == 1);
   uint64_t bytes = size_of(dtype);
-  int64_t strides = int64_t(bytes);  // they must not overflow where a size is 0 either
+  int64_t strides = int64_t(bytes);  // must not overflow, even if a size is 0
   for (int d = 0; d < head[3]; ++d) {
     uint8_t raw[4];
     in.read(raw, 4);

@@ -6,7 +6,7 @@
 
 namespace lutra {
 
-// A tensor with the file's dtype and sizes; errors name the file.
+// Reads a file into a tensor with the file's dtype and sizes. Errors name the file.
 Tensor read_idx(const std::string& path);
 
 }  // namespace lutra

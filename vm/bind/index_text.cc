@@ -1,4 +1,4 @@
-// The forms of an index in, IndexItems out: x[0], x[mask], x[{0, {1, 3}, "::2", lt.newaxis}], x["0, 1:3, ..."].
+// Reads the forms of an index into IndexItems: x[0], x[mask], x[{0, {1, 3}, "::2", lt.newaxis}], x["0, 1:3, ..."].
 #include <charconv>
 
 #include "vm/bind/functions.h"
@@ -26,7 +26,7 @@ SymInt parse_int(std::string_view text, std::string_view whole) {
   return v;
 }
 
-// "1:3", "::2"
+// Parses a slice such as "1:3" or "::2".
 IndexItem parse_slice(std::string_view text) {
   IndexItem item{IndexItem::kSlice};
   std::optional<SymInt>* const parts[] = {&item.start, &item.stop, &item.step};
@@ -71,7 +71,7 @@ IndexItem read_tensor(const Tensor& t) {
   return item;
 }
 
-// {start, stop, step}, nil where open.
+// Reads a slice {start, stop, step}; an open end is nil.
 IndexItem read_slice(ArgReader& in, H table) {
   IndexItem item{IndexItem::kSlice};
   std::optional<SymInt>* const parts[] = {&item.start, &item.stop, &item.step};

@@ -1,5 +1,5 @@
-// x[index] and x[index] = value: integers select, slices slice, lt.newaxis unsqueezes; what tensor indices are left
-// become one `index` or `index_put`. A mask stands for the positions of its true elements.
+// x[index] and x[index] = value: integers become select, slices slice, lt.newaxis unsqueeze. The remaining tensor
+// indices become one `index` or `index_put`. A mask stands for the positions of its true elements.
 #include "vm/bind/indexing.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ int64_t dims_taken(const IndexItem& item) {
 constexpr const char* kTableForms =
     " (x[{0, 2}] is x[0, 2]; a list of positions is a tensor: x[lt.tensor({0, 2}, {dtype=\"int64\"})])";
 
-// How many dimensions the ellipsis stands for.
+// Returns the number of dimensions that the ellipsis stands for.
 int64_t count_dims(const Tensor& self, const std::vector<IndexItem>& items) {
   int64_t taken = 0, ellipses = 0;
   for (const IndexItem& item : items) {
@@ -45,7 +45,7 @@ void check_mask(const Tensor& view, int64_t dim, const Tensor& mask) {
   }
 }
 
-// A view by the basic items; masks and positions are left over. With keep_masks a mask stays one item.
+// The view that the basic items make, and the remaining masks and positions. With keep_masks a mask stays one item.
 struct View {
   Tensor tensor;
   std::vector<Advanced> advanced;
@@ -53,8 +53,8 @@ struct View {
 
 Value optional_int(const std::optional<SymInt>& v) { return v ? vint(*v) : Value(); }
 
-// One int64 vector a dimension of the mask. Of a FakeTensor's elements nobody knows how many are true, but a trace may
-// go on with a symbol.
+// Returns one int64 vector for each dimension of the mask. The number of true elements of a FakeTensor is unknown; a
+// trace may continue with an unbacked symbol.
 std::vector<Tensor> positions_of(const Tensor& mask) {
   UnbackedSizes* const sizes = UnbackedSizes::current();
   if (mask->is_fake() && !(sizes && sizes->takes())) {
@@ -67,7 +67,7 @@ std::vector<Tensor> positions_of(const Tensor& mask) {
   return out;
 }
 
-// At dimension d of the view, which moves on. A 0-dim mask takes a new dimension, of size 1 or 0.
+// Adds a tensor index at dimension d of the view, and advances d. A 0-dim mask adds a new dimension, of size 1 or 0.
 void add_tensor(View& view, int64_t& d, Tensor index, bool keep_masks) {
   if (!is_bool(index->dtype)) return view.advanced.push_back({d++, index});
   if (index->dim() == 0) {
@@ -83,11 +83,12 @@ void add_tensor(View& view, int64_t& d, Tensor index, bool keep_masks) {
   for (const Tensor& positions : positions_of(index)) view.advanced.push_back({d++, positions});
 }
 
-// `dim` counts self's dimensions. What a FakeTensor's sizes are now decides: the select guards what was found.
+// Throws if an index is out of range. `dim` is a dimension of self. It uses the current sizes of a FakeTensor; the
+// select adds the guard.
 void check_position(const Tensor& self, int64_t dim, const SymInt& at, const std::vector<IndexItem>& items) {
   const int64_t size = self->sizes[dim].hint;
   if (at.hint >= -size && at.hint < size) return;
-  // It is not: asked, so that a trace knows what the error depends on.
+  // It is out of range. The comparison adds a guard, so that a trace knows on what the error depends.
   const SymInt end = self->sizes[dim];
   (void)(at.hint < 0 ? at < 0 - end : at < end);
   const bool all = std::all_of(items.begin(), items.end(), [](auto& item) { return item.kind == IndexItem::kInt; });
@@ -98,7 +99,7 @@ void check_position(const Tensor& self, int64_t dim, const SymInt& at, const std
 View apply_basic(const Tensor& self, const std::vector<IndexItem>& items, bool keep_masks) {
   const int64_t open = count_dims(self, items);
   View view{self};
-  int64_t d = 0, own = 0;  // of the view, of self
+  int64_t d = 0, own = 0;  // dimension of the view, dimension of self
   for (const IndexItem& item : items) {
     switch (item.kind) {
       case IndexItem::kInt:
@@ -138,7 +139,7 @@ Value dims_of(const View& view) {
 
 bool is_empty(SymInt size) { return size.hint == 0 && size == 0; }
 
-// Whether no element is at the places: a dimension that stays, or the positions, have none.
+// Returns whether the index selects no elements, because a remaining dimension or the positions have none.
 bool nothing_at(const View& view) {
   size_t next = 0;
   for (int64_t d = 0; d < view.tensor->dim(); ++d) {
@@ -151,8 +152,8 @@ bool nothing_at(const View& view) {
   });
 }
 
-// Positions are held to their bounds where they are used. PyTorch selects by those of 0-dim tensors as by integers, so
-// that they are wrong even where nothing is at the places.
+// Checks the positions of 0-dim tensors if the index selects no elements. Other positions are checked where they are
+// used. PyTorch treats 0-dim tensors like integers, so they can be out of range even then.
 void check_unused(const View& view) {
   const auto one = [](const Advanced& a) { return a.positions->dim() == 0; };
   if (std::none_of(view.advanced.begin(), view.advanced.end(), one) || !nothing_at(view)) return;
@@ -191,7 +192,7 @@ Tensor value_tensor(const Tensor& like, ArgReader& in, ArgReader::H value) {
   }
 }
 
-// PyTorch drops leading dimensions of size 1 of the value.
+// Drops leading dimensions of size 1 of the value, as PyTorch does.
 Tensor dropped(Tensor value, int64_t rank) {
   while (value->dim() > rank && value->sizes[0] == 1) value = op1(OpId::select, {value, vdim(0), vdim(0)});
   return value;
@@ -201,8 +202,9 @@ Tensor dropped(Tensor value, int64_t rank) {
   fail("index: shape mismatch: a value of shape ", to_string(value->sizes), " cannot be assigned to ", target);
 }
 
-// x[mask] = value. The indexing result has one dimension in the place of the mask's, as long as the mask has true
-// elements. A value that says nothing about that dimension goes to every place (where); else its elements go in turn.
+// Implements x[mask] = value. The result of indexing has one dimension for the mask's, whose size is the number of true
+// elements. A value that lacks that dimension, or has size 1 there, is assigned to every position (where); else its
+// elements are assigned in turn.
 void assign_masked(const Tensor& view, const Advanced& at, Tensor value) {
   const int64_t rows = at.positions->dim(), rank = view->dim() - rows + 1, after = rank - at.dim - 1;
   if (value->dtype != view->dtype) {
@@ -215,7 +217,7 @@ void assign_masked(const Tensor& view, const Advanced& at, Tensor value) {
   const std::string target = str("places of shape ", to_string(view->sizes), " where a mask of shape ",
                                  to_string(at.positions->sizes), " is true");
   if (value->dim() > rank) misfit(value, target);
-  const int64_t place = value->dim() - after - 1;  // the value's dimension that stands for the mask
+  const int64_t place = value->dim() - after - 1;  // the value's dimension for the mask's true elements
   Sizes sizes;
   for (int64_t d = 0; d < value->dim(); ++d) {
     const SymInt have = value->sizes[d],
@@ -236,7 +238,7 @@ void assign_masked(const Tensor& view, const Advanced& at, Tensor value) {
     }
     return;
   }
-  // Leading dimensions that the value lacks.
+  // Adds the leading dimensions that the value lacks.
   Sizes full;
   for (int64_t d = 0; d < at.dim - place; ++d) full.push_back(view->sizes[d]);
   for (SymInt s : sizes) full.push_back(s);
@@ -254,7 +256,7 @@ void assign_positions(const View& view, const Tensor& value) {
 
 // -- rows
 
-// index_put's list as tensors for the first dimensions.
+// Makes a view whose first dimensions are indexed by index_put's list of tensors.
 View listed(Args& a) {
   std::vector<IndexItem> items;
   for (const Tensor& t : a[1].as<std::vector<Tensor>>()) {
@@ -283,7 +285,8 @@ LuaResults nonzero(Args& a) {
   return {call_op(OpId::nonzero_tuple, {a[0]})};
 }
 
-// The different slices along a dim of a FakeTensor: as along its first one, whose size a graph has a symbol for.
+// Computes unique along a dim of a FakeTensor by moving that dim to the front, since a graph has a symbol for the size
+// of the first dimension only.
 Results unique_slices(OpId op, Args& a) {
   const Tensor x = a[0].tensor();
   const int64_t dim = wrap_dim(name(op), a.back().sym_int().guard(), x->dim());
@@ -298,7 +301,7 @@ Results unique_slices(OpId op, Args& a) {
   return r;
 }
 
-// The values, then the inverse and the counts as far as they are asked for.
+// Returns the values, then the inverse and the counts if requested.
 LuaResults unique_of(OpId op, Args& a, size_t inverse) {
   const bool slices = a[0].tensor()->is_fake() && !a.back().is_none() && a[0].tensor()->dim() > 0;
   const Results r = slices ? unique_slices(op, a) : call_op(op, a);
@@ -324,7 +327,7 @@ Tensor index_get(const Tensor& self, ArgReader& in, ArgReader::H index) {
   const View view = apply_basic(self, read_index(in, index), false);
   check_unused(view);
   if (!view.advanced.empty()) return op1(OpId::index, {view.tensor, list_of(view), dims_of(view)});
-  // An index that leaves everything as it is gives another tensor over the same elements, as in PyTorch.
+  // An index that changes nothing returns a new tensor over the same elements, as in PyTorch.
   return view.tensor.same(self) ? op1(OpId::alias, {self}) : view.tensor;
 }
 
@@ -340,7 +343,7 @@ void index_set(const Tensor& self, ArgReader& in, ArgReader::H index, ArgReader:
   if (tensors == 1 && std::any_of(items.begin(), items.end(), is_mask)) {
     const View view = apply_basic(self, items, true);
     const Sizes& sizes = view.tensor->sizes;
-    // In a tensor without elements the value must still fit the number of places, which only positions tell.
+    // In a tensor without elements the value must still match the number of positions.
     if (std::none_of(sizes.begin(), sizes.end(), is_empty)) {
       return assign_masked(view.tensor, view.advanced[0], source);
     }

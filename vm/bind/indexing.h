@@ -1,4 +1,4 @@
-// Indices as data: what x[...] holds, whatever form it was written in.
+// Indices as data: the contents of x[...], whatever form they were written in.
 #pragma once
 #include <optional>
 
@@ -13,15 +13,16 @@ struct IndexItem {
   Tensor tensor;                            // kTensor: int64 positions or a bool mask
 };
 
-// An index in, its items out: a number, a slice {a, b, step}, ":", "...", a string of those, a tensor, a list of them.
+// Reads an index into its items. It may be a number, a slice {a, b, step}, ":", "...", a string of those, a tensor, or
+// a list of these.
 std::vector<IndexItem> read_index(ArgReader& in, ArgReader::H index);
 
-// The tensor indices that are left after select, slice and unsqueeze: positions in dimension dim of the view.
+// A tensor index that remains after select, slice and unsqueeze: positions in dimension dim of the view.
 struct Advanced {
   int64_t dim;
   Tensor positions;
 };
-// t as an index holds it: int64 (int32 converted) or bool (uint8 counts as a mask), or an error.
+// Converts t to an index tensor: int64 (int32 is converted) or bool (uint8 counts as a mask). Throws for other dtypes.
 Tensor index_tensor(const Tensor& t);
 
 }  // namespace lutra

@@ -1,7 +1,6 @@
 // lt._native.json(value): a JSON document of tables, texts, numbers and booleans. A list is a table with elements, or
-// one whose metatable has
-// __jsontype = "array"; other tables are objects, their keys sorted. What JSON lacks, NaN and infinities, is null;
-// bytes that are no UTF-8 are replaced.
+// one whose metatable has __jsontype = "array". Other tables are objects, with their keys sorted. NaN and infinities
+// become null, since JSON lacks them; bytes that are not UTF-8 are replaced.
 #include <cmath>
 #include <lua.hpp>
 #include <nlohmann/json.hpp>

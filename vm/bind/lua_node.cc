@@ -1,4 +1,4 @@
-// Functions and tensors in; a node of the tape whose gradients Lua code computes out.
+// Makes tape nodes whose gradients Lua code computes.
 #include "vm/bind/lua_node.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace lutra {
 namespace {
 
-// A value in the registry of the state that put it there.
+// A reference to a value in a state's registry.
 struct LuaAnchor {
   lua_State* L;
   std::weak_ptr<bool> alive;
@@ -52,7 +52,7 @@ struct NodeCallee final : LuaCallee {
   int push_arguments(lua_State* L, const std::vector<Tensor>& tensors) const override {
     luaL_checkstack(L, int(tensors.size()) + 2, "a backward");
     context.push(L);
-    for (const Tensor& t : tensors) push_tensor(L, t);  // nil where there is none
+    for (const Tensor& t : tensors) push_tensor(L, t);  // nil for a null tensor
     return int(tensors.size()) + 1;
   }
 };
@@ -99,7 +99,7 @@ std::vector<Tensor> LuaNode::apply(const std::vector<Tensor>& grads, bool create
 }
 
 void LuaNode::release() {
-  if (saved.empty()) return;  // nothing to give back: such a node may run again
+  if (saved.empty()) return;  // nothing to free: such a node may run again
   hooks.clear();
   callee_ = nullptr;
   saved.clear();
@@ -111,9 +111,9 @@ std::vector<Edge> LuaNode::more_results(size_t count) {
   return edges;
 }
 
-// (name, function, context, inputs, results, tensors to save, to): results become those of a new node. Where `to` is a
-// result of an earlier node of this kind, that gets as many further results: the last gradients that the new one's
-// function gives are theirs.
+// (name, function, context, inputs, results, tensors to save, to): makes the results those of a new node. If `to` is a
+// result of an earlier node of this kind, that node gets the same number of further results, and the last gradients
+// that the new node's function returns are theirs.
 int make_node_of(lua_State* L) {
   lua_settop(L, 7);
   const auto list = [L](int at) { return to_list(L, at, lua_objlen(L, at)); };

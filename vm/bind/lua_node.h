@@ -1,4 +1,4 @@
-// A node of the tape whose gradients a Lua function computes (lt.autograd.Function, hooks of modules).
+// A tape node whose gradients a Lua function computes (lt.autograd.Function, hooks of modules).
 #pragma once
 #include <memory>
 #include <string>
@@ -12,18 +12,18 @@ namespace lutra {
 
 class LuaNode final : public GradNode {
  public:
-  // Of a function and its context at these places of the stack. The function takes the context, the gradients of the
-  // results and what was saved; it gives the gradients of the inputs. The context's elements 1, 2, ... are functions
-  // that it calls.
+  // `function` and `context` are stack indices. The function receives the context, the gradients of the results and the
+  // saved tensors, and returns the gradients of the inputs. The context's elements 1, 2, ... are functions that it
+  // calls.
   LuaNode(std::string title, lua_State* L, int function, int context);
   const char* name() const override { return title_.c_str(); }
   std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) override;
   void release() override;
   bool calls_lua() const override { return true; }
 
-  // Null once it was released.
+  // Null after release().
   const std::shared_ptr<const LuaCallee>& callee() const { return callee_; }
-  // Where the gradients of `count` more results will come from.
+  // Returns edges for the gradients of `count` more results.
   std::vector<Edge> more_results(size_t count);
   size_t results = 0;
   NodeSaves saved;

@@ -19,8 +19,8 @@ const LuaFunctions kIntegers = {
     "local pu64, c128, c64 = ffi.typeof('const uint64_t *'), ffi.typeof('complex'), ffi.typeof('complex float')\n"
     "return function(v) return ffi.istype(i64, v) or ffi.istype(u64, v) end,\n"
     "       function(p) return ffi.cast(p64, p)[0] end,\n"
-    // the element's type as DType's name, the number of bytes of all elements, then the sizes from the second dimension
-    // on
+    // returns the element type as a DType name, the number of bytes of all elements, then the sizes from the second
+    // dimension on
     "       function(v)\n"
     "         local base, dims = tostring(ffi.typeof(v)):match('^ctype<([%w_ ]-) ?(%[[%[%]%d?]+)>$')\n"
     "         if not base or not dims then return end\n"
@@ -66,7 +66,7 @@ void push_scalar(lua_State* L, const Scalar& s) {
     lua_pushnumber(L, s.d), lua_pushnumber(L, s.im);
     lua_call(L, 2, 1);
   } else {
-    // LuaJIT boxes values in NaNs: only the canonical one may enter.
+    // LuaJIT boxes values in NaNs, so only the canonical NaN may become a Lua number.
     lua_pushnumber(L, std::isnan(s.d) ? std::nan("") : s.d);
   }
 }

@@ -43,10 +43,10 @@ struct LuaFunctions {
 
 // int64_t as cdata through the ffi library; numbers where exact.
 void push_int64(lua_State* L, int64_t v);
-// An int64_t or uint64_t cdata at idx; false for any other value.
+// Reads an int64_t or uint64_t cdata at idx. Returns false for any other value.
 bool to_int64_cdata(lua_State* L, int idx, int64_t* out);
 
-// An array of numbers made by the ffi library (double[3], float[2][3]): its elements' type, sizes and first element.
+// An array of numbers made by the ffi library (double[3], float[2][3]): element type, sizes and address.
 struct CArray {
   DType dtype;
   Sizes sizes;

@@ -30,7 +30,7 @@ int push_results(lua_State* L, const LuaResults& results) {
   return int(results.size());
 }
 
-// What is said of any tensor: of memory, a device, a dtype for gradients, its sizes.
+// Returns whether the error does not name a function: errors about memory, a device, a dtype for gradients, sizes.
 bool is_unnamed(const Error& error) {
   const std::string_view text = error.what();
   if (error.kind == ErrorKind::kMemory && text.starts_with("out of memory")) return true;
@@ -39,7 +39,7 @@ bool is_unnamed(const Error& error) {
   return std::any_of(std::begin(kStarts), std::end(kStarts), [&](auto start) { return text.starts_with(start); });
 }
 
-// They name what the user called.
+// Runs run() and puts the called function's name in front of errors that name none.
 template <class F>
 auto told(const std::string& fn, const F& run) -> decltype(run()) {
   try {
@@ -75,7 +75,7 @@ int unary_entry(lua_State* L) { return guarded(L, call_unary); }
 
 // -- x[key], x.name, x:name. Upvalues: 1 methods by name, 2 attributes by name.
 
-// What x.name can be: x[lt.newaxis] is an index.
+// Returns whether s can be a name in x.name. "None" cannot: x[lt.newaxis] is an index.
 bool is_identifier(const char* s) {
   if (std::strcmp(s, "None") == 0) return false;
   if (!std::isalpha(static_cast<unsigned char>(*s)) && *s != '_') return false;
@@ -151,7 +151,7 @@ void push_binding(lua_State* L, const Binding& binding, lua_CFunction entry) {
   lua_pushcclosure(L, entry, 1);
 }
 
-// The module at -2 and the methods at -1 share the functions.
+// Adds the bindings to the module at -2 and the methods at -1, which share the functions.
 void add_functions(lua_State* L) {
   for (const Binding& binding : bindings()) {
     const Binding &method = as_method(binding), &function = as_function(binding);
@@ -174,7 +174,8 @@ struct Name {
   const char* value;
 };
 
-// Dtypes and devices are strings; so are the marks of indices, which read the same inside index text.
+// Constants of the module. Dtypes and devices are strings, and so are the index markers, which have the same text
+// inside an index string.
 const Name kNames[] = {
     {"newaxis", "None"},
     {"ellipsis", "..."},
@@ -197,7 +198,7 @@ void add_constants(lua_State* L) {
 int stdlib_entry(lua_State* L) { return guarded(L, stdlib_function); }
 int source_entry(lua_State* L) { return guarded(L, stdlib_source); }
 
-// The bindings whose names begin so, into the table on top.
+// Adds the bindings whose names begin with the prefix to the table at the top.
 void add_room(lua_State* L, std::string_view prefix) {
   for (const Binding& binding : bindings()) {
     if (binding.name.compare(0, prefix.size(), prefix) != 0) continue;
@@ -206,7 +207,7 @@ void add_room(lua_State* L, std::string_view prefix) {
   }
 }
 
-// lt._native: what only the standard library calls.
+// Adds lt._native: functions for the standard library only.
 void add_native(lua_State* L) {
   lua_newtable(L);
   lua_pushcfunction(L, stdlib_entry);

@@ -1,4 +1,4 @@
-// Pools as Lua calls them: indices are a second result where they are asked for.
+// Pooling functions for Lua: the indices are a second result if requested.
 #include "vm/bind/functions.h"
 
 namespace lutra {

@@ -1,9 +1,9 @@
-// When dead tensors are looked for. See pressure.h.
+// Decides when to search for dead tensors. See pressure.h.
 //
-// A minor collection (vm/mirror/minor.h) finds the tensors that were made and lost since the last major one. It takes a
-// few us whatever the heap holds, so it comes after few bytes: dead tensors of the CPU hold memory that is still in the
-// processor's cache, and results take turns in the same few blocks. What outlives minor collections is what asks for a
-// major one. Where there are no minor ones, all new bytes do.
+// A minor collection (vm/mirror/minor.h) finds the tensors that were created and died since the last major one. It
+// takes a few us whatever the size of the heap, so it runs after few bytes. Then the memory of dead CPU tensors is
+// still in the processor's cache, and results alternate between the same few blocks. Bytes that survive minor
+// collections trigger a major one. Without minor collections all new bytes do.
 #include "vm/bind/pressure.h"
 
 #include <algorithm>
@@ -23,16 +23,16 @@
 namespace lutra {
 namespace {
 
-// What one kind of memory asks of the collector. A minor collection comes when more bytes are held: `least_minor`, or
-// `per_look` for each object that the last one looked at (some ns). A small heap is collected whole as soon as `least`
-// bytes, or `per_heap_kb` for each KB of heap, have outlived minor ones (a collection costs about 0.26 us a KB). A
-// large heap is collected in steps: n KB = bytes / E * heap KB / 2, E = max(`most`, live bytes), keeps the peak under
-// E.
+// The collector's policy for one kind of memory. A minor collection runs when more than `least_minor` new bytes are
+// held, or `per_look` for each object that the last one visited (some ns). A small heap gets a full collection when
+// `least` bytes, or `per_heap_kb` for each KB of heap, have survived minor ones (a collection costs about 0.26 us a
+// KB). A large heap is collected in steps: n KB = bytes / E * heap KB / 2, E = max(`most`, live bytes), keeps the peak
+// under E.
 struct Pressure {
   int64_t (*now)();
   double (*least)();
   double least_minor, per_look, per_heap_kb, most;
-  int64_t last = 0;  // bytes after the last collection, or fewer that were held since
+  int64_t last = 0;  // the smallest number of held bytes since the last collection
   double period = 0, debt = 0, outlived = 0, made = 0;
 
   bool is_due() {
@@ -51,22 +51,22 @@ double least_on_device() {
 }
 
 struct Pressures {
-  // A GPU fills a MB in 0.3 us, and a fortieth of its memory may hold what is dead: 0.1 us a MB with 80 GB, 0.3 with 20
-  // GB or less. Where memory runs out, the heap is collected before that is an error.
+  // A GPU fills a MB in 0.3 us, and a fortieth of its memory may hold dead tensors: 0.1 us a MB with 80 GB, 0.3 with 20
+  // GB or less. If memory runs out, the heap is collected before an error is raised.
   Pressure host = {allocated_bytes, least_on_host, 1 << 20, 1 << 10, 32 << 10, 256 << 20};
   Pressure device = {allocated_device_bytes, least_on_device, 64 << 20, 16 << 10, 512 << 10, double(int64_t(4) << 30)};
-  // Small dead tensors hold little, but some 600 bytes of the host's each: a few thousand leave the processor's cache,
-  // and each op then waits for memory several times (on a GPU 1.3 us for an op become 2.5).
+  // Small dead tensors hold little memory, but each takes some 600 bytes on the host. A few thousand exceed the
+  // processor's cache, and each op then waits for memory several times (on a GPU an op takes 2.5 us instead of 1.3).
   double tensors = 0, tensors_since_major = 0;
-  double looks = 0;  // of the last collection
+  double looks = 0;  // objects that the last collection visited
 };
 
 constexpr double kTensors = 256, kLeastTensors = 2048, kTensorsPerHeapKb = 2, kMostHeapKb = 8192;
 thread_local Pressures pressures;
 
-// Takes account of what outlived a minor collection. Whether the heap is to be collected whole; a large one is
-// collected in steps, which end what minor collections need, and whole once that repays. While minor ones serve, it is
-// left alone until `most` bytes have outlived them.
+// Counts the bytes that survived a minor collection. Returns whether a full collection should run. A large heap is
+// collected in steps, which end the state that minor collections need, and fully once that is worth its cost. While
+// minor collections work, a large heap is not collected until `most` bytes have survived them.
 bool press(lua_State* L, Pressure& p, double heap, mirror::Minor minor) {
   const int64_t now = p.now(), grown = now - p.last;
   p.last = now;
@@ -95,7 +95,7 @@ mirror::MinorKind tensors_of(lua_State* L) {
 
 using Collection = mirror::Minor (*)(lua_State*, const mirror::MinorKind&, mirror::Found*);
 
-// Without memory for its lists nothing is collected.
+// Runs a collection. Collects nothing if there is no memory for its lists.
 mirror::Minor run(lua_State* L, Collection collection) {
   mirror::Found found;
   mirror::Minor done{};
@@ -111,7 +111,8 @@ mirror::Minor run(lua_State* L, Collection collection) {
   return done;
 }
 
-// A collector that the host has stopped stays stopped: LuaJIT's is running again after a whole collection.
+// Runs the collections that are needed. Call it only if the collector runs: LuaJIT restarts a stopped collector after a
+// full collection.
 void relieve(lua_State* L) {
   Pressures& p = pressures;
   luaL_checkstack(L, 8, "too many tensors");
@@ -131,8 +132,8 @@ void relieve(lua_State* L) {
   for (Pressure* of : each) of->outlived = of->made = of->period = 0, of->last = of->now();
 }
 
-// lt.config.stress = "collect": a minor collection at each new tensor. One of so many is judged by LuaJIT, which must
-// not find what it gave.
+// lt.config.stress = "collect": a minor collection at each new tensor. Some are checked by a full collection of LuaJIT,
+// which must free the userdata that the minor one found.
 const char kJudged = 0;
 
 void judge(lua_State* L) {
@@ -174,10 +175,10 @@ bool collect_all(size_t) {
 }  // namespace
 
 constinit thread_local bool collection_is_due = false;
-// Whose garbage is to be looked for. Several states of a thread share what is counted, and another's call finds
-// nothing.
+// The state whose garbage is searched. Several states of a thread share the counters, but a call of another state would
+// not find this state's garbage.
 static constinit thread_local const Runtime* due_state = nullptr;
-static constinit thread_local bool due_state_waits = false;  // while another state was due
+static constinit thread_local bool due_state_waits = false;  // another state waits while one is due
 
 void open_pressure() { set_memory_pressure_hook(collect_all); }
 
@@ -188,7 +189,7 @@ void tell_collector(lua_State* L, const Runtime& rt) {
   p.tensors++, p.tensors_since_major++;
   const bool host = p.host.is_due(), device = p.device.is_due();
   if (!host && !device && !stress && p.tensors < std::max(kTensors, p.looks / 4)) return;
-  if (collection_is_due && due_state == &rt) return collect_what_is_due(L);  // no binding was called in between
+  if (collection_is_due && due_state == &rt) return collect_what_is_due(L);  // no binding was called since
   if (collection_is_due && !std::exchange(due_state_waits, true)) {
     if (lua_gc(L, LUA_GCISRUNNING, 0)) relieve(L);
     return;

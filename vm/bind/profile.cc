@@ -1,4 +1,4 @@
-// Measurements for stdlib: the launches of a stretch of a program, and the machine's rates.
+// Measurements for stdlib: the launches between start and stop, and the machine's rates.
 #include "jit/runtime/profile.h"
 
 #include <cstring>
@@ -15,7 +15,7 @@
 namespace lutra {
 namespace {
 
-// The line of the user's program that runs just now: of a file, of the prompt or of a text that was loaded.
+// Finds the current line of the user's program: in a file, at the prompt or in a loaded text.
 bool find_line(lua_Debug& at) {
   lua_State* L = current_lua();
   for (int level = 0; L && lua_getstack(L, level, &at); level++) {
@@ -74,7 +74,7 @@ int tune_start(lua_State*) {
   return 0;
 }
 
-// What was measured since tune_start: {{call, candidate, way, threads, options, gain}, ...}.
+// Returns the measurements since tune_start: {{call, candidate, way, threads, options, gain}, ...}.
 int tune_stop(lua_State* L) {
   const std::vector<TunedCall> calls = stop_tuning();
   lua_createtable(L, int(calls.size()), 0);
@@ -90,7 +90,7 @@ int tune_stop(lua_State* L) {
   return 1;
 }
 
-// Keeps what is known: the path of the table; or nil and why that cannot be.
+// Saves the tuning table. Returns its path, or nil and the error.
 int tune_save(lua_State* L) {
   try {
     lua_pushstring(L, save_tuning().c_str());
@@ -137,7 +137,7 @@ const Special kProfileSpecials[] = {
 }  // namespace
 
 std::span<const Special> profile_specials() { return kProfileSpecials; }
-// Once for the process: while another state opens those before it may launch.
+// Runs once in the process, since earlier states may launch kernels while another one opens.
 void tell_places() { [[maybe_unused]] static const bool once = (cuda::set_place(place_of_launch), true); }
 
 }  // namespace lutra

@@ -48,7 +48,7 @@ LuaResults is_contiguous(Args& a) {
   return {is_contiguous_as(a[0].tensor(), format)};
 }
 
-// Whether `out=` of the second dtype takes results of the first: kinds may only grow.
+// Returns whether `out=` of the second dtype accepts results of the first: its kind must not be lower.
 LuaResults can_cast(Args& a) { return {info(a[0].as<DType>()).kind <= info(a[1].as<DType>()).kind}; }
 
 LuaResults is_signed(Args& a) {

@@ -1,4 +1,4 @@
-// Repro files for the commands of the executable: a file's name in, what it shows as a Lua table out.
+// Repro files for the commands of the executable: runs a file and returns its results as a Lua table.
 #include "jit/repro/repro.h"
 
 #include <lua.hpp>
@@ -21,7 +21,7 @@ void push_repro(lua_State* L, const Repro& repro, const Replay& now) {
   lua_setfield(L, -2, "ops");
 }
 
-// Guards are of a running program: what was recorded is all that there is.
+// Replays a file. A guard belongs to a running program, so for it only the recorded text is available.
 Replay replay_file(const Repro& repro) { return repro.kind == "guard" ? Replay{"guard", repro.what} : replay(repro); }
 
 int run_repro(lua_State* L) {

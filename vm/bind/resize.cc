@@ -1,4 +1,4 @@
-// Methods that change a tensor's sizes, strides or memory in place: resize_, set_, unsqueeze_ and their like.
+// Methods that change a tensor's sizes, strides or memory in place: resize_, set_, unsqueeze_ and others.
 #include "ops/core/resize.h"
 #include "ops/core/closest.h"
 
@@ -54,7 +54,7 @@ LuaResults take_memory(const Tensor& t, const Tensor& source, SymInt offset, con
     fail("set_: sizes ", to_string(sizes), " and strides ", to_string(strides), " differ in length");
   }
   if (offset < 0) fail("set_: storage_offset must not be negative, got ", offset.hint);
-  reserve(source, offset, sizes, strides);  // may raise: t is what it was
+  reserve(source, offset, sizes, strides);  // may raise, so t is not changed before it
   t->storage = source->storage;
   t->offset = offset, t->sizes = sizes, t->strides = strides;
   t->base = Tensor(), t->view = Ref<ViewHistory>(), t->hidden_base = false;
@@ -80,7 +80,7 @@ LuaResults set_nothing(Args& a) {
 
 // -- views of itself
 
-// t becomes the view that op makes of it, with its history. A view stays a view of its base.
+// Turns t into the given view of itself, with its history. A view stays a view of its base.
 LuaResults become(const Tensor& t, const Tensor& view) {
   if (grad_enabled() && t->requires_grad) {
     if (!t->autograd || !t->autograd->grad_fn) {

@@ -1,10 +1,10 @@
 // lt.save(path, x | table, {metadata = {name = text}}) and lt.load(path, {metadata = true}): Lua values to files and
-// back, by the path's extension. lt.load's {device = "cuda"} (or map_location) says where the tensors are made.
+// back, by the path's extension. lt.load's {device = "cuda"} (or map_location) is the device of the tensors.
 //
 // In .safetensors a table's tensors are named by their path through it ("state.0.exp_avg"). A flat table from names to
-// tensors is just that, and so is what is loaded from other programs' files; of any other value the form (keys,
-// numbers, strings, booleans) is kept as JSON in the file's metadata: a list [[key, value], ...] is a table, {"tensor":
-// name} a tensor, {"number": "nan"} a number that JSON lacks.
+// tensors needs nothing else, and files of other programs are loaded as such a table. For any other value the form
+// (keys, numbers, strings, booleans) is stored as JSON in the file's metadata: a list [[key, value], ...] is a table,
+// {"tensor": name} a tensor, {"number": "nan"} a number that JSON lacks.
 #include <algorithm>
 #include <cmath>
 #include <lua.hpp>
@@ -59,7 +59,7 @@ std::string read_path(lua_State* L, const char* fn) {
 
 // -- tables to names and tensors
 
-// A key of a table: numbers come before strings, so that files do not depend on the order of a table's hashes.
+// A key of a table. Keys are sorted, numbers before strings, so that files do not depend on the order of a hash table.
 struct Key {
   bool is_number;
   double number;
@@ -158,7 +158,7 @@ class Flattener {
   std::set<std::string> names_;
 };
 
-// A table of names and tensors and nothing else.
+// Returns whether the form is a table from names to tensors, with nothing else in it.
 bool is_flat(const json& form) {
   if (!form.is_array()) return false;
   return std::all_of(form.begin(), form.end(), [](const json& item) {
@@ -174,7 +174,7 @@ std::string dump(const json& form) {
   }
 }
 
-// Options at idx: none, or a table whose keys are among the known ones.
+// Returns whether there are options at idx. Throws if they are not a table with known keys.
 bool has_options(lua_State* L, int idx, const char* fn, const KnownNames& known) {
   if (lua_isnoneornil(L, idx)) return false;
   if (!lua_istable(L, idx)) fail(fn, ": options are a table, not a ", luaL_typename(L, idx));
@@ -206,7 +206,7 @@ void read_user_metadata(lua_State* L, const std::string& extension, Safetensors*
   std::sort(out->metadata.begin(), out->metadata.end());
 }
 
-// Items of a list have NumPy's names.
+// Saves a flat table as .npz. Items of a list get NumPy's names (arr_0, ...).
 void save_flat_npz(const std::string& path, const json& form, NamedTensors tensors) {
   for (size_t i = 0; i < form.size(); i++) {
     const json &key = form[i][0], &value = form[i][1];
@@ -327,7 +327,7 @@ void move_to(NamedTensors& tensors, Device device) {
   for (auto& [name, t] : tensors) t = copy_to(t, device);
 }
 
-// The device that options (a table at idx) name.
+// Returns the device in the options, a table at idx.
 Device wanted_device(lua_State* L, int idx) {
   Device device;
   for (const char* key : {"device", "map_location"}) {
@@ -356,7 +356,7 @@ void push_content(lua_State* L, const std::string& path, const Safetensors& cont
   }
 }
 
-// The value, and where it is asked for the metadata.
+// Pushes the value, and the metadata if requested.
 int load_named(lua_State* L, const std::string& path, bool metadata, Device device) {
   Safetensors content = load_safetensors(path);
   move_to(content.tensors, device);

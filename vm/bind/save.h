@@ -1,4 +1,4 @@
-// What lt.load gives, of bytes in memory.
+// lt.load for bytes in memory.
 #pragma once
 #include <cstddef>
 
@@ -6,7 +6,7 @@ struct lua_State;
 
 namespace lutra {
 
-// Pushes the value whose .safetensors file these bytes are.
+// Pushes the value that these bytes of a .safetensors file contain.
 void push_safetensors(lua_State* L, const void* bytes, size_t size);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Functions of the library as a whole: the seed, threads, memory, the default device.
+// Functions about the library as a whole: the seed, threads, memory, the default device.
 #include <cmath>
 #include <cstring>
 #include <lua.hpp>
@@ -38,7 +38,7 @@ int initial_seed(lua_State* L) {
   return 1;
 }
 
-// The seed and the number of the next call, as bytes.
+// The random state: the seed and the number of the next call, as a byte tensor.
 constexpr DType kByte = DType::kUInt8;
 
 int get_rng_state(lua_State* L) {
@@ -81,8 +81,8 @@ int set_num_threads(lua_State* L) {
   return 0;
 }
 
-// {allocated = bytes of all live tensors of the CPU, device = of GPUs, state = of this state's, lua = bytes of Lua's
-// own heap}
+// Returns {allocated = bytes of all live CPU tensors, device = of GPU tensors, state = of this state's tensors, lua =
+// bytes of Lua's own heap}.
 int memory(lua_State* L) {
   lua_createtable(L, 0, 4);
   lua_pushnumber(L, double(modes_of(L)->account->tensors.load()));
@@ -118,7 +118,7 @@ LuaResults device(const Binding&, ArgReader& in) {
   return {to_string(d.type == DeviceType::kCPU ? d : at)};
 }
 
-// (who asks, device): one that is there.
+// (function name, device) -> device. Checks that the device exists.
 LuaResults checked_device(const Binding&, ArgReader& in) {
   return {to_string(read_device(in.string(0), "device", in, 1))};
 }
@@ -130,8 +130,8 @@ int get_default_device(lua_State* L) {
   return 1;
 }
 
-// (options, known names): whether some option is not known. Unlike a loop by pairs, this asks for no order, so that
-// capture takes any table for it.
+// (options, known names) -> whether some option is unknown. Unlike a loop over pairs it does not depend on the order of
+// keys, so capture accepts any table.
 LuaResults has_unknown(const Binding&, ArgReader& in) {
   if (in.kind(0) != LuaKind::kTable || in.kind(1) != LuaKind::kTable) fail("has_unknown: takes two tables");
   for (const std::string& key : in.keys(0)) {
@@ -140,7 +140,7 @@ LuaResults has_unknown(const Binding&, ArgReader& in) {
   return {false};
 }
 
-// Whether a table has keys that are strings.
+// Returns whether a table has string keys.
 LuaResults has_names(const Binding&, ArgReader& in) {
   if (in.kind(0) != LuaKind::kTable) return {false};
   for (const std::string& key : in.keys(0)) {
@@ -155,7 +155,7 @@ int get_cache_directory(lua_State* L) {
   return 1;
 }
 
-// What earlier runs left in the cache directory: {{kind =, about =, bytes =, used =}, ...}, the one used last first.
+// Returns the entries of the cache directory: {{kind =, about =, bytes =, used =}, ...}, most recently used first.
 int get_kept(lua_State* L) {
   const std::vector<CacheEntry> entries = list_cached();
   lua_createtable(L, int(entries.size()), 0);
@@ -186,7 +186,8 @@ int get_precision(lua_State* L) {
   return 1;
 }
 
-// "highest": float32 products on a GPU are float32's; "high" and "medium": they may round operands to TF32.
+// Sets the precision of float32 products on a GPU. "highest": full float32; "high" and "medium": they may round
+// operands to TF32.
 int set_precision(lua_State* L) {
   LuaReader in(L);
   for (size_t i = 0; in.kind(0) == LuaKind::kString && i < std::size(kPrecisions); i++) {
@@ -215,7 +216,7 @@ int read_idx_impl(lua_State* L) {
   return 1;
 }
 
-// An error of the standard library's own, told with the line of the program that called it.
+// Raises an error of the standard library with the line of the program that called it.
 int fail_impl(lua_State* L) {
   const char* text = lua_tostring(L, 1);
   fail(text ? text : "unknown error");

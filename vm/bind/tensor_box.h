@@ -4,7 +4,7 @@
 
 namespace lutra {
 
-// Invariant: magic is &kTensorMagic while there is a tensor.
+// Invariant: magic is &kTensorMagic while the box holds a tensor.
 struct TensorBox {
   const void* magic;
   Tensor tensor;

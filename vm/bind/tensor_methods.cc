@@ -1,4 +1,4 @@
-// Methods that read tensors and see to their memory: item, totable, pin_memory, free.
+// Methods that read tensors and manage their memory: item, totable, pin_memory, free.
 #include <lua.hpp>
 
 #include "ops/core/foreign.h"
@@ -17,7 +17,7 @@ namespace {
 
 // -- memory
 
-// A copy in pinned memory; the tensor itself where it is in such memory already.
+// Returns a copy in pinned memory, or the tensor itself if its memory is already pinned.
 LuaResults pin_memory(Args& a) {
   const Tensor t = a[0].tensor();
   need_data("pin_memory", t);

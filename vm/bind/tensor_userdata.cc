@@ -1,11 +1,11 @@
 // Tensors as userdata. Invariants:
 // 1. A live tensor has at most one userdata in a state: the weak-valued table Runtime::tensors maps push_key to it.
-//    LuaJIT clears a weak value before its finalizer runs, so a dying userdata is never handed out again; the next push
-//    makes a fresh one.
-// 2. A userdata holds a reference, so the address that is its key stays taken while it is in the table.
+//    LuaJIT clears a weak value before its finalizer runs, so a dying userdata is never pushed again; the next push
+//    makes a new one.
+// 2. A userdata holds a reference, so the address that is its key is not reused while it is in the table.
 // 3. TensorImpl::host is the userdata that was made last; a finalizer clears it only if it is its own.
-// 4. A finalized userdata holds no tensor and is none for to_tensor.
-// LuaJIT cannot see the bytes behind the userdata: each push tells of a new tensor (pressure.h).
+// 4. A finalized userdata holds no tensor, and to_tensor returns null for it.
+// LuaJIT does not count the bytes behind the userdata, so each push reports a new tensor (pressure.h).
 #include "vm/bind/tensor_userdata.h"
 #include "vm/bind/functions.h"
 
@@ -41,8 +41,9 @@ void drop_tensor(lua_State* L, TensorBox& box) {
   lua_pop(L, 1);
 }
 
-// The key of a tensor. LuaJIT's hash takes the low bits of an address as they are, and tensors lie 512 bytes apart: a
-// thousand of them would share a dozen chains. So higher bits are mixed into lower ones; no two addresses give one key.
+// Pushes the key of a tensor. LuaJIT's hash uses the low bits of an address directly, and tensors lie 512 bytes apart,
+// so a thousand of them would share a dozen chains. So the key mixes higher bits into lower ones; different addresses
+// have different keys.
 void push_key(lua_State* L, const TensorImpl* t) {
   const auto at = std::bit_cast<uintptr_t>(t) / alignof(std::max_align_t);
   lua_pushlightuserdata(L, std::bit_cast<void*>(at ^ at >> 5));
@@ -87,7 +88,7 @@ void drop_gone_tensors(lua_State* L, std::span<mirror::Udata* const> gone) {
 }
 
 void push_known_tensor(lua_State* L, const TensorImpl* t) {
-  if (!find_runtime(L)) return lua_pushnil(L);  // a finalizer, while the state closes
+  if (!find_runtime(L)) return lua_pushnil(L);  // in a finalizer while the state closes
   push_tensors(L);
   push_key(L, t);
   lua_rawget(L, -2);
@@ -98,7 +99,7 @@ void push_tensor_metatable(lua_State* L) { lua_rawgeti(L, LUA_REGISTRYINDEX, run
 
 namespace {
 
-// Stack: the table of tensors. Of a tensor without a userdata in this state, which takes the table's place.
+// Makes the userdata of a tensor that has none in this state. It replaces the table of tensors at the top of the stack.
 void push_new_userdata(lua_State* L, const Runtime& rt, Tensor t) {
   TensorImpl& i = *t.get();
   tell_collector(L, rt);
@@ -106,7 +107,8 @@ void push_new_userdata(lua_State* L, const Runtime& rt, Tensor t) {
   auto* box = new (memory) TensorBox{&kTensorMagic, std::move(t)};
   lua_rawgeti(L, LUA_REGISTRYINDEX, rt.tensor_metatable);
   lua_setmetatable(L, -2);
-  // A second userdata (in another state, or after one that is about to be finalized): always look from now on.
+  // After a second userdata (in another state, or while the first is about to be finalized) every push searches the
+  // table.
   i.host = i.host ? const_cast<char*>(&kTensorMagic) : static_cast<void*>(box);
   push_key(L, &i);
   lua_pushvalue(L, -2);
@@ -115,12 +117,12 @@ void push_new_userdata(lua_State* L, const Runtime& rt, Tensor t) {
   if (i.autograd && !i.autograd->hooks.empty()) hooks_gain_userdata(L, *i.autograd);
 }
 
-// False: the table of tensors is pushed instead.
+// Pushes the tensor's existing userdata. If there is none, pushes the table of tensors and returns false.
 bool push_old_userdata(lua_State* L, const Runtime& rt, const TensorImpl& t) {
   if (t.sizes.size() > kMostDims) fail_dims(t.sizes.size());
   luaL_checkstack(L, 5, "too many tensors");
   lua_rawgeti(L, LUA_REGISTRYINDEX, rt.tensors);
-  if (!t.host) return false;  // without a userdata in any state there is none to look for
+  if (!t.host) return false;  // it has no userdata in any state
   push_key(L, &t);
   lua_rawget(L, -2);
   const bool found = lua_type(L, -1) == LUA_TUSERDATA;

@@ -1,4 +1,4 @@
-// What the files of this folder share and nobody else needs.
+// Functions shared only by the files of this folder.
 #pragma once
 #include "ops/core/tensor.h"
 
@@ -10,7 +10,7 @@ namespace lutra {
 void open_tensor_userdata(lua_State* L);
 // The one C function behind every binding; upvalue 1 is the Binding.
 int binding_entry(lua_State* L);
-// The userdata of a tensor, or nil where it has none.
+// Pushes the userdata of a tensor, or nil if it has none.
 void push_known_tensor(lua_State* L, const TensorImpl* t);
 
 // -- describe.cc: fields of the table at the top of the stack
@@ -21,7 +21,8 @@ void set_flag(lua_State* L, const char* key, bool value);
 // -- hooks.cc
 int register_hook_of(lua_State* L);
 int register_post_accumulate_grad_hook_of(lua_State* L);
-// A tensor with hooks has got a userdata, at the top of the stack; the last one it had is gone.
+// Notify the hooks of a tensor that it has got a userdata, at the top of the stack; that its last userdata was
+// collected.
 void hooks_gain_userdata(lua_State* L, const AutogradMeta& meta);
 void hooks_lose_userdata(const AutogradMeta& meta);
 
