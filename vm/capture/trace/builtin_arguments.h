@@ -1,5 +1,5 @@
-// Arguments of a call of a modelled function: one that is not given is nil, one of a wrong kind is left to the
-// function.
+// Arguments of a call of a modelled function. A missing one is nil. One of a wrong kind breaks the graph, so that the
+// function itself raises its error.
 #pragma once
 #include "vm/capture/trace/trace.h"
 

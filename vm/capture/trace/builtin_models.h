@@ -1,4 +1,4 @@
-// Models of Lua's functions that are Lua code, rows of builtins.cc.
+// Models of Lua's functions that are written in Lua, rows of builtins.cc.
 #pragma once
 #include "vm/capture/trace/tracker.h"
 

@@ -17,9 +17,9 @@ struct Builtin {
   Vars (*run)(Trace& trace, Var* self, const Vars& args);
 };
 
-// By name: "select", "table.insert"; null where the name has no model.
+// Finds a model by name: "select", "table.insert"; null if the name has none.
 const Builtin* find_builtin_row(const std::string& name);
-// Bindings that are modelled by name: no_grad, set_grad_enabled ...
+// Finds the model of a binding by name: no_grad, set_grad_enabled ...
 const Builtin* find_binding_builtin(const std::string& name);
 
 }  // namespace lutra

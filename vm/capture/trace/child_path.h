@@ -1,4 +1,4 @@
-// Where a closure that the trace has made comes from: the real function around it, and which child of that it is.
+// The origin of a closure that the trace has made: the real function around it, and the path to the child of that.
 #pragma once
 #include <algorithm>
 
@@ -11,7 +11,7 @@ inline Var* around(Var* closure) {
   return closure;
 }
 
-// For push_child_closure, from the function around it.
+// Returns the path from the function around it, for push_child_closure.
 inline std::vector<unsigned> path_to(const Var* closure) {
   std::vector<unsigned> path;
   for (; closure->kind == VarKind::kClosure; closure = closure->closure->env)
@@ -21,7 +21,7 @@ inline std::vector<unsigned> path_to(const Var* closure) {
 }
 
 class Trace;
-// Pushes another closure of its prototype; false, and nothing pushed, where there can be none.
+// Pushes another closure of its prototype. Returns false and pushes nothing if that is impossible.
 bool push_closure_like(Trace& t, Var* made);
 
 }  // namespace lutra

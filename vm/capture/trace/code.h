@@ -1,4 +1,4 @@
-// Decoded functions: one LuaCode a prototype, shared by all traces.
+// Decoded functions: one LuaCode for each prototype, shared by all traces.
 #pragma once
 #include <memory>
 #include <optional>
@@ -14,7 +14,7 @@ namespace lutra {
 struct LuaCode {
   std::shared_ptr<bc::Dump> dump;
   uint32_t index = 0;                              // of the prototype in dump->protos
-  const char* file = nullptr;                      // as short_src prints it; interned
+  const char* file = nullptr;                      // the name that short_src has; interned
   std::vector<std::unique_ptr<LuaCode>> children;  // by prototype index, made on demand
 
   bool is_builtin() const { return std::string_view(file).starts_with("[builtin:"); }  // LuaJIT's own
@@ -31,7 +31,7 @@ struct LuaCode {
 };
 
 std::unique_ptr<LuaCode> make_code(std::shared_ptr<bc::Dump> dump, uint32_t index);
-// The Lua function at `index`; null for C functions.
+// Decodes the Lua function at `index`; returns null for C functions.
 std::unique_ptr<LuaCode> decode_function(lua_State* L, int index);
 
 }  // namespace lutra

@@ -1,10 +1,11 @@
-// Coroutines that the trace makes: a body's frames in, which the trace goes on in whenever it resumes them.
+// Coroutines that the trace makes. The trace interprets the frames of a body, and continues in them whenever it resumes
+// the coroutine.
 //
 // Invariants:
-// 1. A coroutine of the trace is nothing outside of it. Where it lives on at the segment's end, or a break is inside of
-//    it, the segment ends before it is made.
-// 2. What stands between the body and a yield are calls of Lua's, iterators and protected calls. What a yield cannot
-//    come through, or what has to know of it, ends the segment likewise.
+// 1. A coroutine of the trace does not exist outside of it. If it is alive at the segment's end, or a break is inside
+//    of it, the segment ends before the coroutine is created.
+// 2. Only Lua calls, iterators and protected calls may be between the body and a yield. Other calls, which a yield
+//    cannot cross or which have to know of it, end the segment in the same way.
 #pragma once
 #include <deque>
 #include <unordered_map>
@@ -19,11 +20,11 @@ struct Coroutine {
 
   Var *body = nullptr, *thread = nullptr;
   Status status = Status::kSuspended;
-  std::vector<Frame*> frames;      // while it is suspended, outermost first; none: it has not begun
+  std::vector<Frame*> frames;      // while it is suspended, outermost first; empty if it has not started
   std::vector<ModeCall> protects;  // calls of pcall(coroutine.yield) that it is suspended in
-  size_t first = 0;                // while it runs, the place of its first frame in the trace's
-  uint64_t step = 0;               // that made it
-  BreakReason why;                 // of a segment that ends before that
+  size_t first = 0;                // while it runs, the index of its first frame among the trace's
+  uint64_t step = 0;               // the step that created it
+  BreakReason why;                 // the break of a segment that ends before that step
 };
 
 struct Coroutines {
@@ -32,9 +33,10 @@ struct Coroutines {
   std::vector<Coroutine*> running;  // the innermost last
 };
 
-// The coroutine that a thread or a function of coroutine.wrap is; null where it is none of the trace's.
+// Returns the coroutine of a thread or of a function of coroutine.wrap; null if the trace did not create it.
 const Coroutine* coroutine_of(const Trace& t, const Var* v);
-// Before which one's making the segment ends that this one outlives: with it go older ones, which may live, too.
+// Returns the coroutine before whose creation the segment must end if `one` outlives it: the oldest that is not dead,
+// or `one`.
 const Coroutine& first_to_leave(const Trace& t, const Coroutine& one);
 
 Vars run_coroutine_create(Trace& t, Var* self, const Vars& args);

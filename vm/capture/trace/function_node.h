@@ -4,11 +4,11 @@
 
 namespace lutra {
 
-// _native.make_node(name, function, context, inputs, results, saved): results become those of a node of the tape,
+// Models _native.make_node(name, function, context, inputs, results, saved): makes the results those of a tape node,
 // which calls the function for its gradients.
 Vars run_make_node(Trace& t, Var* self, const Vars& args);
-// Whether such a node may be asked for gradients on the way from t, which cannot be done after the trace: it is there,
-// and nothing behind t has been released, so that a backward would be refused.
+// Returns whether a backward from t may call such a node, which is impossible after the trace. False if there is none,
+// or if part of the graph was released, so that a backward would raise an error.
 bool has_function_behind(const Tensor& t);
 
 }  // namespace lutra

@@ -4,7 +4,7 @@
 
 namespace lutra {
 
-// Empty where there is nothing to do about it.
+// Returns the advice for a kind of recompile; empty if there is none.
 std::string recompile_hint(const std::string& kind);
 
 }  // namespace lutra

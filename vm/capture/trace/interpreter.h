@@ -4,7 +4,7 @@
 
 namespace lutra {
 
-// What every opcode family speaks in.
+// Names that every opcode family uses.
 using bc::Op;
 using bc::op_a;
 using bc::op_b;
@@ -24,14 +24,14 @@ void install_tables(Handlers& h);
 void install_calls(Handlers& h);  // calls, varargs, returns
 void install_loops(Handlers& h);
 
-// Operands that are constants of the prototype.
+// Return operands that are constants of the prototype.
 Var* string_constant(Trace& t, Frame& f, unsigned index);
 Var* number_constant(Trace& t, Frame& f, unsigned index);
 Var* arithmetic(Trace& t, bc::Op op, Var* a, Var* b);
 void jump(Frame& f, bc::Pc target);
-// Whether few rounds of the loop that the frame is in are left; of an iterator's, whether it has few in all.
+// Returns whether few iterations of the frame's loop are left; for an iterator's loop, whether it has few in total.
 bool has_few_rounds(Trace& t, const Frame& f, const bc::Loop& loop);
-// What the call at the frame's pc has given.
+// Stores the results of the call at the frame's pc.
 void place_results(Trace& t, Frame& f, const Vars& results);
 
 }  // namespace lutra

@@ -4,10 +4,10 @@
 
 namespace lutra {
 
-// Pushes a real table made by the writes of a fresh one: it has the same order and the same length.
+// Pushes a real table made by the same writes as a fresh one, so that it has the same order and length.
 void push_replica(Trace& t, const Table* table);
 
-// What stands in a real table at a key that is a real value, read anew.
+// Reads the value at a real key from a real table again.
 Var* read_real(Trace& t, Table* table, Var* k);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Inputs of a trace that lie in one storage in; whether they can be views of one input out.
+// Decides whether inputs of a trace in one storage can be views of one input.
 #pragma once
 #include <optional>
 
@@ -6,8 +6,8 @@
 
 namespace lutra {
 
-// The elements among which the inputs over the storage lie; none where they differ in dtype, have to do with gradients,
-// or are few among many.
+// Returns the range of elements that the inputs over the storage cover. Returns nullopt if they differ in dtype, have
+// gradients, or cover only few elements of a large range.
 std::optional<StorageRange> memory_of_inputs(const Trace& t, const Storage* storage);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// The arguments of a binding, read from variable trackers.
+// Reads the arguments of a binding from variable trackers.
 #pragma once
 #include "vm/bind/binding.h"
 #include "vm/capture/trace/trace.h"

@@ -1,14 +1,15 @@
-// Control flow in a trace: a branch or the body of a loop is recorded as a function of its own. What it reads of the
-// graph outside becomes a parameter.
+// Control flow in a trace: a branch or the body of a loop is recorded as a function of its own. The values of the outer
+// graph that it reads become parameters.
 //
 // Invariants:
-// 1. A function has fixed sizes: symbols that it reads are pinned, but for numbers that tensors are reckoned with. Such
-//    a number is read as a tensor of no dimensions. A number that may bound the steps of a loop is pinned, too, until
-//    it varies: the steps of a short loop are known then, and unrolled. So is the element of a tensor of the caller's.
-// 2. It is recorded under the tape, on parameters that require grad as what they stand for does. So it has its own
-//    history, which leads to its parameters.
-// 3. What a function cannot be (it writes, draws, ends the graph) makes the trace begin again, with the control flow at
-//    this place as ordinary Lua.
+// 1. A function has fixed sizes: symbols that it reads are pinned, except numbers that are operands of tensor ops. Such
+//    a number is read as a 0-dim tensor. A number that may bound the steps of a loop is pinned, too, until it varies:
+//    then the number of steps of a short loop is known, and the loop is unrolled. The same holds for the element of a
+//    tensor of the caller.
+// 2. It is recorded under the tape, on parameters that require grad if the values that they stand for do. So it has a
+//    history of its own, which leads to its parameters.
+// 3. If a branch or body cannot be a function (it writes, draws random numbers, ends the graph), the trace starts
+//    again, with the control flow at this place as ordinary Lua.
 #pragma once
 #include <map>
 #include <memory>
@@ -23,26 +24,27 @@ namespace lutra {
 
 class Region final : public Mode {
  public:
-  // side: the function, in what is said of it. tests: it tells whether a loop goes on.
+  // side: the function's name in messages. tests: it is the test of a loop.
   Region(Trace& trace, const ControlPlace& place, std::string side, bool tests);
 
   void enter(OpId op, Args& args) override;
   Results call(OpId op, Args& args) override;
   Tensor call_inplace(OpId op, Args& args) override;
-  // A parameter that stands for values like t, which require grad or not.
+  // Adds a parameter that stands for values like `like`.
   Tensor parameter(const Tensor& like, bool requires_grad);
-  // The value in here that a value of the trace has.
+  // Returns the function's value for a value of the trace.
   Tensor inside(const Tensor& t);
-  // Ends the recording. The first results are carried on to the first parameters, the next parameters are slices.
+  // Ends the recording. The first `carried` results are passed on to the first parameters; the following parameters are
+  // slices.
   RecordedFunction finish(const std::vector<Tensor>& results, size_t carried, size_t parameters);
   bool shares_memory(const Tensor& t) const;
   bool is_read(const Tensor& t) const;
-  // Which of the first results require grad.
+  // Returns which of the first `carried` results require grad.
   std::vector<bool> with_gradients(const std::vector<Tensor>& results, size_t carried);
   size_t first_cell() const { return first_cell_; }
   bool owns(const Table& t) const { return t.pin == 0 && t.order > first_table_; }
   [[noreturn]] void refuse(const std::string& why) const;
-  // With the function and the line that the trace is at.
+  // Returns the reason with the function and the current line.
   std::string reason(const std::string& why) const;
 
   const ControlPlace place;
@@ -66,16 +68,16 @@ class Region final : public Mode {
   ModeScope scope_{this};
 };
 
-// The control flow at this place of the trace is ordinary Lua from now on.
+// Starts the trace again, with the control flow at this place as ordinary Lua.
 [[noreturn]] void refuse_control(Trace& t, const ControlPlace& place, const std::string& why);
-// Where stdlib/control was called.
+// Returns the place where stdlib/control was called.
 ControlPlace control_place(const Trace& t);
-// Whether the trace only tells eager code what stdlib/control's functions read.
+// Returns whether the trace only serves eager code, to find what the functions of stdlib/control read.
 bool is_for_eager(const Trace& t);
-// Whether the instruction is stdlib/control's own.
+// Returns whether the current instruction belongs to stdlib/control.
 bool is_in_control(const Trace& t);
 
-// lt._native.control_...: what stdlib/control asks of a trace.
+// Models of lt._native.control_..., which stdlib/control calls in a trace.
 Vars run_control_possible(Trace& t, Var* self, const Vars& args);
 Vars run_control_open(Trace& t, Var* self, const Vars& args);
 Vars run_control_close(Trace& t, Var* self, const Vars& args);

@@ -4,7 +4,7 @@
 
 namespace lutra {
 
-// False where an item is no tensor.
+// Reads a list of tensors. Returns false if an item is not a tensor.
 bool read_tensors(Trace& t, Var* list, std::vector<Tensor>& out);
 Var* list_of(Trace& t, const std::vector<Tensor>& tensors);
 

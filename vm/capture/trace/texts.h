@@ -1,5 +1,5 @@
-// Strings made of numbers and strings that may be others in a later call: made after the run, until Lua has to look at
-// one.
+// Strings built from numbers and strings that may change in a later call. They are built after the run, unless Lua
+// needs one earlier.
 #pragma once
 #include "vm/capture/trace/tracker.h"
 
@@ -7,14 +7,14 @@ namespace lutra {
 
 class Trace;
 
-// Whether a number or a string may be another in a later call of the same code.
+// Returns whether a number or a string may have another value in a later call of the same code.
 bool may_change(const Var* v);
-// The strings and numbers, forced, as one string, like `..`.
+// Joins strings and numbers, which must be forced, like `..`.
 Var* join(Trace& t, const Vars& parts);
-// Makes a string what it is in this call.
+// Specialises a string to its value in this call.
 void pin_text(Trace& t, Var* v);
 
-// tostring, string.format and functions that no string makes fail, of values of which one may change.
+// Models of tostring, string.format and functions that cannot fail for any string, with arguments that may change.
 Vars run_tostring(Trace& t, Var* self, const Vars& args);
 Vars run_format(Trace& t, Var* self, const Vars& args);
 Vars run_text(Trace& t, Var* self, const Vars& args);

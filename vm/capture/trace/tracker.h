@@ -1,9 +1,9 @@
-// Variable trackers: what capture knows of each Lua value of a frame that it interprets symbolically.
+// Variable trackers: the facts that capture knows about each Lua value of a frame that it interprets symbolically.
 // Invariants:
-// 1. A Var with a source stands for a real value (its pin) that the entry loads again at run time; whatever the trace
-//    learns of it (type, value, identity) is in the guard program. A lazy Var has been moved about only: nothing is
-//    known.
-// 2. Nothing real is changed while tracing: writes to tables, upvalues and tensors go to Table, Cell and fakes.
+// 1. A Var with a source stands for a real value (its pin) that the entry loads again at run time. All that the trace
+//    learns about it (type, value, identity) is in the guard program. A lazy Var has only been moved: nothing is known
+//    about it.
+// 2. Tracing changes nothing real: writes to tables, upvalues and tensors go to Table, Cell and fakes.
 // 3. One Table for each real table, one fake for each real tensor, whatever the number of sources.
 #pragma once
 #include <map>
@@ -26,7 +26,7 @@ struct Var;
 using Vars = std::vector<Var*>;
 
 enum class VarKind : uint8_t {
-  kLazy,  // not looked at yet
+  kLazy,  // not inspected yet
   kNil,
   kBool,
   kNumber,
@@ -45,9 +45,9 @@ struct Key {
   double n = 0;
   std::string s;
   const void* p = nullptr;
-  // Equal to no key, itself included: nothing is found by it.
+  // A NaN key equals no key, not even itself, so a lookup with it finds nothing.
   bool is_nan() const { return kind == kNumber && n != n; }
-  // Among the writes of a table: a constructor's tail made room for positions below n (TSETM).
+  // A mark among the writes of a table: the end of a constructor (TSETM) made room for positions below n.
   static Key of_room(double n) { return {kObject, n, {}, nullptr}; }
   bool is_room() const { return kind == kObject && !p; }
   bool is_position() const { return kind == kNumber && n >= 1 && n == double(int64_t(n)); }
@@ -63,80 +63,80 @@ struct TableEntry {
   Var* value = nullptr;
   bool written = false;
   bool logged = false;
-  Var* before = nullptr;  // of a real table: what was read before it was written
-  bool replaces = false;  // something by something: neither length nor order shows it
+  Var* before = nullptr;  // for a real table: the value that was read before the write
+  bool replaces = false;  // a non-nil value replaces another one, which changes neither length nor order
 };
 
 struct Table {
   int pin = 0;  // 0: made in the trace
   const Source* source = nullptr;
-  std::map<Key, TableEntry> entries;      // all of a fresh table; what was read or written of a real one
-  std::map<const Source*, Var*> read_by;  // of a real one: by the source of a key that changes
+  std::map<Key, TableEntry> entries;      // all entries of a fresh table; those of a real one that were read or written
+  std::map<const Source*, Var*> read_by;  // for a real table: values by the source of a key that changes
   std::vector<Key> log;                   // keys in the order of their first write
-  // The writes that decide how the table lies in memory, in order.
+  // The writes that determine the table's memory layout, in order.
   std::vector<std::pair<Key, Var*>> writes;
-  int array_size = 0, hash_size = 0;  // as TNEW and templates ask for
+  int array_size = 0, hash_size = 0;  // as requested by TNEW and templates
   int maker = 0;                      // pin of the function that makes it from its template (push_table_maker); or 0
-  Var* metatable = nullptr;           // null: not looked at (real tables) or none (fresh ones)
+  Var* metatable = nullptr;           // null: not read yet (real tables) or none (fresh ones)
   bool metatable_written = false;
   bool written = false;
-  bool length_read = false;  // as a number that may change, or known
+  bool length_read = false;  // as a symbolic number, or as a constant
   bool length_known = false;
-  int64_t length = 0;   // of the real table
-  Var* size = nullptr;  // likewise, as a number that may change
-  // Where positions have been written: 1 .. border are there, border + 1 is not; what is beyond it is a hole's far
-  // side.
+  int64_t length = 0;   // length of the real table
+  Var* size = nullptr;  // the same as a symbolic number
+  // The state of a list with written positions: 1 .. border are non-nil, border + 1 is nil. `beyond` has the positions
+  // after a hole.
   bool list_known = false;
-  bool has_no_holes = false;  // is guarded, whatever the length
+  bool has_no_holes = false;  // guarded, for any length
   int64_t border = 0;
   std::set<int64_t> beyond;
-  std::vector<int64_t> touched;  // positions that were written since
-  // Of a real list whose length changes: the positions behind its end that were written, in order.
+  std::vector<int64_t> touched;  // positions that were written since list_known
+  // For a real list whose length changes: the positions after its end that were written, in order.
   std::vector<Var*> appended;
-  // Of a real table: the positions that change and were written, those behind its end among them. Their entries have
-  // these objects as keys. No two of log are one: whether they are has been asked.
+  // For a real table: the symbolic positions that were written, including those after its end. Their entries have these
+  // objects as keys. A guard ensures that no two positions in `log` are equal.
   std::vector<Var*> moving;
   bool keys_known = false;
   std::vector<Var*> keys;            // the real table's, in order
   std::map<Key, size_t> key_places;  // of keys
-  uint64_t order = 0;                // number among fresh tables
-  size_t template_keys = 0;          // of a constructor with constant keys: its array and hash items
-  std::vector<Var*> template_hash;   // hash keys in the order of the dump, which is the reverse of a loop's
+  uint64_t order = 0;                // creation number among fresh tables
+  size_t template_keys = 0;          // for a constructor with constant keys: number of its array and hash items
+  std::vector<Var*> template_hash;   // hash keys in the order of the dump, the reverse of a loop's order
 };
 
-// A variable shared by closures. Either an upvalue of a real function, or a slot of a frame that FNEW captured.
+// A variable that closures share: an upvalue of a real function, or a slot of a frame that FNEW captured.
 struct Cell {
-  size_t number = 0;  // in the order they were made
+  size_t number = 0;  // creation number
   Var* value = nullptr;
   bool written = false;
-  bool assigned = false;  // a slot's: may be, by the frame or a function that has it as an upvalue
-  int function_pin = 0;   // real: where to write back
+  bool assigned = false;  // for a slot: it may be assigned, by the frame or by a function that has it as an upvalue
+  int function_pin = 0;   // for a real upvalue: pin of the function to write back to
   int index = 0;
   const Source* function = nullptr;
 };
 
-// A string that is made after the run, of values that may be others in a later call.
+// A string that is built after the run, from values that may change in a later call.
 struct MadeText {
-  Var* function = nullptr;  // of Lua's library, which gives it; null: the arguments joined
+  Var* function = nullptr;  // the library function that returns it; null: the arguments are joined
   Vars args;                // strings, numbers, booleans and nil
-  int depth = 1;            // texts in texts
+  int depth = 1;            // depth of nested texts
 };
 
-// How a number that item() read came to be: an element, or made of other numbers.
+// The origin of a number that item() read: an element, or computed from other numbers.
 struct ReadNumber {
   bc::Op op = bc::Op::ADDVV;          // of two
-  const Builtin* function = nullptr;  // or of Lua's library
+  const Builtin* function = nullptr;  // or a library function
   Vars from;                          // empty: an element
-  bool whole = false;                 // of integers
-  std::optional<Scalar> told;         // the number of the graph that it is, where one has been asked for
+  bool whole = false;                 // it is an integer
+  std::optional<Scalar> told;         // the number of the graph for it, if one was made
 };
 
 struct Closure {
   LuaCode* code = nullptr;
   std::vector<Cell*> cells;
-  Var* env = nullptr;       // the function around it
-  unsigned constant = 0;    // of that function: which child it is
-  uint64_t outer_step = 0;  // the step of the outermost frame that made it
+  Var* env = nullptr;       // the enclosing function
+  unsigned constant = 0;    // index of the child constant in that function
+  uint64_t outer_step = 0;  // the step of the outermost frame in which it was made
 };
 
 struct Var {
@@ -148,14 +148,14 @@ struct Var {
   const void* id = nullptr;  // address of the real object
   Scalar num;
   std::string s;
-  const MadeText* text = nullptr;  // of a kString that is made after the run: s is not known yet (texts.h)
-  Tensor tensor;  // fake; of a kNumber: the element that item() read (read_numbers.h), and num says nothing
+  const MadeText* text = nullptr;  // for a kString that is built after the run: s is not known yet (texts.h)
+  Tensor tensor;  // fake; for a kNumber: the element that item() read (read_numbers.h), and num is unused
   Table* table = nullptr;
   Closure* closure = nullptr;
   const Binding* binding = nullptr;
   const Builtin* builtin = nullptr;
   bool identity_guarded = false, callee_guarded = false;
-  bool fixed = false;  // of a variable that is never assigned again
+  bool fixed = false;  // from a variable that is never assigned again
 };
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Sizes that elements decide (of x[mask], nonzero, masked_select), as numbers of the trace's graph.
+// Unbacked sizes, which depend on elements (of x[mask], nonzero, masked_select), as numbers of the trace's graph.
 #pragma once
 #include <optional>
 
@@ -20,24 +20,24 @@ class TraceSizes : public UnbackedSizes {
   Trace& t_;
 };
 
-// An element, a tensor of the graph without dims, as such a number of the graph; whole: of integers. None where the
-// graph cannot go on with it.
+// Turns an element, a 0-dim tensor of the graph, into such a number; whole: its dtype is an integer. Returns nullopt if
+// the graph cannot continue with it.
 std::optional<Scalar> tell_element(Trace& t, const Tensor& element, bool whole);
 
-// Whether an expression is made of such a size.
+// Returns whether an expression contains such a size.
 bool is_unbacked(const Trace& t, int32_t expr);
-// x < y (or_equal: x <= y) of numbers of which one is made of such a size; what is not known stops the trace, but in
-// lt.check_is_size, where it is a fact from then on.
+// Compares x < y (or_equal: x <= y), where one number contains such a size. An unknown result stops the trace, except
+// in lt.check_is_size, which makes it a known fact.
 bool unbacked_less(Trace& t, bool or_equal, const Scalar& x, const Scalar& y);
 bool unbacked_equal(Trace& t, const Scalar& x, const Scalar& y);
-// The number as a tensor of the graph.
+// Returns the number as a tensor of the graph.
 Tensor unbacked_element(Trace& t, const Scalar& n);
 
-// Ends the trace where the value of an expression of such sizes is needed.
+// Ends the trace because the value of an expression of such sizes is needed.
 [[noreturn]] void stop_at_size(Trace& t, int32_t expr);
-// Ends the trace at an error of an op. Where an answer about such a size, which came after the first `guards`
-// questions, may have decided it, the trace is made again with a size of the other answer: what the op needs is
-// asserted by the run. If there is none, the break says which fact is missing.
+// Ends the trace at an error of an op. If a comparison of such a size after the first `guards` guards may have caused
+// the error, the trace is repeated with a size for which the comparison has the other result; the run then asserts what
+// the op needs. If no such size is found, the break names the missing fact.
 [[noreturn]] void stop_at_error(Trace& t, size_t guards, const BreakAbout& about);
 
 }  // namespace lutra
