@@ -1,4 +1,4 @@
-// The history of a segment's inputs: nodes that stand for what lies before the segment.
+// The history of a segment's inputs: tape nodes that stand for the history before the segment.
 #include "vm/capture/trace/border.h"
 
 #include <utility>
@@ -10,9 +10,9 @@
 namespace lutra {
 namespace {
 
-thread_local BorderScope* scope = nullptr;  // of the call of backward or grad that is traced
+thread_local BorderScope* scope = nullptr;  // scope of the traced call of backward or grad
 
-// The history of an input from before the segment.
+// A node for the history of an input from before the segment.
 struct BorderNode : GradNode {
   BorderNode() { link(*this, {}); }
   const char* name() const override { return "history"; }
@@ -24,7 +24,7 @@ struct BorderNode : GradNode {
   }
   std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override { go_beyond(); }
 
-  // What lies beyond may lead to any other input that lt.grad asks for.
+  // That history may lead to any other input that lt.grad asks for.
   void met(const std::vector<const GradNode*>& targets) override {
     for (const GradNode* target : targets) {
       if (!scope || target == this) continue;
@@ -55,8 +55,8 @@ bool has_new_history(const Trace::TensorInput& in) {
 
 namespace {
 
-// Whether the tensor, or one that it is a view of, reaches an element by two indices: the order of what is written to
-// it shows.
+// Returns whether the tensor, or a tensor that it is a view of, reaches an element by two indices. Then the result
+// depends on the order of writes.
 bool is_written_twice(const Tensor& written) {
   for (Tensor t = written;;) {
     if (!reaches_each_once(t)) return true;

@@ -1,4 +1,4 @@
-// Breaks in words: rows of breaks.def become reasons with places.
+// Turns rows of breaks.def into reasons with places.
 #include "vm/capture/trace/breaks.h"
 
 #include <fstream>
@@ -30,7 +30,7 @@ constexpr CallRow kEffects[] = {
 #include "vm/capture/trace/breaks.def"
 };
 
-// The rows end with one that fits all.
+// Finds the first row whose beginning fits the function. The last row fits all functions.
 Break row_for(const CallRow* row, const std::string& function) {
   while (!function.starts_with(row->beginning)) row++;
   return row->id;

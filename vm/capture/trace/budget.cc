@@ -1,4 +1,4 @@
-// The processor's time of this thread: a machine that is busy with other things does not end a capture.
+// Budgets use this thread's CPU time, so that a busy machine does not end a capture.
 #include "vm/capture/trace/budget.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t kMostNodes = 20000, kNodesAMillisecond = 10;
 
-// What checks itself is slower: by as much, captures end no earlier.
+// A factor for builds with checks, which are slower, so that captures do not end earlier in them.
 #if defined(__SANITIZE_ADDRESS__) || defined(LUTRA_DEBUG)
 constexpr double kSlower = 20;
 #else

@@ -1,5 +1,5 @@
-// debug.getinfo of a frame of the trace, or of a Lua function, in; the table that LuaJIT gives out. What only the real
-// stack knows (frames above the first one, active lines) breaks.
+// debug.getinfo of a frame of the trace or of a Lua function: returns the same table as LuaJIT. Facts that only the
+// real stack has (frames above the first one, active lines) break the graph.
 #include "vm/capture/trace/builtin_debug.h"
 
 #include <cmath>
@@ -15,10 +15,10 @@ namespace {
 
 constexpr const char* kName = "debug.getinfo";
 
-// How a function was called: the name of the slot that it came from, as lj_debug_slotname finds it.
+// The name by which a function was called: that of the slot it came from, as lj_debug_slotname finds it.
 struct CallName {
   std::string name;
-  const char* kind = "";  // empty: there is no name
+  const char* kind = "";  // empty if there is no name
 };
 
 CallName name_of_slot(const bc::Proto& proto, bc::Pc pc, unsigned slot) {
@@ -37,7 +37,7 @@ CallName name_of_slot(const bc::Proto& proto, bc::Pc pc, unsigned slot) {
       case bc::Op::GGET: return {text(bc::op_d(i)), "global"};
       case bc::Op::UGET: return {bc::upvalue_name(proto, bc::op_d(i)), "upvalue"};
       case bc::Op::TGETS: {
-        const bc::Ins before = proto.code[pc - 1];  // of a method: its object is copied to the first argument
+        const bc::Ins before = proto.code[pc - 1];  // for a method call the object is copied to the first argument
         const bool method =
             pc > 1 && bc::op(before) == bc::Op::MOV && bc::op_a(before) == slot + 2 && bc::op_d(before) == bc::op_b(i);
         return {text(bc::op_c(i)), method ? "method" : "field"};
@@ -48,7 +48,7 @@ CallName name_of_slot(const bc::Proto& proto, bc::Pc pc, unsigned slot) {
   return {};
 }
 
-// Whether the frame stands right below the one before it on the real stack, too.
+// Returns whether the frame is directly below the one before it on the real stack, too.
 bool is_called_by_the_one_before(const Trace& t, size_t at) {
   const Frame &f = *t.frames[at], &caller = *t.frames[at - 1];
   const bc::Op by = bc::op(caller.code->proto().code[caller.pc]);
@@ -56,7 +56,7 @@ bool is_called_by_the_one_before(const Trace& t, size_t at) {
   return plain && !caller.is_library() && (by == bc::Op::CALL || by == bc::Op::CALLM);
 }
 
-// The number of the frame at a level, the function that asks being level 0.
+// Returns the index of the frame at a level, where getinfo itself is level 0.
 size_t frame_at(Trace& t, const Var* asks, double level) {
   const size_t n = t.frames.size();
   if (level < 1 || level > double(n) || level != std::trunc(level)) t.stop(Break::frames, {kName});
@@ -65,7 +65,7 @@ size_t frame_at(Trace& t, const Var* asks, double level) {
   const bc::Ins call = innermost.code->proto().code[innermost.pc];
   const bool calls = bc::op(call) == bc::Op::CALL || bc::op(call) == bc::Op::CALLM;
   const Var* called = calls ? innermost.slots[bc::op_a(call)] : nullptr;
-  // pcall may stand between.
+  // A pcall may be between them.
   const bool by_itself = called && called->builtin && called->builtin == asks->builtin;
   if (!by_itself || innermost.is_library()) t.stop(Break::frames, {kName});
   for (size_t i = at + 1; i < n; i++) {
@@ -74,7 +74,7 @@ size_t frame_at(Trace& t, const Var* asks, double level) {
   return at;
 }
 
-// As lj_debug_shortname cuts the names of files.
+// Shortens a file name as lj_debug_shortname does.
 std::string short_source(const std::string& chunkname, const std::string& file) {
   constexpr size_t kMost = 59, kDots = 3;
   if (chunkname.empty() || (chunkname[0] != '=' && chunkname[0] != '@')) return file;
@@ -87,7 +87,7 @@ struct Asked {
   Trace& t;
   const LuaCode* code;
   Var* function;
-  const Frame* frame = nullptr;  // null: of the function
+  const Frame* frame = nullptr;  // null if the function itself is asked for
   size_t at = 0;
   Table* out = nullptr;
 
@@ -124,7 +124,7 @@ struct Asked {
         return set("isvararg", t.boolean(proto.vararg()));
       case 'n': return name();
       case 'f':
-        // The frame's own function is a copy of the one that the user has.
+        // The frame's own function may be a copy of the user's function.
         if (frame && (at == 0 || !is_called_by_the_one_before(t, at))) t.stop(Break::frames, {kName});
         return set("func", function);
       default: t.stop(Break::debug, {kName});
@@ -132,7 +132,7 @@ struct Asked {
   }
 };
 
-// A frame that goes on after a break has a function of its own.
+// Returns whether the function runs the rest of a frame after a break. Such a frame has a function of its own.
 bool goes_on(const Trace& t, const Var* function) {
   if (function->kind != VarKind::kFunction) return false;
   lua_State* L = t.L;

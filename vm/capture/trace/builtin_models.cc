@@ -1,5 +1,4 @@
-// Calls of functions of Lua's library that call functions or make one in; the functions of stdlib/lua_models.lua,
-// inlined, out.
+// Models of library functions that call or make functions: inlines the functions of stdlib/lua_models.lua instead.
 #include "vm/capture/trace/builtin_models.h"
 
 #include <cmath>
@@ -15,9 +14,9 @@ namespace {
 constexpr int64_t kMostSorted = 1000, kMostText = 10000;
 
 bool is_text(const Var* v) { return v->kind == VarKind::kString; }
-// A pattern without a zero: each of LuaJIT's functions takes what follows one in its own way.
+// Returns whether v is a pattern without a zero byte. LuaJIT's functions differ in how they treat the text after one.
 bool is_plain(Trace& t, Var* v) { return is_text(v) && t.text(v).find('\0') == std::string::npos; }
-// A number that is the same one as a C int.
+// Returns whether v is a number that a C int holds exactly.
 bool is_small(Trace& t, Var* v) {
   if (v->kind != VarKind::kNumber) return false;
   const double d = t.constant(v);
@@ -27,7 +26,7 @@ bool is_function(const Var* v) {
   return v->kind == VarKind::kFunction || v->kind == VarKind::kClosure || v->kind == VarKind::kBinding;
 }
 
-// The function of lua_models.lua; one at all times.
+// Returns a function of lua_models.lua. It is always the same object.
 Var* model(Trace& t, const char* name) {
   lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
   lua_getfield(t.L, -1, "_native");
@@ -43,7 +42,8 @@ Var* model(Trace& t, const char* name) {
   return f;
 }
 
-// A break within is one before the call: the real function cannot be resumed in its middle.
+// Inlines a model. A break inside becomes a break before the call, since the real function cannot be resumed in its
+// middle.
 Vars inlined(Trace& t, const char* name, const Vars& args) {
   const size_t depth = t.frames.size();
   Var* f = model(t, name);

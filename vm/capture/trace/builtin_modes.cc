@@ -1,4 +1,4 @@
-// Calls that set or read the grad mode and autocast in; the modes that the trace goes on in out.
+// Models of functions that set or read the grad mode and autocast: they change the modes of the trace.
 #include "vm/capture/trace/builtin_modes.h"
 
 #include "ops/defs/call.h"
@@ -18,8 +18,8 @@ static Vars run_in_grad_mode(Trace& t, const Vars& args, Via via) {
 Vars run_no_grad(Trace& t, Var*, const Vars& args) { return run_in_grad_mode(t, args, Via::kNoGrad); }
 Vars run_enable_grad(Trace& t, Var*, const Vars& args) { return run_in_grad_mode(t, args, Via::kEnableGrad); }
 
-// lt._native.autocast_check(options): an unknown key is an error. The order of the keys does not matter, so that fresh
-// tables of any making are fine.
+// Models lt._native.autocast_check(options), where an unknown key is an error. The order of the keys does not matter,
+// so any fresh table is accepted.
 Vars run_autocast_check(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "autocast_check");
   const auto check = [&](Var* key) {
@@ -38,7 +38,8 @@ Vars run_autocast_check(Trace& t, Var*, const Vars& args) {
   return {};
 }
 
-// What lt.autocast ends in: autocast_region(device_type, dtype, enabled, cache_enabled, f, ...), nil as it is around.
+// Models autocast_region(device_type, dtype, enabled, cache_enabled, f, ...), which lt.autocast calls. nil keeps the
+// outer setting.
 Vars run_autocast(Trace& t, Var*, const Vars& args) {
   constexpr size_t kFunction = 4;
   if (args.size() <= kFunction) t.stop(Break::raises, {"a call of nothing"});

@@ -1,4 +1,4 @@
-// Calls of Lua's functions of numbers in; expressions of the graph out, where a number is a symbol.
+// Models of Lua's functions of numbers: they make expressions of the graph if a number is symbolic.
 #include "vm/capture/trace/builtin_numbers.h"
 
 #include <cmath>
@@ -17,10 +17,10 @@
 namespace lutra {
 namespace {
 
-// On constants.
+// Runs the function on constants.
 Vars as_it_is(Trace& t, Var* self, const Vars& args) { return t.call_pure(self, args, self->builtin->name); }
 
-// math.f of a symbolic number is an expression.
+// A function of math that becomes an expression for a symbolic number.
 struct MathRow {
   const char* name;
   SymOp op;
@@ -39,13 +39,13 @@ bool are_numbers(Trace& t, const Vars& args, size_t count) {
   return std::all_of(args.begin(), args.end(), [&](Var* v) { return t.force(v)->kind == VarKind::kNumber; });
 }
 
-// Numbers of which one may change.
+// Returns whether the arguments are numbers, at least one of which may change.
 bool are_symbols(Trace& t, const Vars& args) {
   if (args.empty() || !are_numbers(t, args, args.size())) return false;
   return std::any_of(args.begin(), args.end(), may_change);
 }
 
-// Expressions over what a call is given.
+// Makes expressions of a call's arguments.
 struct Numbers {
   Trace& t;
   SymEnv& env = *t.graph->env;
@@ -58,7 +58,7 @@ struct Numbers {
   }
 };
 
-// Functions of two numbers and more: the op joins them from the left.
+// A function of two or more numbers. The op joins them from the left.
 struct JoinRow {
   const char* name;
   SymOp op;
@@ -72,7 +72,7 @@ const JoinRow kJoinRows[] = {
     {"bit.rol", SymOp::kBitRotate, 2, 2},   {"bit.ror", SymOp::kBitRotate, 2, 2},
 };
 
-// Of one number; bit.band and others give its bits.
+// Makes the expression of a bit function of one number; bit.band and others return its bits.
 int32_t bits_of_one(Numbers& n, std::string_view name, int32_t a) {
   SymEnv& env = n.env;
   if (name == "bit.bnot") return n.make(SymOp::kBitXor, a, env.number(-1));
@@ -88,7 +88,7 @@ int32_t bits_of_one(Numbers& n, std::string_view name, int32_t a) {
 Vars run_tonumber(Trace& t, Var* self, const Vars& args) {
   if (are_numbers(t, args, 1)) return args;
   if (args.size() == 1 && is_changing_integer(t, args[0])) return {number_of_changing(t, args[0])};
-  // Of cdata and text it makes a number, of anything else none.
+  // It converts cdata and strings to numbers, and returns nil for anything else.
   const bool other = args.size() == 1 && args[0]->kind != VarKind::kString && args[0]->kind != VarKind::kObject;
   return other ? Vars{t.nil()} : as_it_is(t, self, args);
 }
@@ -98,7 +98,7 @@ Vars run_pow(Trace& t, Var* self, const Vars& args) {
   return {arithmetic(t, bc::Op::POW, args[0], args[1])};
 }
 
-// Of whole numbers that are not negative it is the remainder that % gives.
+// For non-negative whole numbers the result is that of %.
 Vars run_fmod(Trace& t, Var* self, const Vars& args) {
   if (!are_numbers(t, args, 2)) return as_it_is(t, self, args);
   if (may_change(args[1])) return run_joined(t, self, args);
@@ -115,10 +115,10 @@ Vars run_log(Trace& t, Var* self, const Vars& args) {
   if (!are_symbols(t, args)) return as_it_is(t, self, args);
   Numbers n{t};
   const int32_t x = n.make(SymOp::kNLog2, n.of(args[0])), base = n.make(SymOp::kNLog2, n.of(args[1]));
-  return n.result(n.make(SymOp::kNMul, x, n.make(SymOp::kNDiv, n.env.number(1), base)));  // as LuaJIT rounds
+  return n.result(n.make(SymOp::kNMul, x, n.make(SymOp::kNDiv, n.env.number(1), base)));  // rounds as LuaJIT does
 }
 
-// A product with a power of 2 rounds as ldexp does, where the power is a normal number.
+// Uses a product with a power of 2, which rounds as ldexp does if the power is a normal number.
 Vars run_ldexp(Trace& t, Var* self, const Vars& args) {
   constexpr double kMost = 1022;
   if (args.size() != 2 || !are_symbols(t, args)) return as_it_is(t, self, args);
@@ -191,7 +191,7 @@ Vars run_host(Trace& t, Var* self, const Vars& args) {
       return 0;
     };
     const int32_t a = whole(e.a), b = whole(e.b);
-    // Of doubles, 0 / -2 is -0, and n / 0 is no integer.
+    // In doubles 0 / -2 is -0 and n / 0 is not an integer, so b must be positive.
     const bool exact = a && b && env.range(b).low > 0 && env.ask_exact(a) && env.ask_exact(b);
     if (exact) return {t.scalar(Scalar::of_sym(SymInt::of_expr(env, env.make(SymOp::kFloorDiv, a, b))))};
   }
@@ -201,9 +201,10 @@ Vars run_host(Trace& t, Var* self, const Vars& args) {
   return {t.scalar(r)};
 }
 
-// A draw is read ahead of the generator's state; the segment's effects draw it. The rest is LuaJIT's arithmetic.
+// Computes the drawn number in advance from a copy of the generator's state; the segment's effects draw it later. The
+// rest is LuaJIT's arithmetic.
 Vars run_random(Trace& t, Var* self, const Vars& args) {
-  constexpr int kMost = 64;  // a draw is reckoned with all those before it
+  constexpr int kMost = 64;  // each draw recomputes all draws before it
   if (!t.regions.empty()) t.regions.back()->refuse("math.random is called");
   bool fits = self->source && args.size() <= 2 && t.draws < kMost;
   for (Var* v : args) fits = fits && t.force(v)->kind == VarKind::kNumber;
@@ -230,7 +231,7 @@ Vars run_random(Trace& t, Var* self, const Vars& args) {
   return {arithmetic(t, Op::ADDVV, whole, low)};
 }
 
-// math.max and math.min of numbers of which one is symbolic; of integers the result is one.
+// Models math.max and math.min of numbers, one of which is symbolic. The result of integers is an integer.
 Vars run_extreme(Trace& t, Var* self, const Vars& args) {
   bool symbolic = false, read = false;
   for (size_t i = 0; i < args.size(); i++) {
@@ -252,7 +253,7 @@ Vars run_extreme(Trace& t, Var* self, const Vars& args) {
   const auto whole = [&](const Scalar& s) -> int32_t {
     if (s.expr) return s.kind == Scalar::kInt && env.ask_exact(s.expr) ? s.expr : 0;
     const double d = s.to_double();
-    return s.is_whole() && std::signbit(d) == (d < 0) ? env.constant(s.to_int()) : 0;  // -0 is no integer
+    return s.is_whole() && std::signbit(d) == (d < 0) ? env.constant(s.to_int()) : 0;  // -0 is not an integer
   };
   Scalar best = t.symbolic(args[0]);
   for (size_t i = 1; i < args.size(); i++) {

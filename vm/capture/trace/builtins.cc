@@ -33,7 +33,7 @@ double number_arg(Trace& t, const Vars& args, size_t i, const char* name) {
   return t.constant(v);
 }
 
-// A number that C takes as an int.
+// Reads an argument that C takes as an int.
 int whole_arg(Trace& t, const Vars& args, size_t i, const char* name) {
   const double d = number_arg(t, args, i, name);
   if (d != std::trunc(d) || std::fabs(d) > 1 << 30) t.stop(Break::argument, {name});
@@ -44,7 +44,7 @@ int optional_arg(Trace& t, const Vars& args, size_t i, const char* name, int oth
   return arg(t, args, i)->kind == VarKind::kNil ? otherwise : whole_arg(t, args, i, name);
 }
 
-// What pairs and ipairs give besides the table: asked of themselves, as globals may have been replaced.
+// Returns the iterator that pairs or ipairs return. It calls the function itself, since globals may have been replaced.
 Var* iterator_of(Trace& t, Var* self) {
   t.push_real(self);
   lua_newtable(t.L);
@@ -158,7 +158,7 @@ Vars run_setmetatable(Trace& t, Var*, const Vars& args) {
   return {args[0]};
 }
 
-// A module that is loaded is what package.loaded has; loading one is the original code's.
+// Models require: returns the value in package.loaded. If the module is not loaded yet, the original code loads it.
 Vars run_require(Trace& t, Var* self, const Vars& args) {
   Var* name = arg(t, args, 0);
   if (name->kind != VarKind::kString) t.stop(Break::raises, {"require"});
@@ -167,7 +167,7 @@ Vars run_require(Trace& t, Var* self, const Vars& args) {
   const int slot = t.constant_slot_from_stack();
   Var* loaded = t.root_table(t.source(SourceKind::kConstant, nullptr, nullptr, slot, "package.loaded"));
   Var* module = t.force(t.raw_get(loaded->table, name));
-  // While a module loads, a mark stands there.
+  // While a module is being loaded, package.loaded has a mark.
   const bool absent = module->kind == VarKind::kObject || !t.truthy(module);
   if (absent) t.stop(Break::load, {self->builtin->name});
   return {module};
@@ -178,7 +178,8 @@ Vars run_assert(Trace& t, Var*, const Vars& args) {
   return args;
 }
 
-// An error inside is a graph break: the frames are rebuilt below the real pcall, which catches it.
+// Models pcall and xpcall. An error inside is a graph break: the frames are rebuilt below the real pcall, which catches
+// the error.
 Vars run_protected(Trace& t, Var* self, const Vars& args, Var* handler) {
   ModeCall mode{Via::kProtected};
   mode.catches = self;
@@ -217,7 +218,7 @@ Vars run_unpack(Trace& t, Var*, const Vars& args) {
 
 Vars run_insert(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "table.insert");
-  // In the body of a loop that is kept, each round appends.
+  // In the body of a loop that is not unrolled each iteration appends.
   const bool grows = table->pin != 0 && (t.options.changing_values.count("#" + table->source->text) > 0 ||
                                          !t.options.loop_variables.empty());
   if (args.size() == 2 && grows) {
@@ -304,7 +305,7 @@ Vars run_is_plain_checkpoint(Trace& t, Var*, const Vars&) {
   return {t.boolean(plain)};
 }
 
-// What the graph draws comes after it; a graph that has drawn ends.
+// Models manual_seed, which takes effect before the graph's draws. If the graph has drawn already, it ends.
 Vars run_manual_seed(Trace& t, Var*, const Vars& args) {
   if (!t.regions.empty()) t.regions.back()->refuse("manual_seed is called");
   Var* seed = arg(t, args, 0);
@@ -448,7 +449,8 @@ const Builtin kBindingRows[] = {
     {"_native.make_node", run_make_node},
 };
 
-// Is the value at the top a function of LuaJIT's own libraries, in C or in bytecode? A host may have replaced some.
+// Returns whether the value at the top is a function of LuaJIT's own libraries, in C or in bytecode. A host may have
+// replaced some.
 bool is_library_function(lua_State* L) {
   if (!lua_isfunction(L, -1) || lua_iscfunction(L, -1)) return lua_isfunction(L, -1);
   lua_Debug about;
@@ -457,7 +459,8 @@ bool is_library_function(lua_State* L) {
   return strncmp(about.short_src, "[builtin:", 9) == 0;
 }
 
-// Functions learned by address are kept in the table `anchors`, so that their addresses stay theirs.
+// Records the functions of a table by address. The table `anchors` keeps them alive, so that their addresses are not
+// reused.
 void learn_table(lua_State* L, TraceState& state, const std::string& prefix, int table, int anchors) {
   const bool ours = prefix.starts_with("lutra.");
   lua_pushnil(L);

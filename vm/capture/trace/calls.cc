@@ -41,7 +41,7 @@ Vars Trace::call(Var* f, Vars args, bool expression, const ModeCall& mode) {
   if (!mode) return call(f, std::move(args), expression);
   modes.push_back(mode);
   Vars results = call(f, std::move(args), expression);
-  if (!modes.empty()) modes.pop_back();  // no frame has taken it
+  if (!modes.empty()) modes.pop_back();  // no frame has taken the mode
   return results;
 }
 
@@ -99,7 +99,7 @@ Vars Trace::call(Var* f, Vars args, bool expression) {
   Vars results = run(frame);
   frames.pop_back();
   if (frames.size() == 1 && !expression) {
-    size_t& most = called_ops[frames[0]->pc];  // a loop comes by time and again
+    size_t& most = called_ops[frames[0]->pc];  // a loop executes it several times
     most = std::max(most, graph->nodes.size() - nodes);
   }
   return results;
@@ -118,7 +118,7 @@ void Trace::note_call(const bc::Proto& callee) {
 bool Trace::differs_in_rounds(const Frame& f) const {
   const auto at = std::find(frames.begin(), frames.end(), &f);
   if (at == frames.end() || f.active.size() != 1) return false;
-  // The place of a loop over pairs is LuaJIT's own: it stays where it was before the segment.
+  // The position of a loop over pairs is internal to LuaJIT, and stays as it was before the segment.
   if (f.active[0]->kind == bc::Loop::Kind::kIterN) return false;
   size_t calls = 0;
   for (auto i = at; i + 1 < frames.end(); ++i) {
@@ -176,7 +176,7 @@ Vars Trace::call_binding(const Binding& b, Vars args) {
   return results;
 }
 
-// Fakes of inputs begin at 0, wherever the real ones lie.
+// Returns a tensor's storage offset. Fakes of inputs have offset 0, whatever the real offset.
 Var* Trace::storage_offset(Var* v) {
   Var* own = scalar(Scalar::of_sym(v->tensor->offset));
   const auto input = input_of_storage.find(v->tensor->storage.get());
@@ -273,7 +273,8 @@ Var* Trace::tensor_attribute(Var* object, Var* k) {
 
 namespace {
 
-// A backward of the trace has given the input a gradient as if it had had none before.
+// Checks that the real input has no gradient if a backward of the trace gave its fake the first one; else starts again
+// with that gradient loaded first.
 void need_first_grad(Trace& t, const Trace::TensorInput& in) {
   const auto has = [](const Tensor& x) { return x->autograd && x->autograd->grad; };
   if (in.grad_loaded || !in.source || !has(in.fake) || !has(in.real)) return;
@@ -315,7 +316,7 @@ void Trace::set_tensor_attribute(Var* object, Var* k, Var* v) {
 
 // -- gradients
 
-// fake by value: it may be a part of `inputs`, which grows.
+// fake is passed by value, since it may be an element of `inputs`, which grows.
 void Trace::load_grad(Tensor fake, const Source* src) {
   const int input = input_of_fake.at(fake.get());
   if (inputs[input].grad_loaded) return;
@@ -359,7 +360,7 @@ void Trace::prepare_backward() {
   }
 }
 
-// A leaf that got its first gradient of the trace: right only if the real one had none.
+// Checks leaves that got their first gradient in the trace. That is correct only if the real leaf had none.
 void Trace::finish_backward() {
   bool again = false;
   for (size_t i = 0, n = inputs.size(); i < n; i++) {
@@ -411,8 +412,8 @@ bool Trace::has_open_slots() const {
   return std::any_of(open_frames.begin(), open_frames.end(), [](const OpenFrame& o) { return !o.slots.empty(); });
 }
 
-// Whether an upvalue of a function may be read as no variable of those frames: it is never assigned, or no frame's any
-// more, which it stays in that function, or guarded to be none.
+// Returns whether an upvalue of a function is not a variable of the open frames: it is never assigned, or already
+// closed (and the function stays the same), or guarded.
 bool Trace::is_apart(const Frame& f, unsigned i, const void* id) {
   if (f.code->proto().upvalues[i].immutable()) return true;
   if (!mirror::available(L)) return false;
@@ -440,8 +441,8 @@ Cell* Trace::slot_cell(Frame& f, unsigned slot) {
   return f.cells[slot];
 }
 
-// Where the first frame returns, what is open is closed behind the segment. So is what goes out of scope: functions
-// from before the segment have the variables all the same.
+// Models UCLO. If the first frame returns, its open upvalues are closed after the segment. So are those that go out of
+// scope, since functions from before the segment still refer to them.
 void Trace::close_slots(Frame& f, unsigned from) {
   const bc::Proto& proto = f.code->proto();
   const bc::Op next = bc::op(proto.code[bc::jump_target(f.pc, proto.code[f.pc])]);
@@ -484,7 +485,7 @@ Cell* Trace::upvalue(Frame& f, unsigned i) {
   const auto [open, open_at] = may_be_own && assigned ? open_slot(id) : std::pair<OpenFrame*, unsigned>();
   if (open && open->frame) {
     lua_pop(L, 1);
-    const auto met = open->met.find(open_at);  // out of scope, maybe
+    const auto met = open->met.find(open_at);  // it may be out of scope
     Cell* own = met != open->met.end() ? met->second : slot_cell(*open->frame, open_at);
     own->assigned = true;
     check_place(here, i, *open, open_at, own);

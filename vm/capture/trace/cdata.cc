@@ -1,4 +1,4 @@
-// Integers of 64 bits in; what LuaJIT computes of them out.
+// Computes with 64-bit integers as LuaJIT does.
 #include "vm/capture/trace/cdata.h"
 
 #include <algorithm>
@@ -68,7 +68,8 @@ bool is_number_cdata(Trace& t) {
 
 namespace {
 
-// Whether the value at the top of the stack is an integer of 64 bits, no reference to one, and lies as guards read it.
+// Returns whether the value at the top of the stack is a 64-bit integer, not a reference to one, with the memory layout
+// that guards read.
 bool is_integer_cdata(Trace& t) {
   if (!mirror::available(t.L) || !is_number_cdata(t)) return false;
   const int top = lua_gettop(t.L);
@@ -88,7 +89,7 @@ bool is_integer_cdata(Trace& t) {
   return is;
 }
 
-// An integer that a call brings: guarded by its value, as long as calls brought no other.
+// Returns whether v is an integer that a call passes, and guards its value, unless other calls passed another value.
 bool is_steady_integer(Trace& t, Var* v) {
   const auto guards = [&](const GuardStep& s) { return s.op == GuardOp::kCdataCheck && s.source == v->source; };
   if (std::any_of(t.program.steps.begin(), t.program.steps.end(), guards)) return true;
@@ -108,7 +109,7 @@ bool is_steady_integer(Trace& t, Var* v) {
 
 namespace {
 
-// Of int64_t: the number of its type, where the value at the top of the stack is one, no reference to one.
+// Returns the ctype id of int64_t if the value at the top of the stack is an int64_t, not a reference to one.
 std::optional<int> signed_type(Trace& t) {
   if (!is_integer_cdata(t)) return {};
   const int top = lua_gettop(t.L);
@@ -139,7 +140,8 @@ std::optional<int64_t> constant_integer(Trace& t, Var* v) {
   return n;
 }
 
-// The operand of an operation with an integer that changes; 0 where it is no whole number that a double holds.
+// Returns the expression of an operand of a changing integer; 0 if it is not a whole number that a double holds
+// exactly.
 int32_t operand(Trace& t, Var* v) {
   SymEnv& env = *t.graph->env;
   if (is_changing_integer(t, v)) return v->num.expr;
@@ -156,7 +158,8 @@ int32_t operand(Trace& t, Var* v) {
   return integer && env.ask_exact(integer) ? integer : 0;
 }
 
-// Both within 2^53, and so is the result, where int64_t and LuaJIT's numbers agree. A quotient rounds towards zero.
+// Computes an operation of operands within 2^53; 0 if the result is not within 2^53, where int64_t and LuaJIT's numbers
+// agree. A quotient rounds towards zero.
 int32_t compute(SymEnv& env, std::string_view metamethod, int32_t a, int32_t b) {
   if (metamethod == "__add" || metamethod == "__sub") {
     const int32_t r = env.make(metamethod == "__add" ? SymOp::kAdd : SymOp::kSub, a, b);
@@ -179,7 +182,7 @@ Var* compare(Trace& t, std::string_view metamethod, int32_t a, int32_t b) {
   return t.boolean(t.graph->env->ask(cmp, a, b));
 }
 
-// What LuaJIT computes of the values of this call, by the metamethod.
+// Lets LuaJIT compute the metamethod of this call's values, and gives the result the expression `expr`.
 Var* made_integer(Trace& t, const char* metamethod, Var* a, Var* b, int32_t expr) {
   const int top = lua_gettop(t.L);
   const auto push = [&](Var* v) {
@@ -196,7 +199,8 @@ Var* made_integer(Trace& t, const char* metamethod, Var* a, Var* b, int32_t expr
   return v;
 }
 
-// Null where the operation is none of integers that a double holds.
+// Computes an operation with a changing integer. Returns null if an operand or the result is not an integer that a
+// double holds exactly.
 Var* changing_operation(Trace& t, const char* metamethod, Var* a, Var* b) {
   SymEnv& env = *t.graph->env;
   const bool negates = std::string_view(metamethod) == "__unm";
@@ -240,10 +244,10 @@ bool is_constant_cdata(Trace& t, Var* v) {
 
 namespace {
 
-// A number of which a miss has told: as a constant it would fit more operations.
+// Returns whether a miss has shown that the number changes. Otherwise it is a constant, which more operations accept.
 bool changes(Trace& t, Var* v) { return v->kind == VarKind::kNumber && may_change(v) && t.has_varied(v, 1); }
 
-// Whether the value at the top of the stack is the type int64_t, by ffi.typeof or by its name.
+// Returns whether the value at the top of the stack is the type int64_t, from ffi.typeof or as a name.
 bool is_signed_type(Trace& t) {
   const int top = lua_gettop(t.L);
   if (lua_type(t.L, top) == LUA_TSTRING) return !strcmp(lua_tostring(t.L, top), "int64_t");
@@ -253,7 +257,7 @@ bool is_signed_type(Trace& t) {
   return is;
 }
 
-// ffi.cast or ffi.new. A program may load ffi at any time.
+// Returns whether the function is ffi.cast or ffi.new. A program may load ffi at any time.
 bool is_conversion(Trace& t, Var* function) {
   const int top = lua_gettop(t.L);
   lua_getfield(t.L, LUA_REGISTRYINDEX, "_LOADED");
@@ -271,7 +275,7 @@ bool is_conversion(Trace& t, Var* function) {
 
 }  // namespace
 
-// The type is what is called (int64(n)), or the first argument of ffi.cast and ffi.new.
+// The type is the called value (int64(n)), or the first argument of ffi.cast and ffi.new.
 Var* made_cdata(Trace& t, Var* function, const Vars& args) {
   const bool called = function->kind == VarKind::kObject;
   if (args.size() != (called ? 1U : 2U) || (!called && !is_conversion(t, function))) return nullptr;

@@ -1,12 +1,13 @@
-// What misses have taught of numbers, strings and sizes: which of them change, and where the trace stops for that.
+// What misses have shown about numbers, strings and sizes: which of them change, and where the trace stops because of
+// that.
 #include "vm/capture/trace/trace.h"
 #include "vm/capture/trace/unbacked_sizes.h"
 
 namespace lutra {
 
 namespace {
-constexpr int kUnsteady = 3;         // values that misses have brought
-constexpr int kUnsteadyLengths = 2;  // likewise: what is not done for them is one op
+constexpr int kUnsteady = 3;         // number of other values in misses
+constexpr int kUnsteadyLengths = 2;  // the same for lengths; they cost only one op
 }  // namespace
 
 bool Trace::is_dynamic_number(const Source& s) const {
@@ -35,7 +36,7 @@ int Trace::values_of(const std::string& source) const {
 
 bool Trace::has_varied(Var* v, int values) {
   if (v->tensor || (v->guarded && !v->num.expr)) return false;
-  // A variable of a loop around the segment is another one the next time.
+  // A variable of a loop around the segment has another value the next time.
   const auto have = [&](const std::string& s) { return values_of(s) + int(options.loop_variables.count(s)); };
   if (v->source) return have(v->source->text) >= values;
   if (v->kind != VarKind::kNumber) return false;

@@ -1,4 +1,4 @@
-// Decoded functions: dumps in, Codes with their analyses out.
+// Decodes functions from dumps into LuaCodes with their analyses.
 #include "vm/capture/trace/code.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace lutra {
 
 namespace {
 
-// short_src of a chunk name: "@file.lua" is file.lua, "=name" is name, anything else [string "..."].
+// Returns the short_src of a chunk name: "@file.lua" becomes file.lua, "=name" name, anything else [string "..."].
 std::string short_name(const std::string& chunk) {
   if (!chunk.empty() && (chunk[0] == '@' || chunk[0] == '=')) return chunk.substr(1);
   size_t n = 0;
@@ -21,7 +21,7 @@ std::string short_name(const std::string& chunk) {
   return "[string \"" + chunk.substr(0, whole ? n : std::min<size_t>(n, LUA_IDSIZE - 15)) + (whole ? "\"]" : "...\"]");
 }
 
-// Functions of LuaJIT's libraries that are written in bytecode; their dumps do not say so.
+// Returns whether a function belongs to LuaJIT's libraries and is written in bytecode. Its dump does not contain that.
 bool is_builtin(lua_State* L, int index) {
   lua_Debug about;
   lua_pushvalue(L, index);
@@ -29,7 +29,8 @@ bool is_builtin(lua_State* L, int index) {
   return std::string_view(about.short_src).starts_with("[builtin:");
 }
 
-// A dump leaves out the nils at the end of a constructor's array, so that {x, nil, y} made by it has another length.
+// Restores the nils at the end of a constructor's array, which a dump leaves out. Without them {x, nil, y} would have
+// another length.
 void complete_templates(bc::Dump& dump, uint32_t index, const mirror::Proto* real) {
   bc::Proto& proto = dump.protos[index];
   if (proto.kgc.size() != real->sizekgc) return;

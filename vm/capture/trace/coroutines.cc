@@ -1,4 +1,4 @@
-// Calls of coroutine.* in; results of bodies that the trace interprets between their yields out.
+// Models of coroutine.*: the trace interprets the bodies between their yields.
 #include "vm/capture/trace/coroutines.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using Status = Coroutine::Status;
 
 constexpr size_t kMostNested = 100;
 
-// A yield on its way to the call that has resumed the coroutine.
+// An exception that carries a yield to the call that resumed the coroutine.
 struct Yielded {
   Vars values;
 };
@@ -40,7 +40,7 @@ Coroutine& make_coroutine(Trace& t, const Var* self, const Vars& args) {
   co.body = body;
   co.step = t.frames.back()->step;
   co.why = BreakReason(Break::coroutine, {self->builtin->name}, {t.file(), t.line()}, t.call_chain());
-  // A real thread, which is never resumed, stands for it: it has a type, and is a key of tables.
+  // A real thread, which is never resumed, stands for it, so that it has a type and can be a table key.
   t.vars.emplace_back();
   co.thread = &t.vars.back();
   co.thread->kind = VarKind::kObject;
@@ -59,7 +59,7 @@ Coroutine* find(const Trace& t, const Var* v) {
   return found == all.end() ? nullptr : found->second;
 }
 
-// The thread that a function of the library is asked about.
+// Returns the coroutine of a thread argument.
 Coroutine& thread_arg(Trace& t, const Var* self, const Vars& args) {
   const Var* v = arg(t, args, 0);
   if (v->kind != VarKind::kObject) t.stop(Break::raises, {self->builtin->name});
@@ -68,14 +68,14 @@ Coroutine& thread_arg(Trace& t, const Var* self, const Vars& args) {
   return *co;
 }
 
-// pcall and xpcall give true before what their function gives.
+// Adds the true that pcall and xpcall return before their function's results.
 void pass(Trace& t, const std::vector<ModeCall>& modes, Vars& results) {
   for (const ModeCall& mode : modes) {
     if (mode.via == Via::kProtected) results.insert(results.begin(), t.boolean(true));
   }
 }
 
-// The call that the frame waits in gives the results.
+// Stores the results of the call in which the frame is suspended.
 void deliver(Trace& t, Frame& f, const Vars& results) {
   const Op op = bc::op(f.code->proto().code[f.pc]);
   if (op == Op::CALLT || op == Op::CALLMT) {
@@ -87,7 +87,7 @@ void deliver(Trace& t, Frame& f, const Vars& results) {
   f.pc++;
 }
 
-// From the yield that the coroutine is suspended in.
+// Continues a coroutine from the yield in which it is suspended.
 Vars go_on(Trace& t, Coroutine& co, Vars values) {
   t.frames.insert(t.frames.end(), co.frames.begin(), co.frames.end());
   co.frames.clear();
@@ -104,12 +104,12 @@ Vars go_on(Trace& t, Coroutine& co, Vars values) {
 
 bool catches(const ModeCall& mode) { return mode.catches != nullptr; }
 
-// errors: are caught, since coroutine.resume has been called.
+// Resumes a coroutine. errors: the call is coroutine.resume, which catches errors.
 Vars resume(Trace& t, Coroutine& co, Var* self, const Vars& args, bool errors) {
   stay_outside_of_regions(t, self);
   std::vector<Coroutine*>& running = t.coroutines->running;
   if (running.size() >= kMostNested) t.stop(Break::depth);
-  const std::vector<ModeCall> around = std::exchange(t.modes, {});  // of the call of the function of C
+  const std::vector<ModeCall> around = std::exchange(t.modes, {});  // modes of the call of the C function
   ModeCall mode{Via::kCoroutine};
   mode.catches = errors || std::any_of(around.begin(), around.end(), catches) ? self : nullptr;
   if (!running.empty()) running.back()->status = Status::kNormal;
@@ -135,7 +135,7 @@ Vars resume(Trace& t, Coroutine& co, Var* self, const Vars& args, bool errors) {
   return results;
 }
 
-// Whether a yield comes through what stands between the frames and their callers.
+// Returns whether a yield can cross the calls between the frames and their callers.
 bool lets_yield(const Trace& t, size_t i, size_t first) {
   const Frame &f = *t.frames[i], &caller = *t.frames[i - 1];
   const bool iterates = i > first && bc::op(caller.code->proto().code[caller.pc]) == Op::ITERC;
@@ -145,7 +145,7 @@ bool lets_yield(const Trace& t, size_t i, size_t first) {
   return plain && !f.is_library() && (!f.expression || iterates);
 }
 
-// The coroutine that runs, and may yield; null outside of the trace's own.
+// Returns the running coroutine if it may yield; null outside of the trace's coroutines.
 Coroutine* yielding(Trace& t, const Var* self) {
   stay_outside_of_regions(t, self);
   if (!t.coroutines || t.coroutines->running.empty()) return nullptr;
@@ -164,7 +164,7 @@ const char* refusal(const Coroutine& co) {
   return co.status == Status::kDead ? "cannot resume dead coroutine" : "cannot resume running coroutine";
 }
 
-// What coroutine.wrap gives.
+// Models a call of the function that coroutine.wrap returns.
 Vars run_wrapped(Trace& t, Var* self, const Vars& args) {
   Coroutine& co = *find(t, self);
   if (const char* why = refusal(co)) t.stop(Break::raises, {self->builtin->name, why});
@@ -219,7 +219,7 @@ Vars run_coroutine_status(Trace& t, Var* self, const Vars& args) {
   return {t.string(kNames[int(thread_arg(t, self, args).status)])};
 }
 
-// A LuaJIT that is built so gives whether it is the main one, too.
+// Models coroutine.running. In some builds LuaJIT also returns whether the coroutine is the main one.
 Vars run_coroutine_running(Trace& t, Var* self, const Vars&) {
   if (!t.coroutines || t.coroutines->running.empty()) leave(t, self);
   const int top = lua_gettop(t.L);

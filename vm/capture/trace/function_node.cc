@@ -1,5 +1,5 @@
-// Results of lt.autograd.Function in a trace: a node of the tape whose gradients the interpreter computes, by inlining
-// the function's backward where the trace runs a backward.
+// Results of lt.autograd.Function in a trace: a tape node whose gradients the interpreter computes by inlining the
+// function's backward when the trace runs a backward.
 #include "vm/capture/trace/function_node.h"
 
 #include "ops/grad/node_saves.h"
@@ -17,7 +17,7 @@ std::vector<Tensor> tensors_of(Trace& t, Var* list) {
   return out;
 }
 
-// As LuaNode of vm/bind, over trackers.
+// Like LuaNode of vm/bind, over trackers.
 struct FunctionNode : GradNode {
   Trace& trace;
   std::string title;
@@ -32,7 +32,7 @@ struct FunctionNode : GradNode {
   bool calls_lua() const override { return true; }
 
   std::vector<Tensor> apply(const std::vector<Tensor>& grads, bool create_graph) override {
-    if (refuses || trace.ended) fail_second_backward();  // ended: only where a node on the way refuses
+    if (refuses || trace.ended) fail_second_backward();  // ended: only if a node on the way refuses
     if (tape_watch() && !saved.empty()) tape_watch()->spent(this);
     std::vector<Tensor> given(grads.begin(), grads.begin() + std::min(results, grads.size()));
     given.resize(results);
@@ -42,7 +42,8 @@ struct FunctionNode : GradNode {
     return inlined(args);
   }
 
-  // A break within is one before the call of backward, which cannot be resumed in its middle.
+  // Inlines the function's backward. A break inside becomes a break before the call of backward, which cannot be
+  // resumed in its middle.
   std::vector<Tensor> inlined(const Vars& args) {
     const size_t depth = trace.frames.size();
     try {
@@ -64,7 +65,7 @@ struct FunctionNode : GradNode {
 
   bool is_released() const override { return refuses; }
   void release() override {
-    if (saved.empty()) return;  // nothing to give back: such a node may run again
+    if (saved.empty()) return;  // nothing to free: such a node may run again
     refuses = true;
     hooks.clear();
     saved.clear();

@@ -1,5 +1,5 @@
-// Hooks of tensors that the trace has made, and of inputs. A hook that the trace registers and that is there when it
-// ends is registered again after the run, for backwards outside (segment/finish.cc).
+// Hooks of tensors that the trace has made, and of inputs. A hook that the trace registers and that still exists at its
+// end is registered again after the run, for backwards outside (segment/finish.cc).
 #include "vm/capture/trace/gradient_hooks.h"
 
 #include <lua.hpp>
@@ -15,14 +15,15 @@
 namespace lutra {
 namespace {
 
-// Whether the real tensor of an input can get hooks after the run, for its history is what it was. Writes to a view, or
-// to its base, would make another one of it.
+// Returns whether the real tensor of an input can get hooks after the run: its history must be unchanged. Writes to a
+// view, or to its base, would change it.
 bool takes_hooks(const Trace::TensorInput& in) {
   const bool value = in.source && in.source->kind != SourceKind::kGrad && !in.memory;
   return value && in.real->requires_grad && !in.real->base && in.fake->requires_grad && !has_new_history(in);
 }
 
-// A tensor that requires grad: a result of the segment, or an input, whose own hooks come first.
+// Returns the argument, a tensor that requires grad: a result of the segment, or an input. An input's own hooks are
+// loaded first.
 Tensor own_tensor(Trace& t, const char* name, const Vars& args) {
   Var* v = args.empty() ? t.nil() : t.force(args[0]);
   if (v->kind != VarKind::kTensor || !v->tensor->requires_grad) t.stop(Break::raises, {name});
@@ -36,8 +37,8 @@ Tensor own_tensor(Trace& t, const char* name, const Vars& args) {
   return v->tensor;
 }
 
-// given: a gradient, or the leaf. A break within is one before the call of backward, which cannot be resumed in its
-// middle.
+// Runs a hook. given: a gradient, or the leaf. A break inside becomes a break before the call of backward, which cannot
+// be resumed in its middle.
 Tensor run_hook(Trace& t, Var* f, const Tensor& given, bool post_accumulate = false) {
   const size_t depth = t.frames.size();
   try {
@@ -67,7 +68,8 @@ Vars run_remove_hook(Trace& t, Var* self, const Vars&) {
 
 const Builtin kRemove{"remove", run_remove_hook};
 
-// The hook's handle: a table with remove(). It cannot be kept: the segment ends before that.
+// Makes the hook's handle, a table with remove(). If the handle outlives the segment, the segment ends before the hook
+// is registered.
 Var* handle(Trace& t) {
   t.vars.emplace_back();
   Var* remove = &t.vars.back();
@@ -82,13 +84,14 @@ Var* handle(Trace& t) {
   return table;
 }
 
-// Hooks of an input with a history may run among others that lie before the segment: the trace does not know when.
+// Stops the trace: the hooks of an input with a history may run between hooks from before the segment, in an order that
+// the trace does not know.
 Tensor stop_at_hook(Trace& t) {
   if (!t.ended) t.stop(Break::hooks, {.dirty = true});
   return {};
 }
 
-// f: null where the gradient of an input is kept.
+// Registers a hook. f is null if an input retains its gradient.
 void hook(Trace& t, const char* name, const Tensor& y, Var* f) {
   BreakReason why(Break::hook, {name}, {t.file(), t.line()}, t.call_chain());
   const auto alive = std::make_shared<char>();
@@ -101,7 +104,7 @@ void hook(Trace& t, const char* name, const Tensor& y, Var* f) {
   t.hooked.push_back({alive, y, gradient_edge(y), f, t.frames.back()->step, std::move(why), std::move(remove)});
 }
 
-// v: of a leaf it is kept anyway.
+// Makes v retain its gradient. A leaf does so anyway.
 void keep_gradient(Trace& t, const char* name, Var* v) {
   if (v->kind == VarKind::kTensor && v->tensor->requires_grad && is_leaf(v->tensor)) return;
   const Tensor y = own_tensor(t, name, {v});
@@ -141,7 +144,7 @@ void load_hooks(Trace& t, size_t input) {
   }
 }
 
-// A hook, which no backward of the trace runs, stands for the gradient that an input keeps.
+// Models retain_grad. For an input a hook stands for the retained gradient; no backward of the trace runs it.
 Vars run_retain_grad(Trace& t, Var*, const Vars& args) {
   if (args.size() != 1) t.stop(Break::raises, {"retain_grad"});
   keep_gradient(t, "retain_grad", t.force(args[0]));
@@ -151,7 +154,7 @@ Vars run_retain_grad(Trace& t, Var*, const Vars& args) {
 
 void keep_gradients_of_inputs(Trace& t, const Vars& args) {
   if (args.empty()) return;
-  Table* keywords = t.table_of(t.force(args.back()));  // or a list, which has no such key
+  Table* keywords = t.table_of(t.force(args.back()));  // or a list, which has no string keys
   Var* given = keywords ? t.force(t.raw_get(keywords, t.string("inputs"))) : t.nil();
   if (given->kind == VarKind::kNil && args.size() > 4) given = t.force(args[4]);
   if (given->kind == VarKind::kTensor) return keep_gradient(t, "backward", given);

@@ -1,4 +1,4 @@
-// Building the guard program of a trace: sources become registers, facts become checks.
+// Builds the guard program of a trace: sources become registers, facts become checks.
 #include <lua.hpp>
 
 #include "vm/capture/trace/state.h"
@@ -79,7 +79,7 @@ int Trace::reg(const Source* s) {
   return registers[s] = program.registers++;
 }
 
-// A value that is compared with a constant is named by where it was read.
+// Returns the kind of a comparison with a constant, which depends on where the value was read.
 static GuardOp value_check(const Source* s) {
   if (s->kind == SourceKind::kUpvalue) return GuardOp::kUpvalueCheck;
   if (s->kind != SourceKind::kField) return GuardOp::kValueCheck;

@@ -1,4 +1,4 @@
-// What to do about a recompile: rows of (kind, advice).
+// Advice about recompiles: rows of (kind, advice).
 #include "vm/capture/trace/hints.h"
 
 #include <string_view>

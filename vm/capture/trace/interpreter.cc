@@ -1,4 +1,4 @@
-// The symbolic interpreter's loop: one instruction at a time, budgets, loops entered and left, breaks.
+// The main loop of the symbolic interpreter: instructions, budgets, entering and leaving loops, breaks.
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/coroutines.h"
 #include "vm/capture/trace/regions.h"
@@ -16,10 +16,10 @@ namespace lutra {
 namespace {
 
 constexpr uint64_t kMaxSteps = 400000;
-// What a trace that nobody asked for may take: a step costs some microseconds, an op saves one a call.
+// The limits of an automatic trace: a step costs some microseconds, an op saves about one in each call.
 constexpr uint64_t kAutomaticSteps = 2000, kAutomaticStepsAnOp = 200;
-// A value may be a register of the guard program: a slot of the C function that runs it, which has 8,000, beside its
-// arguments.
+// Each value may be a register of the guard program, a stack slot of the C function that runs it. That function has
+// 8,000 slots, including its arguments.
 constexpr uint64_t kMaxValues = 7000;
 
 Handlers make_handlers() {
@@ -86,7 +86,7 @@ void Trace::writes_outside(const Table& table) {
   if (!regions.empty() && !regions.back()->owns(table)) writes_outside();
 }
 
-// A break's place is the user's line; its chain of calls names the library's lines.
+// Throws a graph break. Its place is the user's line; its call chain includes the library's lines.
 void Trace::stop(Break why, const BreakAbout& about) {
   const auto users = std::find_if(frames.rbegin(), frames.rend(), [](const Frame* f) { return !f->is_library(); });
   const char* const at = users == frames.rend() ? file() : (*users)->code->file;

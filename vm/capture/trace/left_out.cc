@@ -1,5 +1,4 @@
-// Functions that a trace leaves to Lua: noted, so that whoever keeps what the trace becomes can compile them by
-// themselves.
+// Records the functions that a trace leaves to Lua, so that they can be compiled as frames of their own.
 #include <algorithm>
 #include <lua.hpp>
 
@@ -13,10 +12,11 @@
 namespace lutra {
 namespace {
 
-// Neither Lua's own, nor the model of a function of C's.
+// Returns whether the frame's function is the program's: not LuaJIT's own and not a model of a C function.
 bool is_programs(const Frame& f) { return !f.is_builtin() && f.code->file != std::string_view("lutra/lua_models.lua"); }
 
-// Pushes the function, or one like it. False, and nothing pushed, where there is none to patch.
+// Pushes the function, or a closure of the same prototype. Returns false and pushes nothing if there is no function to
+// patch.
 bool push_left_out(Trace& t, Var* f) {
   if (f->builtin || f->binding) return false;
   if (f->kind == VarKind::kClosure) return push_closure_like(t, f);
@@ -27,8 +27,8 @@ bool push_left_out(Trace& t, Var* f) {
   return false;
 }
 
-// Pushes what newborn closures of the function's prototype can follow. It outlives the trace: so it has no variables,
-// by which the function might reach the one that is compiled.
+// Pushes an example for new closures of the function's prototype. It outlives the trace, so it has no upvalues, through
+// which it might refer to the compiled function.
 bool push_example_of(Trace& t, Var* f) {
   if (!push_left_out(t, f)) return false;
   if (f->kind == VarKind::kClosure) return true;
@@ -38,10 +38,10 @@ bool push_example_of(Trace& t, Var* f) {
   return true;
 }
 
-// Pushes what is said of a closure that the trace makes.
+// Pushes the table value for a closure that the trace makes (Trace::left_out).
 bool push_maker_of(Trace& t, const Closure& made) {
   if (made.env == t.frames[0]->function) return lua_pushinteger(t.L, lua_Integer(made.constant)), true;
-  t.leave_out(made.env);  // to Lua's FNEW it must be known as well
+  t.leave_out(made.env);  // Lua's FNEW needs it, too
   lua_createtable(t.L, 2, 0);
   if (!push_example_of(t, made.env)) return false;
   lua_rawseti(t.L, -2, 1);

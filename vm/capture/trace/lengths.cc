@@ -1,5 +1,4 @@
-// Lengths of tables of a trace: a table in, a constant, or a number that is another in each call, and guards that no
-// hole makes it ambiguous.
+// Lengths of tables in a trace: a constant or a symbolic number, with guards that no hole makes the length ambiguous.
 #include "vm/capture/trace/lengths.h"
 
 #include <algorithm>
@@ -14,7 +13,8 @@ namespace {
 
 constexpr int64_t kMaxList = 1 << 16;
 
-// Which border LuaJIT finds beside a hole depends on how the table lies in memory: only lists have one length.
+// Guards that a table is a list. The border that LuaJIT finds near a hole depends on the table's memory layout; only
+// lists have a unique length.
 void know_list(Trace& t, Table* table) {
   if (table->list_known) return;
   table->list_known = true;
@@ -28,7 +28,8 @@ void know_list(Trace& t, Table* table) {
   t.check(GuardOp::kListCheck, table->source, int(table->length), "no holes");
 }
 
-// Whether a real table may have got keys, which moves what it has: beside holes, it may have another length then.
+// Returns whether a real table may have got new keys, which can move its elements. With holes it may then have another
+// length.
 bool has_grown(const Table* t) {
   return t->pin != 0 && std::any_of(t->log.begin(), t->log.end(), [t](const Key& id) {
            const TableEntry& e = t->entries.at(id);
@@ -38,7 +39,7 @@ bool has_grown(const Table* t) {
          });
 }
 
-// A write of something where something stood changes no length, of lists of any length: what stood there is looked at.
+// Marks writes of a non-nil value over another one, which do not change the length. It inspects the old values.
 void find_replaced(Trace& t, Table* table) {
   constexpr size_t kMostLooked = 8;
   if (table->pin == 0 || table->list_known || table->log.size() > kMostLooked) return;
@@ -71,8 +72,8 @@ bool has_check(const Trace& t, GuardOp op, const Source* s, int index) {
          });
 }
 
-// Where values behind the end are the only new ones, later calls ask whether the end that is found is theirs. That
-// takes no look at each item, but for calls in which the table needs more room.
+// Handles a list whose only new values are after its end. Later calls check only that the border is the expected one.
+// They need not inspect each item, unless the table has to grow.
 bool ends_behind_appended(Trace& t, Table* table) {
   const auto replaces = [table](const Key& id) { return table->entries.at(id).replaces; };
   const auto kept = std::count_if(table->log.begin(), table->log.end(), replaces);
@@ -84,14 +85,14 @@ bool ends_behind_appended(Trace& t, Table* table) {
   return true;
 }
 
-// A real table without holes has one length, wherever its items are.
+// Guards that a real table has no holes, so that its length is unique whatever its layout.
 void refuse_holes(Trace& t, Table* table) {
   if (table->has_no_holes || ends_behind_appended(t, table)) return;
   table->has_no_holes = true;
   t.push_pin(table->pin);
   const bool is_long = int64_t(lua_objlen(t.L, -1)) > kMaxList;
   lua_pop(t.L, 1);
-  if (is_long) t.stop(Break::long_length);  // each call looks at all items
+  if (is_long) t.stop(Break::long_length);  // each call would inspect all items
   stop_at_holes(t, table);
   t.check(GuardOp::kListCheck, table->source, -1, "no holes");
 }
@@ -155,7 +156,7 @@ int64_t Trace::length(Table* t) {
   return n;
 }
 
-// is_seen: by the program, not to compare it with a position only.
+// is_seen: the program sees the length; it is not only compared with a position.
 Var* Trace::length_of(Table* t, bool is_seen) {
   if (!t->appended.empty()) {
     refuse_holes(*this, t);

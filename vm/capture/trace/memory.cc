@@ -1,4 +1,4 @@
-// Inputs that share memory, one of which is written: the graph has their memory as an input, and them as views of it.
+// Inputs that share memory, one of which is written: their memory is one input of the graph, and they are views of it.
 #include "vm/capture/trace/memory.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ bool has_no_gradient(const Tensor& t) {
 }  // namespace
 
 std::optional<StorageRange> memory_of_inputs(const Trace& t, const Storage* storage) {
-  constexpr int64_t kSparse = 8, kLarge = 65536;  // where more than copies is written, the graph writes the whole range
+  constexpr int64_t kSparse = 8, kLarge = 65536;  // if more than copies is written, the graph writes the whole range
   int64_t first = std::numeric_limits<int64_t>::max(), end = 0, elements = 0;
   std::optional<DType> dtype;
   for (const Trace::TensorInput& in : t.inputs) {
@@ -67,7 +67,7 @@ int Trace::add_view_input(const Tensor& real, const Source* source, const Storag
   const int input = int(graph->inputs.size());
   graph->add_input(source->text, real->sizes, real->strides, real->dtype, real->device());
   recorder.set_location(file(), line());
-  // A number as the offset of as_strided would count from where the storage begins, not from this memory.
+  // A numeric offset of as_strided would count from the beginning of the storage, not of this memory.
   Args part{whole, Scalar::of_int(0), Scalar::of_int(first), Scalar::of_int(range.count), Scalar::of_int(1)};
   const Tensor from = first ? recorder.call(find_op("slice"), part)[0] : whole;
   Args args{from, real->sizes, real->strides, Value()};

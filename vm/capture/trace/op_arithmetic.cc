@@ -1,4 +1,4 @@
-// Arithmetic: doubles where constant, expressions of the SymEnv where symbolic, bindings where a tensor takes part.
+// Arithmetic: doubles for constants, expressions of the SymEnv for symbolic numbers, bindings for tensors.
 #include <cmath>
 #include <lua.hpp>
 
@@ -13,7 +13,7 @@ namespace {
 
 struct Row {
   const char* metamethod;
-  SymOp number, integer;  // integer: exact on whole numbers, kConstInt where there is none
+  SymOp number, integer;  // integer: exact on whole numbers, kConstInt if there is none
 };
 
 const Row kAddRow{"__add", SymOp::kNAdd, SymOp::kAdd}, kSubRow{"__sub", SymOp::kNSub, SymOp::kSub},
@@ -41,11 +41,11 @@ const Row& row(Op op) {
   }
 }
 
-// -0 is no integer.
+// Returns whether d counts as an integer; -0 does not.
 bool whole(double d) { return std::floor(d) == d && std::fabs(d) < 4503599627370496.0 && !(d == 0 && std::signbit(d)); }
 
-// Is the operand within 2^52, whatever value it has? Then a - floor(a / b) * b of doubles is the remainder of integers:
-// the product is within 2^53.
+// Returns whether the operand is within 2^52 for all its values. Then a - floor(a / b) * b in doubles is the integer
+// remainder, since the product is within 2^53.
 bool has_exact_remainder(SymEnv& env, int32_t id) {
   constexpr int64_t kMost = int64_t(1) << 52;
   const SymRange r = env.range(id);
@@ -55,8 +55,8 @@ bool has_exact_remainder(SymEnv& env, int32_t id) {
          env.ask(SymCmp::kLe, id, env.constant(kMost));
 }
 
-// Lua's numbers are doubles. The integer that they would be: null where a double would be rounded, or be -0 or NaN, for
-// some of the values that the operands may have.
+// Computes with integers. Lua's numbers are doubles, so it returns null if the double result would be rounded, -0 or
+// NaN for some values of the operands.
 Var* integer_arithmetic(Trace& t, SymOp op, const Scalar& x, const Scalar& y) {
   SymEnv& env = *t.graph->env;
   if (op == SymOp::kMod && (y.expr || y.to_double() == 0)) return nullptr;
@@ -73,7 +73,7 @@ Var* integer_arithmetic(Trace& t, SymOp op, const Scalar& x, const Scalar& y) {
   return t.scalar(Scalar::of_sym(SymInt::of_expr(env, id)));
 }
 
-// Numbers of which one at least is symbolic.
+// Computes with numbers, at least one of which is symbolic.
 Var* symbolic_arithmetic(Trace& t, const Row& r, Var* a, Var* b) {
   SymEnv& env = *t.graph->env;
   const Scalar x = t.symbolic(a), y = t.symbolic(b);
@@ -94,7 +94,7 @@ Var* metamethod_of(Trace& t, Var* v, const char* name) {
   return has ? t.metamethod(v, name) : t.nil();
 }
 
-// Lua's coercion: a string that reads as a number is one.
+// Applies Lua's coercion of numeric strings to numbers.
 Var* to_number(Trace& t, Var* v) {
   if (v->kind != VarKind::kString) return v;
   const std::string& text = t.text(v);
@@ -105,7 +105,7 @@ Var* to_number(Trace& t, Var* v) {
   return is ? t.number(d) : v;
 }
 
-// A userdata or cdata may have what Lua does with it; only eager code knows.
+// Stops at a userdata or cdata: it may have a metamethod for the operation, which only eager code can run.
 void stop_at_object(Trace& t, const Var* v) {
   constexpr int kCdata = 10;
   if (v->kind != VarKind::kObject) return;
@@ -183,7 +183,7 @@ void op_len(Trace& t, Frame& f, bc::Ins i) {
   }
 }
 
-// From the right, as Lua does it: a metamethod gets what has been joined so far.
+// Joins from the right, as Lua does. A metamethod gets the string joined so far.
 void op_cat(Trace& t, Frame& f, bc::Ins i) {
   Vars parts{t.force(t.slot(f, op_c(i)))};
   for (unsigned s = op_c(i); s-- > op_b(i);) {
@@ -210,7 +210,7 @@ void op_cat(Trace& t, Frame& f, bc::Ins i) {
 Var* arithmetic(Trace& t, Op op, Var* a, Var* b) {
   const Row& r = row(op);
   t.force(a), t.force(b);
-  // Beside anything else a string stays one: metamethods get it as it is.
+  // With an operand of another type a string is not converted: metamethods get it unchanged.
   if (!may_be_number(a) || !may_be_number(b)) return other(t, r.metamethod, a, b);
   a = to_number(t, a), b = to_number(t, b);
   if (a->kind != VarKind::kNumber || b->kind != VarKind::kNumber) return other(t, r.metamethod, a, b);

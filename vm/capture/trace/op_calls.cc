@@ -12,7 +12,7 @@ Vars slots(Trace& t, Frame& f, unsigned from, unsigned count) {
 
 void append(Vars& to, const Vars& more) { to.insert(to.end(), more.begin(), more.end()); }
 
-// Results of a call at base A: B - 1 of them, or all as MULTRES.
+// Stores the results of a call at base A: B - 1 of them, or all as MULTRES.
 void place(Trace& t, Frame& f, unsigned base, unsigned b, const Vars& results) {
   if (b == 0) {
     f.multres = results;

@@ -1,4 +1,4 @@
-// Compares, tests and jumps: constants decide, symbols are asked (a guard), tensors break the graph.
+// Compares, tests and jumps: constants are compared at once, symbols add a guard, tensors break the graph.
 #include <lua.hpp>
 
 #include "vm/capture/trace/builtins.h"
@@ -10,13 +10,13 @@
 namespace lutra {
 namespace {
 
-// A compare is followed by its JMP, which is taken when the condition holds.
+// Takes or skips the JMP after a compare, which is taken if the condition holds.
 void branch(Frame& f, bool taken) {
   const bc::Ins jmp = f.code->proto().code[f.pc + 1];
   f.next = taken ? bc::jump_target(f.pc + 1, jmp) : f.pc + 2;
 }
 
-// Both have to have the metamethod. Without __le, a <= b is not b < a.
+// Compares by metamethod; both operands must have the same one. Without __le, a <= b is computed as not (b < a).
 bool less_by_metamethod(Trace& t, Var* a, Var* b, bool or_equal) {
   Var *f = t.metamethod(a, or_equal ? "__le" : "__lt"), *g = t.metamethod(b, or_equal ? "__le" : "__lt");
   const bool has = f->kind != VarKind::kNil && g->kind != VarKind::kNil && t.same(f, g);
@@ -26,8 +26,8 @@ bool less_by_metamethod(Trace& t, Var* a, Var* b, bool or_equal) {
   return !r.empty() && t.truthy(r[0]);
 }
 
-// Whether a number that counts the loop's rounds is compared, and the loop ends by that. What begins in the loop comes
-// by once, and goes on one of two ways.
+// Returns whether the comparison tests a counter of the loop's iterations and may end the loop. A frame that began
+// inside the loop passes it only once, and continues on one of two paths.
 bool ends_count(const Frame& f) {
   const bc::Proto& proto = f.code->proto();
   const bc::Ins i = proto.code[f.pc];
@@ -39,11 +39,12 @@ bool ends_count(const Frame& f) {
 
 bool is_symbolic(const Var* v) { return v->kind == VarKind::kNumber && !v->tensor && v->num.expr; }
 
-// A comparison that each round of a loop asks of what changes decides how often the loop comes round. It is left to
-// Lua: what is between two such comparisons is a segment. asked: how many questions there were before it.
+// Stops unrolling at a comparison of changing values that each iteration of a loop makes, since it decides the number
+// of iterations. Lua runs it, and the code between two such comparisons is a segment. asked: number of guards before
+// it.
 void leave_where_varied(Trace& t, Frame& f, const Var* a, const Var* b, size_t asked) {
   if ((!is_symbolic(a) && !is_symbolic(b)) || f.is_builtin() || t.options.fullgraph || !t.regions.empty()) return;
-  constexpr bc::Pc kSettled = bc::Pc(1) << 30;  // a long chain is walked once, not in each round
+  constexpr bc::Pc kSettled = bc::Pc(1) << 30;  // a long chain is walked only once, not in each iteration
   if (f.asked.count(f.pc | kSettled)) return;
   const bool again = !f.asked.insert(f.pc).second;
   if (t.graph->env->guards().size() == asked || (!again && !ends_count(f))) return;
@@ -82,7 +83,7 @@ bool less(Trace& t, Var* a, Var* b, bool or_equal) {
   t.stop(Break::raises, {"a comparison of values that are not numbers"});
 }
 
-// The type of what is known by its identity only.
+// Returns the Lua type of a value known only by identity.
 int object_type(Trace& t, Var* v) {
   if (v->kind == VarKind::kTensor) return LUA_TUSERDATA;
   if (v->kind != VarKind::kObject) return LUA_TNONE;
@@ -152,7 +153,7 @@ void op_test(Trace& t, Frame& f, bc::Ins i) {
   branch(f, taken);
 }
 
-// What functions of Lua's library that are written in bytecode ask of their arguments.
+// Type checks of library functions that are written in bytecode.
 void op_type_check(Trace& t, Frame& f, bc::Ins i) {
   constexpr unsigned kStr = 5, kFunc = 9, kTab = 12;  // LuaJIT's tags, counted from 1
   Var* v = t.force(t.slot(f, op_a(i)));
@@ -166,7 +167,8 @@ void op_type_check(Trace& t, Frame& f, bc::Ins i) {
   if (!fits) t.stop(Break::argument, {"a function of Lua's library"});
 }
 
-// Such a function goes through a table without asking for `next`, and counts slots of the table instead of keys.
+// Begins a traversal. Such a function iterates a table without calling `next`, and counts slots of the table instead of
+// keys.
 void begin_traversal(Trace& t, Frame& f) {
   const bc::Ins iterator = f.code->proto().code[f.next];
   if (bc::op(iterator) != Op::ITERN) return;

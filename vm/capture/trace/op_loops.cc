@@ -11,7 +11,7 @@
 namespace lutra {
 namespace {
 
-// LuaJIT takes the direction from the sign bit: -0 and negative NaN count down.
+// Returns whether the loop continues. LuaJIT takes the direction from the sign bit: -0 and negative NaN count down.
 bool within(double index, double limit, double step) { return std::signbit(step) ? index >= limit : index <= limit; }
 
 double loop_number(Trace& t, Frame& f, unsigned slot) {
@@ -22,7 +22,7 @@ double loop_number(Trace& t, Frame& f, unsigned slot) {
 
 bool is_argument(const Source* s) { return s && (s->kind == SourceKind::kArg || s->kind == SourceKind::kVararg); }
 
-// Whether a number is made of arguments and constants.
+// Returns whether a number is computed only from arguments and constants.
 bool is_of_arguments(const Trace& t, const Var& v) {
   if (v.source || v.num.expr == 0) return is_argument(v.source);
   std::vector<int32_t> parts{v.num.expr};
@@ -38,8 +38,8 @@ bool is_of_arguments(const Trace& t, const Var& v) {
   return true;
 }
 
-// A loop that comes round another number of times in each call is not unrolled. What a field or a length gives may be
-// of one of two models, each with its own number.
+// Keeps a loop (does not unroll it) whose number of iterations varies between calls. A field or a length must have
+// varied twice, since one variation may come from two models, each with its own number.
 void keep_where_varied(Trace& t, Frame& f, unsigned a) {
   for (unsigned slot : {a, a + 1, a + 2}) {
     Var* v = t.force(t.slot(f, slot));
@@ -55,13 +55,13 @@ bool has_history(const Graph& graph) {
   });
 }
 
-// Many steps of one piece of code cost less to compile once: a graph of all of them takes longer to compile than it
-// saves in hundreds of calls. A backward that follows needs them in one graph.
+// Returns whether the loop was unrolled long enough. Compiling its body once is cheaper: a graph of many iterations
+// takes longer to compile than it saves in hundreds of calls. But a later backward needs them in one graph.
 bool is_unrolled_enough(Trace& t, Frame& f) {
   constexpr size_t kRounds = 100, kOps = 1000;
   if (++f.rounds % kRounds != 0 || t.graph->nodes.size() < f.nodes_before + kOps) return false;
   if (t.options.fullgraph || !t.regions.empty()) return false;
-  // Who asks for a function wants what it calls in its graph.
+  // A user who compiles a function wants the loops of its callees in its graph.
   return (&f == t.frames[0] || t.options.automatic) && !has_history(*t.graph);
 }
 
@@ -90,7 +90,7 @@ void op_forl(Trace& t, Frame& f, bc::Ins i) {
   }
 }
 
-// The loop whose iterator this is shall not be unrolled; the segment began in its body.
+// Returns whether the loop of this iterator is not to be unrolled; the segment began in its body.
 bool is_kept(const Trace& t, const Frame& f) {
   for (const bc::Loop& l : f.code->loops()) {
     if (l.iter == f.pc) return t.decisions.kept_loops.count({&f.code->proto(), l.head}) > 0;
@@ -98,7 +98,7 @@ bool is_kept(const Trace& t, const Frame& f) {
   return false;
 }
 
-// A list that has come with other lengths.
+// Keeps a loop over a list that had other lengths in earlier calls.
 void keep_where_list_varied(Trace& t, Frame& f, unsigned a) {
   constexpr int kLengths = 2;
   const Var *iterator = t.force(t.slot(f, a - 3)), *list = t.force(t.slot(f, a - 2));
@@ -118,14 +118,14 @@ void op_iterator(Trace& t, Frame& f, bc::Ins i) {
   for (unsigned n = 0; n + 1 < op_b(i); n++) t.set(f, a + n, n < results.size() ? results[n] : t.nil());
 }
 
-// The head of a loop that is no `for`, each time round. It is no loop of `active`: a break in its body ends the segment
-// there, not at the head.
+// Runs at each iteration of a loop that is not a `for`. The loop is not in `active`: a break in its body ends the
+// segment there, not at the head.
 void op_loop(Trace& t, Frame& f, bc::Ins) {
   if (is_unrolled_enough(t, f) && t.decisions.kept_loops.insert({&f.code->proto(), f.pc}).second) throw Restart{};
 }
 
-// A frame above was left within the loop, which comes round. Its control value is another one in other rounds: where
-// the frame has come round before, they are a segment of their own.
+// Handles the back edge of a loop in a frame to which the trace has returned. Its control value differs between
+// iterations. If the frame has taken the back edge before, the next iterations are a segment of their own.
 void come_round_above(Trace& t, Frame& f) {
   if (t.frames[0] != &f || !f.returned_to) return;
   for (const bc::Loop& l : f.code->loops()) {

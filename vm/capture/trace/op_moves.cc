@@ -16,7 +16,6 @@ void set_upvalue(Trace& t, Frame& f, unsigned i, Var* v) {
     cell->written = true;
     t.written_cells.push_back(cell);
   }
-  // A slot of a running frame of the trace: keep the frame's own view in step.
   t.effect = true;
 }
 

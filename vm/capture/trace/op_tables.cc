@@ -31,7 +31,7 @@ Var* k_value(Trace& t, const bc::KValue& k) {
   return t.nil();
 }
 
-// A pin of a function that makes tables of the template: 0 where its keys lie in memory as any.
+// Returns the pin of a function that makes tables from the template; 0 if the layout of its keys does not matter.
 int template_maker(Trace& t, const Frame& f, unsigned constant) {
   if (!mirror::available(t.L)) return 0;
   const int top = lua_gettop(t.L);
@@ -80,14 +80,15 @@ void op_put(Trace& t, Frame& f, bc::Ins i) {
   t.set_index(t.slot(f, op_b(i)), key_operand(t, f, i), t.slot(f, op_a(i)));
 }
 
-// Whether what the fresh table has lies in its array: then a larger array from the beginning is the same.
+// Returns whether all elements of the fresh table lie in its array. Then the table may as well be created with a larger
+// array.
 bool is_in_array(const Table& t) {
   return t.pin == 0 && !t.maker && t.hash_size == 0 &&
          std::all_of(t.writes.begin(), t.writes.end(),
                      [&](const auto& w) { return w.first.is_position() && w.first.n <= t.array_size; });
 }
 
-// A[D's low 32 bits ...] = MULTRES values: a constructor's tail.
+// A[D's low 32 bits ...] = MULTRES values: the end of a constructor.
 void op_tsetm(Trace& t, Frame& f, bc::Ins i) {
   Table* table = t.table_of(t.slot(f, op_a(i) - 1));
   if (!table) fail_internal("capture: TSETM of a value that is no table");
@@ -101,14 +102,14 @@ void op_tsetm(Trace& t, Frame& f, bc::Ins i) {
   if (!is_in_array(*table)) {
     table->writes.emplace_back(Key::of_room(end), t.nil());
   } else if (int(end) > (table->array_size ? table->array_size + 1 : 0)) {
-    table->array_size = int(end);  // to one slot more than is set
+    table->array_size = int(end);  // one slot more than needed
   }
   for (Var* v : f.multres) t.raw_set(table, t.number(at++), v);
 }
 
 }  // namespace
 
-// Of a userdata whose methods are in a table, as a file's are: that table.
+// Returns the method table of a userdata that has one, such as a file.
 Var* Trace::methods_of(Var* object) {
   if (object->kind != VarKind::kObject || !object->source) stop_at_index(object);
   push_pin(object->pin);
@@ -122,11 +123,11 @@ Var* Trace::methods_of(Var* object) {
   return force(raw_get(force(meta)->table, string("__index")));
 }
 
-// Says what it is that is neither table, tensor nor string, and has no table of methods.
+// Stops with a break that names the kind of a value that cannot be indexed.
 void Trace::stop_at_index(Var* object) {
   if (object->kind == VarKind::kObject) {
     push_pin(object->pin);
-    const std::string what = luaL_typename(L, -1);  // traces leave the stack as it is where they stop
+    const std::string what = luaL_typename(L, -1);  // a stopped trace need not clean up the stack
     if (what == "cdata") stop(Break::cdata, {"indexed"});
     stop(Break::userdata, {what});
   }
@@ -154,7 +155,7 @@ void install_tables(Handlers& h) {
   for (Op op : {Op::TGETV, Op::TGETS, Op::TGETB}) h.set(op, op_get);
   for (Op op : {Op::TSETV, Op::TSETS, Op::TSETB}) h.set(op, op_put);
   h.set(Op::TSETM, op_tsetm);
-  // Of functions of Lua's library that are written in bytecode.
+  // Used in library functions that are written in bytecode.
   h.set(Op::TGETR, [](Trace& t, Frame& f, bc::Ins i) {
     t.set(f, op_a(i), t.raw_get(t.table_of(t.slot(f, op_b(i))), t.slot(f, op_c(i))));
   });

@@ -1,4 +1,4 @@
-// Calls and instructions on numbers that were read of tensors in; ops of float64, which are Lua's arithmetic, out.
+// Turns calls and instructions on numbers that were read from tensors into float64 ops, which compute like Lua.
 #include "vm/capture/trace/read_numbers.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ Var* read_truth(Trace& t, const Tensor& value) {
 
 Var* told(Trace& t, Var* v) { return is_read(v) ? t.scalar(told_number(t, v)) : v; }
 
-// The answer of a function that compares tensors.
+// Runs a function that compares tensors.
 Vars run_comparison(Trace& t, const std::string& name, const Vars& args) {
   if (ends_graph(t) || !t.regions.empty()) t.stop(Break::reads_elements, {name});
   t.recorder.set_location(t.file(), t.line());
@@ -54,14 +54,14 @@ Vars run_comparison(Trace& t, const std::string& name, const Vars& args) {
   }
 }
 
-// An int64 that may be beyond 2^53, where item() gives cdata: the run looks at it.
+// Reads an int64 that may be beyond 2^53, where item() returns cdata. The run checks it.
 Var* read_wide(Trace& t, const Tensor& x, const char* name) {
   const std::optional<Scalar> n = tell_element(t, number_of_element(x), true);
   if (!n) t.stop(Break::reads_elements, {name, "an int64 beyond 2^53 is no number: read it of x:double()", true});
   return t.scalar(*n);
 }
 
-// Whether a number holds each element that x may have: item() gives cdata of an int64 beyond 2^53.
+// Returns whether a Lua number can hold any element of x exactly. For an int64 beyond 2^53 item() returns cdata.
 bool fits_number(const Graph& graph, const Tensor& x) {
   if (is_float(x->dtype) || size_of(x->dtype) < sizeof(int64_t)) return true;
   const auto node = std::find_if(graph.nodes.rbegin(), graph.nodes.rend(),
@@ -69,10 +69,10 @@ bool fits_number(const Graph& graph, const Tensor& x) {
   return node != graph.nodes.rend() && counts_elements((*node)->op, (*node)->args);
 }
 
-// Has elements that Lua has as numbers or booleans.
+// Returns whether Lua represents elements of this dtype as numbers or booleans.
 bool is_readable(DType dtype) { return !is_stored(dtype) && !is_complex(dtype); }
 
-// Of a tensor with one.
+// Reads the element of a one-element tensor.
 Var* read_element(Trace& t, const Tensor& x, const char* name) {
   const bool number = is_float(x->dtype) || is_int(x->dtype);
   if (number && !fits_number(*t.graph, x)) return read_wide(t, x, name);
@@ -80,7 +80,7 @@ Var* read_element(Trace& t, const Tensor& x, const char* name) {
   return read_number(t, number_of_element(x), {.whole = is_int(x->dtype)});
 }
 
-// Elements as lists of lists.
+// Reads the elements as nested lists.
 Var* read_elements(Trace& t, const Tensor& x, const char* name) {
   if (x->sizes.empty()) return read_element(t, x, name);
   const int64_t n = x->sizes[0].hint;
@@ -98,7 +98,7 @@ struct Operands {
     t.recorder.set_location(t.file(), t.line());
     a = on(t, x, device), b = on(t, y, device);
   }
-  // One of them was read.
+  // At least one of x and y was read.
   Operands(Trace& t, Var* x, Var* y) : Operands(t, x, y, (is_read(x) ? x : y)->tensor->device()) {}
 
  private:
@@ -111,8 +111,8 @@ struct Operands {
 
 }  // namespace
 
-// Where the graph ends at item() all the same: before the first op there is none that would end, and in a loop the end
-// lets all steps run one piece of code, where a graph that goes on would hold each of them.
+// Ending the graph at item() costs nothing before the first op. In a loop it lets all iterations run the same code,
+// while a graph that continues would contain each of them.
 bool ends_graph(const Trace& t) {
   if (t.options.fullgraph) return false;
   const auto in_loop = [](const Frame* f) {
@@ -134,7 +134,7 @@ Vars run_item(Trace& t, Var*, const Vars& args) {
 
 namespace {
 
-// Few elements, each a number that is read: lists of more are what eager code makes.
+// Reads a few elements, each as a number. Eager code makes longer lists.
 Vars read_lists(Trace& t, const char* name, const Vars& args) {
   constexpr int64_t kMost = 16;
   const Var* v = args.size() == 1 ? t.force(args[0]) : nullptr;
@@ -181,7 +181,7 @@ Var* read_arithmetic(Trace& t, bc::Op op, Var* x, Var* y) {
   }
 }
 
-// Those that round as C does; the ops have the functions' names.
+// These functions round like the ops of the same names.
 Var* read_rounded(Trace& t, std::string_view name, Var* v) {
   const std::string_view op = name.substr(name.find('.') + 1);
   if (op != "sqrt" && op != "floor" && op != "ceil" && op != "abs") return told(t, v);

@@ -1,4 +1,4 @@
-// TrackerReader: trackers in, what bindings ask of arguments out.
+// TrackerReader: reads the arguments of bindings from trackers.
 #include "vm/capture/trace/reader.h"
 
 namespace lutra {
@@ -19,8 +19,8 @@ LuaKind TrackerReader::kind(H h) {
   }
 }
 
-// Sizes and numbers that change are integers of the graph; to an op they are Lua's numbers. What wants an integer finds
-// it in there.
+// Sizes and numbers that change are integers of the graph, but ops receive them as Lua numbers. Code that needs an
+// integer can recover it from the expression.
 Scalar TrackerReader::number(H h) { return as_number(trace_.symbolic(trace_.force(vars_[h]))); }
 
 ArgReader::H TrackerReader::add(Var* v) {

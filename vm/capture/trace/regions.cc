@@ -1,4 +1,4 @@
-// Regions of a trace, and the models of what stdlib/control calls.
+// Regions of a trace, and models of the functions that stdlib/control calls.
 #include "vm/capture/trace/regions.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ Sizes pinned(const Sizes& sizes) {
 
 bool is_control(const Frame& f) { return std::string_view(f.code->file).starts_with("lutra/control/"); }
 
-// The function that called stdlib/control; null where the trace begins in there.
+// Returns the frame that called stdlib/control; null if the trace begins in there.
 const Frame* caller_of(const Trace& t) {
   for (size_t i = t.frames.size(); i-- > 0;) {
     if (!is_control(*t.frames[i])) return t.frames[i];
@@ -38,7 +38,7 @@ void set_location(const Trace& t, GraphRecorder& recorder) {
   recorder.set_location(f ? f->code->file : t.file(), f ? f->line() : t.line());
 }
 
-// Steps that are unrolled.
+// Returns whether so many steps are unrolled.
 bool is_few(double n) {
   constexpr double kMostSteps = 128;
   return n == std::floor(n) && std::abs(n) <= kMostSteps;
@@ -98,7 +98,7 @@ Tensor Region::inside(const Tensor& t) {
   return known;
 }
 
-// A constant that may bound the steps of a loop, in place of a tensor of the caller's; null: it is none.
+// Returns a constant that replaces a tensor of the caller which may bound the steps of a loop; null if it cannot.
 Tensor Region::bound(const Tensor& t) {
   if (!tests_ || t->requires_grad || is_bool(t->dtype) || is_for_eager(trace_)) return {};
   const std::optional<double> element = trace_.steady_element(t, is_few);
@@ -110,7 +110,7 @@ Tensor Region::bound(const Tensor& t) {
   return constant;
 }
 
-// The trace's number as a value in here.
+// Returns the function's value for a number of the trace.
 Tensor Region::number(const Scalar& s, DType type, Device device) {
   Tensor& known = numbers_[{s.expr, type, to_string(device)}];
   if (!known) {
@@ -123,7 +123,8 @@ Tensor Region::number(const Scalar& s, DType type, Device device) {
 
 bool Region::is_bound(const Scalar& s) const { return tests_ && is_few(s.to_double()) && trace_.may_be_pinned(s.expr); }
 
-// What the tape keeps of a call is of the function, too: its tensors and constants.
+// Replaces the arguments of a call by values of the function, before the tape saves them: tensors become parameters,
+// numbers constants.
 void Region::enter(OpId op, Args& args) {
   for (size_t i = 0; i < 2 && args.size() >= 2; i++) {
     const Value& other = args[1 - i];
@@ -151,8 +152,8 @@ Results Region::call(OpId op, Args& args) {
 
 Tensor Region::call_inplace(OpId op, Args&) { refuse(str(inplace_name(op), " writes a tensor")); }
 
-// With what comes from outside. What a loop carries may be carried on as it is: in the end it is copied in eager code,
-// too.
+// Returns whether t shares memory with an input of the function. A loop may pass on a carried value unchanged: eager
+// code, too, copies it in the end.
 bool Region::shares_memory(const Tensor& t) const {
   return std::any_of(graph_->inputs.begin(), graph_->inputs.end(), [&](const GraphInput& in) {
     return in.value->storage == t->storage && !(in.value.same(t) && !is_read(t));
@@ -169,8 +170,8 @@ std::vector<bool> Region::with_gradients(const std::vector<Tensor>& results, siz
   return out;
 }
 
-// Results have memory of their own. It is laid out as what they copy, as eager's results are; what a loop stacks is
-// contiguous.
+// Results get memory of their own, with the layout of the value that they copy, as in eager code. Stacked results of a
+// loop are contiguous.
 RecordedFunction Region::finish(const std::vector<Tensor>& results, size_t carried, size_t parameters) {
   if (grad_enabled() != grad_mode_) refuse("it changes the grad mode");
   bool differentiable = false;
@@ -197,7 +198,7 @@ namespace {
 // A value as the innermost region knows it.
 Tensor here(const Trace& t, const Tensor& value) { return t.regions.empty() ? value : t.regions.back()->inside(value); }
 
-// The argument's tensors. Anything else among them is ordinary Lua.
+// Reads the tensors in an argument. With any other value the control flow becomes ordinary Lua.
 std::vector<Tensor> tensors(Trace& t, const Vars& args, size_t i) {
   std::vector<Tensor> out;
   if (!read_tensors(t, arg(t, args, i), out)) refuse_control(t, control_place(t), "a value is no tensor");
@@ -209,7 +210,8 @@ RecordedFunction& function(Trace& t, const Vars& args, size_t i) {
   return t.functions.at(size_t(t.constant(arg(t, args, i))));
 }
 
-// What call() gives, as a list. A call that the op refuses is ordinary Lua. sides: appended to its error.
+// Returns the results of call() as a list. If the op raises an error, the control flow becomes ordinary Lua. sides:
+// appended to the error.
 template <class F>
 Vars results_of(Trace& t, const F& call, const std::string& sides) {
   set_location(t, t.recorder);
@@ -222,7 +224,7 @@ Vars results_of(Trace& t, const F& call, const std::string& sides) {
   }
 }
 
-// Of the control flow at this place, as long as there is the trace.
+// Returns a function that refuses the control flow at this place as long as the trace exists.
 Refuse refusal(Trace& t) {
   return [trace = std::weak_ptr<Trace*>(t.alive), place = control_place(t)](const std::string& why) {
     if (const auto there = trace.lock()) refuse_control(**there, place, why);
@@ -231,8 +233,8 @@ Refuse refusal(Trace& t) {
 
 }  // namespace
 
-// Whether control flow may be a part of the graph, and of a loop of so many steps, whether it is to be: a few steps are
-// unrolled, where their number is fixed.
+// Models control_possible: returns whether control flow may be part of the graph. The argument is the number of steps
+// of a loop; a loop with a small constant number is unrolled instead.
 Vars run_control_possible(Trace& t, Var*, const Vars& args) {
   constexpr double kUnrolled = 16;
   const AutocastMode& mode = autocast_mode();
@@ -242,8 +244,8 @@ Vars run_control_possible(Trace& t, Var*, const Vars& args) {
   return {t.boolean(!casts && !short_one && !t.decisions.plain_control.count(control_place(t)))};
 }
 
-// Parameters for values like those of the list, of a function that the second argument names. A third one that is true:
-// it is the test of a loop.
+// Models control_open: begins a function and returns parameters for values like those in the list. The second argument
+// is its name; the third one is true for the test of a loop.
 Vars run_control_open(Trace& t, Var*, const Vars& args) {
   const std::vector<Tensor> likes = tensors(t, args, 0);
   const std::vector<bool> known = std::exchange(t.carries_gradients, {});
@@ -257,9 +259,10 @@ Vars run_control_open(Trace& t, Var*, const Vars& args) {
   return {list_of(t, parameters)};
 }
 
-// The number of the function that gives the list's tensors. The first `carried` of them are carried on to the first
-// parameters. Where they require grad and those do not, it is nil: what a loop carries does so from its second step on,
-// and the function is to be recorded again.
+// Models control_close: ends a function whose results are the list's tensors, and returns its index. The first
+// `carried` results are passed on to the first parameters. If such a result requires grad but its parameter does not,
+// it returns nil: the function must be recorded again with parameters that require grad, as they do from the loop's
+// second step on.
 Vars run_control_close(Trace& t, Var*, const Vars& args) {
   const std::vector<Tensor> results = tensors(t, args, 0), parameters = tensors(t, args, 1);
   const auto carried = size_t(t.constant(arg(t, args, 2)));
@@ -284,7 +287,7 @@ Vars run_control_refuse(Trace& t, Var*, const Vars& args) {
   refuse_control(t, control_place(t), t.text(arg(t, args, 0)));
 }
 
-// "model.lua:12": where a function is written.
+// Models control_place_of: returns where a function is defined, such as "model.lua:12".
 Vars run_control_place_of(Trace& t, Var*, const Vars& args) {
   Var* f = arg(t, args, 0);
   const LuaCode* code = nullptr;
@@ -325,7 +328,8 @@ void check_same_types(Trace& t, const std::vector<TensorType>& a, const std::vec
 
 }  // namespace
 
-// What gradients of a branch's results go on to, for eager code: by result a list of tensors, false: it takes none.
+// Models control_branch_reads, for eager code: for each result of a branch returns the tensors that its gradient flows
+// to; false if it takes no gradient.
 Vars run_control_branch_reads(Trace& t, Var*, const Vars& args) {
   const RecordedFunction &f = function(t, args, 0), &other = function(t, args, 1);
   const std::vector<TensorType> results = f.plain.function->results();
@@ -340,7 +344,8 @@ Vars run_control_branch_reads(Trace& t, Var*, const Vars& args) {
   return {list};
 }
 
-// The same for the body of a loop: which of what it carries take gradients, and the tensors that it reads.
+// Models control_loop_reads, for eager code: returns which carried values of a loop take gradients, and the tensors
+// that its body reads.
 Vars run_control_loop_reads(Trace& t, Var*, const Vars& args) {
   const RecordedFunction& body = function(t, args, 0);
   const std::vector<TensorType> results = body.plain.function->results();

@@ -8,7 +8,7 @@
 
 namespace lutra {
 
-// A mark is a dimension's list of what was said and the bounds.
+// A mark is stored for each dimension as a list: the mark's value and the bounds.
 Mark mark_of(const TraceState& state, lua_State* L, const Tensor& t, int dim) {
   Mark mark;
   if (!state.marks) return mark;

@@ -1,4 +1,4 @@
-// Tables of a trace: reads of real ones become guarded fields, writes an overlay; metatables are followed as Lua does.
+// Tables of a trace: reads of real tables become guarded fields, writes go to an overlay; metatables work as in Lua.
 #include <algorithm>
 #include <cmath>
 #include <lua.hpp>
@@ -20,8 +20,9 @@ std::string number_text(double d) {
   return buffer;
 }
 
-// A part of the standard library (lt.nn, nn.Linear) is loaded at its first use: here, so that the trace finds it as
-// later calls do. Below nil at the top of the stack is the table that was read; the part takes nil's place.
+// Loads a part of the standard library (lt.nn, nn.Linear), which is otherwise loaded at its first use, so that the
+// trace finds it as later calls do. The stack has the table that was read and a nil above it; the part replaces the
+// nil.
 void load_part(lua_State* L, const Var* key) {
   if (key->kind != VarKind::kString || !lua_isnil(L, -1)) return;
   const int nil = lua_gettop(L);
@@ -50,12 +51,12 @@ Table* Trace::table_of(Var* v) {
 
 namespace {
 
-// Questions about written positions: more of them are not worth what a constant saves.
+// The most comparisons with written positions: more of them cost more than a symbolic position saves.
 constexpr size_t kMostAsked = 64;
 
 bool is_something(Trace& t, Var* v) { return t.force(v)->kind != VarKind::kNil; }
 
-// Whether something stood there before the trace wrote, as far as that is known by now.
+// Returns whether the value before the trace's write is known to be non-nil.
 bool was_something(Trace& t, const Table* table, const Key& id) {
   const auto old = table->entries.find(id);
   if (old == table->entries.end()) return false;
@@ -71,8 +72,8 @@ Key key_of_moving(Var* k) {
 
 }  // namespace
 
-// A real table read by a number or string that is another in each call: whatever stands there is looked at. It is none
-// of what was written.
+// Reads a real table by a number or string that differs between calls. The key is none of those that were written.
+// Guards read whatever value is there.
 Var* Trace::get_by_changing(Table* t, Var* k) {
   const bool number = k->kind == VarKind::kNumber;
   if ((!number && k->kind != VarKind::kString) || t->pin == 0 || !has_varied(k)) return nullptr;
@@ -91,8 +92,8 @@ Var* Trace::get_by_changing(Table* t, Var* k) {
   return v;
 }
 
-// Real tables that are written at a position that changes: where something stands and something will, or behind the end
-// of a list, which the body of a loop makes grow each time.
+// Writes a real table at a symbolic position: replaces a non-nil value by another one, or appends to a list, which the
+// body of a loop makes grow.
 bool Trace::set_by_changing(Table* t, Var* k, Var* v) {
   if (t->pin == 0 || force(k)->kind != VarKind::kNumber || k->tensor || is_unbacked(*this, k->num.expr)) return false;
   const bool varies = has_varied(k);
@@ -142,7 +143,7 @@ TableEntry* Trace::find_moving(Table* t, Var* k) {
   for (const Key& id : t->log) {
     TableEntry& e = t->entries.at(id);
     if (e.key->kind != VarKind::kNumber || (id.kind == Key::kNumber && !moves)) continue;
-    if (is_older && !e.replaces) continue;  // it is behind the end
+    if (is_older && !e.replaces) continue;  // the written position is after the end
     const int32_t other = id.kind == Key::kNumber ? env.number(id.n) : number_expr(env, symbolic(e.key));
     if (at == other || env.ask(SymCmp::kEq, at, other)) return &e;
   }
@@ -150,7 +151,7 @@ TableEntry* Trace::find_moving(Table* t, Var* k) {
 }
 
 Var* read_real(Trace& t, Table* table, Var* k) {
-  // A tensor or table that came from a source is looked up by that source: another object there may find another value.
+  // A tensor or table from a source is looked up by that source, since another object there may find another value.
   const Source* by = nullptr;
   if (k->kind == VarKind::kTensor) by = k->source ? k->source : t.inputs[t.input_of_fake.at(k->tensor.get())].source;
   if (k->kind == VarKind::kTable) by = k->table->source;
@@ -192,7 +193,7 @@ Var* Trace::raw_get(Table* t, Var* k) {
   if (it != t->entries.end()) return it->second.value;
   if (k->kind == VarKind::kNil) return nil();
   if (t->pin == 0) {
-    // That this object is no key of the table is something to hold.
+    // The absence of this object key must be recorded.
     if (id.kind == Key::kObject) t->entries[id] = {k, nil(), false};
     return nil();
   }
@@ -291,7 +292,7 @@ Var* Trace::index(Var* object, Var* k) {
     switch (object->kind) {
       case VarKind::kTable: {
         Var* v = raw_get(object->table, k);
-        // Without a metatable the value may stay unseen.
+        // Without a metatable the value need not be inspected.
         if (object->table->metatable && object->table->metatable->kind == VarKind::kNil) return v;
         force(v);
         if (v->kind != VarKind::kNil) return v;
@@ -347,7 +348,7 @@ void Trace::set_index(Var* object, Var* k, Var* v) {
 
 namespace {
 
-// The keys of a real table, in order, as constants; with their places in the entry's table of constants.
+// Reads the keys of a real table, in order, as constants. Returns their indices in the entry's table of constants.
 std::vector<int> real_keys(Trace& t, Table* table) {
   lua_State* L = t.L;
   std::vector<int> list;
@@ -369,8 +370,8 @@ std::vector<int> real_keys(Trace& t, Table* table) {
   return list;
 }
 
-// The keys of a fresh table in the order that LuaJIT's has. Without the mirror the hash of a template is not known as
-// it lies in memory, but a dump tells its order.
+// Computes the keys of a fresh table in LuaJIT's order. Without the mirror the memory layout of a template's hash is
+// unknown, but a dump has its order.
 void fresh_keys(Trace& t, Table* table) {
   lua_State* L = t.L;
   std::vector<Var*> hash(table->template_hash.rbegin(), table->template_hash.rend());
@@ -414,8 +415,8 @@ void know_keys(Trace& t, Table* table) {
   for (size_t i = 0; i < table->keys.size(); i++) table->key_places.emplace(t.key(table->keys[i]), i);
 }
 
-// A new loop, over a table that may have changed since its keys became known. A nil that a new key gets changes the
-// order, too: LuaJIT makes room for the key.
+// Begins a loop over a table that may have changed since its keys were read. Assigning nil to a new key also changes
+// the order, since LuaJIT makes room for the key.
 void begin_keys(Trace& t, Table* table) {
   if (table->pin == 0) {
     table->keys_known = false;
@@ -432,7 +433,7 @@ void begin_keys(Trace& t, Table* table) {
 
 Vars Trace::keys_in_any_order(Table* t) {
   Vars keys;
-  if (t->moving.size() > t->appended.size()) stop(Break::written_pairs);  // some are keys that it had
+  if (t->moving.size() > t->appended.size()) stop(Break::written_pairs);  // some of them are existing keys
   if (t->pin != 0) {
     if (!t->keys_known) know_keys(*this, t);
     for (Var* k : t->keys) {
@@ -447,7 +448,7 @@ Vars Trace::keys_in_any_order(Table* t) {
   return keys;
 }
 
-// The successor of k in the order of the table. The keys of real tables are guarded.
+// Returns the successor of k in the table's order. The keys of real tables are guarded.
 std::pair<Var*, Var*> Trace::next(Table* t, Var* k) {
   const bool first = force(k)->kind == VarKind::kNil;
   if (first || !t->keys_known) begin_keys(*this, t);

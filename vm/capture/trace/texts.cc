@@ -1,4 +1,4 @@
-// Numbers and strings that may change in; strings that are made after the run out.
+// Strings that are built after the run from numbers and strings that may change.
 #include "vm/capture/trace/texts.h"
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace lutra {
 namespace {
 
-constexpr int kDeepest = 64;            // texts in texts: a loop that adds to one makes a chain
-constexpr size_t kMostBytes = 1 << 20;  // of copies of a text
+constexpr int kDeepest = 64;            // depth of nested texts: a loop that appends to one makes a chain
+constexpr size_t kMostBytes = 1 << 20;  // size of a repeated text
 constexpr size_t kMostParts = 200;      // each is a slot of the stack
 
 bool is_value(const Var* v) {
@@ -23,7 +23,7 @@ bool is_value(const Var* v) {
 
 bool any_may_change(const Vars& args) { return std::any_of(args.begin(), args.end(), may_change); }
 
-// Null where it is better a constant.
+// Makes a string that is built after the run. Returns null if it should be a constant.
 Var* text_later(Trace& t, Var* function, const Vars& args) {
   if (args.size() > kMostParts) return nullptr;
   int depth = 0;
@@ -46,7 +46,7 @@ std::string constant_text(Trace& t, Var* v) {
   return text;
 }
 
-// Whether a format takes nothing but texts, so that no string makes it fail.
+// Returns whether a format takes only strings, so that it fails for none.
 bool takes_texts(const std::string& format) {
   for (size_t i = 0; i < format.size(); i++) {
     if (format[i] != '%') continue;
@@ -57,7 +57,7 @@ bool takes_texts(const std::string& format) {
   return true;
 }
 
-// Whether the function takes such values: what a number is does not matter.
+// Returns whether the function accepts such arguments. The values of numbers do not matter.
 bool succeeds(Trace& t, Var* function, const Vars& args) {
   const int top = lua_gettop(t.L);
   luaL_checkstack(t.L, int(args.size()) + 16, "capture");
@@ -119,7 +119,7 @@ Vars run_text(Trace& t, Var* self, const Vars& args) {
   return t.call_pure(self, args, self->builtin->name);
 }
 
-// %p, with flags and a width.
+// Returns whether the format has a %p, with flags and a width.
 bool takes_address(const std::string& format) {
   for (size_t at = format.find('%'); at < format.size(); at = format.find('%', at + 1)) {
     at = format.find_first_not_of("-+ #0123456789.", at + 1);
@@ -131,7 +131,7 @@ bool takes_address(const std::string& format) {
 Vars run_format(Trace& t, Var* self, const Vars& args) {
   force_all(t, args);
   for (Var* v : args) {
-    const bool other = v->kind == VarKind::kObject && v->source && !v->fixed;  // guarded by its value at most
+    const bool other = v->kind == VarKind::kObject && v->source && !v->fixed;  // guarded only by value
     if (other && args[0]->kind == VarKind::kString && takes_address(t.text(args[0]))) {
       t.stop(Break::address, {"a cdata"});
     }
@@ -144,7 +144,7 @@ Vars run_format(Trace& t, Var* self, const Vars& args) {
   return run_text(t, self, args);
 }
 
-// A copy of a string as often as a number says that may change. Past the most it may fail.
+// Models string.rep with a count that may change. Beyond a maximum it may fail.
 Vars run_rep(Trace& t, Var* self, const Vars& args) {
   force_all(t, args);
   const bool fits = args.size() == 2 && args[0]->kind == VarKind::kString && args[1]->kind == VarKind::kNumber;

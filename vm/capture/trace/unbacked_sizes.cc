@@ -1,5 +1,5 @@
-// Ops that tell a size in; an integer of the graph that is at least 2 out. A run in which it is another runs the
-// original code: 0 and 1 decide how tensors are broadcast.
+// Makes integers of the graph for ops whose result size depends on elements. They are at least 2, since sizes 0 and 1
+// change broadcasting: a run with such a size runs the original code.
 #include "vm/capture/trace/unbacked_sizes.h"
 
 #include <algorithm>
@@ -23,13 +23,13 @@ namespace {
 
 constexpr int64_t kLeast = 2;
 
-// Between the two, and seldom a size that something else has.
+// Returns a size that lies between the bounds and seldom equals another size.
 int64_t likely(int64_t most) {
   constexpr int64_t kWithoutBound = 33;
   return most == kMostElements ? kWithoutBound : std::min(most, std::max(kLeast, (most / 2) | 1));
 }
 
-// An end that is beyond 2^53, where numbers are no longer all integers, is open.
+// Returns the range of a number. An end beyond 2^53, where doubles do not represent all integers, is open.
 SymRange range_of(const Trace& t, const Scalar& n) {
   constexpr int64_t kExact = int64_t(1) << 53;
   SymRange r;
@@ -49,12 +49,12 @@ SymRange range_of(const Trace& t, const Scalar& n) {
 
 bool is_nan(const Scalar& n) { return !n.expr && std::isnan(n.to_double()); }
 
-// No NaN, whatever its symbols are.
+// Returns whether the number is never NaN, whatever its symbols are.
 bool is_number_of_integer(const Trace& t, const Scalar& n) {
   return n.kind == Scalar::kInt || (*t.graph->env)[n.expr].op == SymOp::kToNum;
 }
 
-// lt.check_is_size compares what the program states.
+// Returns whether the comparison runs in lt.check_is_size, which states facts.
 bool is_stated(Trace& t) {
   const int top = lua_gettop(t.L);
   lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
@@ -72,7 +72,7 @@ bool is_stated(Trace& t) {
   return stated;
 }
 
-// Instructions between a condition that is a value and the call that it is an argument of.
+// Returns whether an instruction may lie between a condition's value and the call that takes it as an argument.
 bool only_loads(bc::Op op) {
   switch (op) {
     case bc::Op::KSTR:
@@ -88,7 +88,7 @@ bool only_loads(bc::Op op) {
   }
 }
 
-// Is the function lt.check or assert? Both raise where their first argument is false.
+// Returns whether the function is lt.check or assert. Both raise an error if their first argument is false.
 bool is_check(Trace& t, Var* f) {
   if (!f || t.force(f)->kind != VarKind::kFunction) return false;
   if (f->builtin) return !strcmp(f->builtin->name, "assert");
@@ -100,7 +100,7 @@ bool is_check(Trace& t, Var* f) {
   return is;
 }
 
-// Does what stands at pc give false to a check?
+// Returns whether the code at pc passes false to a check.
 bool fails_check(Trace& t, const Frame& f, bc::Pc pc) {
   constexpr unsigned kFalse = 1;
   const std::vector<bc::Ins>& code = f.code->proto().code;
@@ -122,7 +122,7 @@ bool fails_check(Trace& t, const Frame& f, bc::Pc pc) {
   return false;
 }
 
-// What the comparison that runs has to give, where a check states it.
+// Returns the result that the current comparison must have according to a check.
 std::optional<bool> stated_outcome(Trace& t) {
   const Frame& f = *t.frames.back();
   const std::vector<bc::Ins>& code = f.code->proto().code;
@@ -142,7 +142,8 @@ std::optional<bool> stated_outcome(Trace& t) {
   }
 }
 
-// The values of all expressions where the number `input` of the graph is n; false where one has none.
+// Computes the values of all expressions if the graph's number `input` is n. Returns false if an expression has no
+// value.
 bool evaluate(const SymEnv& env, int32_t input, double n, std::vector<int64_t>& i, std::vector<double>& d) {
   const std::vector<SymExpr>& all = env.exprs();
   i.assign(all.size(), 0), d.assign(all.size(), 0);
@@ -167,10 +168,10 @@ bool evaluate(const SymEnv& env, int32_t input, double n, std::vector<int64_t>& 
   return true;
 }
 
-// A number that is none of the likely ones.
+// A value that is not a likely size.
 constexpr double kNone = -1;
 
-// What may be tried: small sizes, larger ones, and those next to what the relation compares.
+// Returns sizes to try: small ones, larger ones, and those next to the values that the relation compares.
 std::vector<double> candidates(const SymEnv& env, const SymGuard& wanted) {
   constexpr int kTried = 150;
   std::vector<double> all;
@@ -186,8 +187,7 @@ std::vector<double> candidates(const SymEnv& env, const SymGuard& wanted) {
   return all;
 }
 
-// A size for which the relation holds, and so does what was asked before, the first `asked` questions; kNone where none
-// is found.
+// Returns a size for which the relation and the first `asked` guards hold; kNone if none is found.
 double size_where(const SymEnv& env, int32_t input, const SymGuard& wanted, size_t asked) {
   std::vector<int64_t> i;
   std::vector<double> d;
@@ -205,7 +205,7 @@ double size_where(const SymEnv& env, int32_t input, const SymGuard& wanted, size
   return kNone;
 }
 
-// Made again with a number for which the relation holds, where there is one.
+// Starts the trace again with a number for which the relation holds, if there is one.
 void try_where(Trace& t, const SymGuard& wanted, size_t asked) {
   constexpr int kMostTries = 8;
   for (size_t k = 0; k < t.unbacked.size() && t.decisions.size_tries < kMostTries; k++) {
@@ -216,7 +216,7 @@ void try_where(Trace& t, const SymGuard& wanted, size_t asked) {
   }
 }
 
-// Where the size that the trace goes on with does not fit what is stated, it is made again with another.
+// States a fact. If the trace's current size contradicts it, starts again with another size.
 bool state(Trace& t, const SymGuard& fact) {
   SymEnv& env = *t.graph->env;
   std::vector<int64_t> i;
@@ -229,7 +229,7 @@ bool state(Trace& t, const SymGuard& fact) {
   return outcome;
 }
 
-// An expression for people: sizes that elements decide are n, what is long is left out.
+// Formats an expression for messages: unbacked sizes are n, long parts are left out.
 std::string in_words(const SymEnv& env, int32_t id, int depth = 3) {
   const SymExpr& e = env[id];
   static const std::pair<SymOp, const char*> kInfix[] = {
@@ -265,7 +265,7 @@ std::string in_words(const SymEnv& env, const SymGuard& g) {
 
 constexpr const char* kReadName = "the number that item() read";
 
-// Whether a number that item() read is the last that the expression is made of.
+// Returns whether the last number in the expression was read by item().
 bool is_read(const Trace& t, int32_t expr) {
   const std::vector<int32_t> levels = unbacked_levels(t.graph->env->exprs(), t.unbacked);
   const int32_t last = levels[size_t(expr)];
@@ -282,7 +282,7 @@ Break break_of(const Trace& t, int32_t expr) { return is_read(t, expr) ? Break::
           dirty});
 }
 
-// Of numbers, as Lua has them.
+// Compares Lua numbers.
 bool ask(Trace& t, SymCmp cmp, const Scalar& x, const Scalar& y) {
   SymEnv& env = *t.graph->env;
   const int32_t a = number_expr(env, x), b = number_expr(env, y);
@@ -294,7 +294,7 @@ bool ask(Trace& t, SymCmp cmp, const Scalar& x, const Scalar& y) {
   return env.ask(cmp, a, b);
 }
 
-// A number of the graph that no caller brings.
+// Adds a number of the graph that no caller passes.
 Scalar add_number(Trace& t, const std::string& name, double likely) {
   t.unbacked.push_back(int32_t(t.graph->scalars.size()));
   t.program.scalar_sources.push_back(nullptr);
@@ -304,8 +304,8 @@ Scalar add_number(Trace& t, const std::string& name, double likely) {
 }  // namespace
 
 std::optional<Scalar> tell_element(Trace& t, const Tensor& element, bool whole) {
-  constexpr double kWhole = 5, kAny = 5.7;  // a small index, and no whole number
-  constexpr double kExact = 0x1p53;         // a larger int64 may have been rounded
+  constexpr double kWhole = 5, kAny = 5.7;  // a small index, and a fraction
+  constexpr double kExact = 0x1p53;         // beyond it an int64 may have been rounded
   UnbackedSizes* const sizes = UnbackedSizes::current();
   if (!sizes || !sizes->takes() || t.program.scalar_sources.size() != t.graph->scalars.size()) return {};
   const auto found = t.decisions.likely_sizes.find(t.unbacked.size());
@@ -324,8 +324,8 @@ std::optional<Scalar> tell_element(Trace& t, const Tensor& element, bool whole) 
   return Scalar::of_sym(SymInt::of_expr(env, n));
 }
 
-// Where the trace unrolls a loop it takes a few. The break at the next one keeps the loop: its body is a segment then,
-// which goes on behind such a size.
+// In an unrolled loop the trace accepts only a few such sizes. The break at the next one keeps the loop, so its body
+// becomes a segment, which continues behind such a size.
 bool TraceSizes::takes() {
   constexpr size_t kMostInLoops = 8;
   if (t_.ended || !t_.regions.empty() || t_.decisions.sizes_outside) return false;
@@ -351,7 +351,7 @@ bool is_unbacked(const Trace& t, int32_t expr) {
   if (t.unbacked.empty() || !expr) return false;
   const std::vector<SymExpr>& exprs = t.graph->env->exprs();
   std::vector<int32_t> stack{expr};
-  std::set<int32_t> seen;  // chains share their parts
+  std::set<int32_t> seen;  // expressions share subexpressions
   while (!stack.empty()) {
     const SymExpr& e = exprs[size_t(stack.back())];
     stack.pop_back();

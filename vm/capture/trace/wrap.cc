@@ -1,4 +1,4 @@
-// Trackers of values: real Lua values in, Vars with their sources and guards out.
+// Trackers of values: makes Vars with their sources and guards from real Lua values.
 #include <cmath>
 #include <lua.hpp>
 
@@ -62,7 +62,7 @@ Var* Trace::scalar(const Scalar& s) {
 }
 
 Var* Trace::string(const std::string& s) {
-  // Strings are kept as long as the capture: one that grows in a loop takes the square of its length.
+  // Strings live as long as the capture, so one that grows in a loop takes the square of its length in memory.
   if (s.size() >= kBytesAStep) charge(s.size() / kBytesAStep);
   Var* v = make(*this, VarKind::kString);
   v->s = s;
@@ -220,7 +220,7 @@ void Trace::force_userdata(Var* v) {
     check(GuardOp::kTypeCheck, v->source, LUA_TUSERDATA, "a userdata");
     return;
   }
-  // v stays lazy where this stops.
+  // v stays lazy if this stops the trace.
   auto it = input_of_real.find(real->get());
   if (it != input_of_real.end()) {
     TensorInput& in = inputs[it->second];
@@ -259,8 +259,8 @@ TensorSpec Trace::spec_of(const Tensor& real, const Tensor& fake) {
   return spec;
 }
 
-// Strides do not depend on the first size of what is contiguous. Where the size is 0 or 1 and no loop is known that it
-// bounds, the trace tries whether it does.
+// Returns whether the first size may also be 0 or 1. The tensor must be contiguous, since then strides do not depend on
+// that size. If the size is 0 or 1 and nothing is known about it, the trace tries it.
 bool Trace::is_open(const Tensor& real, const Source& source, bool learnt) const {
   const auto known = decisions.open_sizes.find(source.text);
   const bool wanted = known != decisions.open_sizes.end() ? known->second : learnt && real->sizes[0].hint < 2;
@@ -299,7 +299,7 @@ Sizes Trace::symbolic_sizes(const Tensor& real, const Source* source, int input)
   return sizes;
 }
 
-// Constants that the recorder met have places among the graph's inputs.
+// Adds inputs for the constants that the recorder has added to the graph's inputs.
 void Trace::add_constant_inputs() {
   while (inputs.size() < graph->inputs.size()) {
     const GraphInput& c = graph->inputs[inputs.size()];
@@ -401,7 +401,7 @@ void Trace::guard_identity(Var* v) {
 void Trace::guard_callee(Var* f) {
   if (f->identity_guarded || f->callee_guarded || !f->source) return;
   push_pin(f->pin);
-  const bool modelled = f->builtin || f->binding;  // the trace goes on as this one does
+  const bool modelled = f->builtin || f->binding;  // the trace depends on this function's behaviour
   const int prototype = modelled ? 0 : prototype_number(L, -1);
   const bool is_child = !children.empty() && prototype > 0 && children.count(original_proto(L, lua_gettop(L)));
   lua_pop(L, 1);
@@ -479,7 +479,7 @@ bool Trace::same(Var* a, Var* b) {
       for (Var* v : {a, b}) {
         if (v->text) pinned_text(v);
       }
-      // A string that is not a constant one may be any other.
+      // A string that is not constant may have any other value.
       if (a->guarded == b->guarded || a->s == b->s) return pinned_text(a) == pinned_text(b);
       Var *known = a->guarded ? a : b, *other = a->guarded ? b : a;
       check(GuardOp::kNotValueCheck, other->source, constant_slot(known), "not \"" + known->s + "\"");
@@ -500,7 +500,7 @@ bool Trace::same(Var* a, Var* b) {
       const Source* x = a->kind == VarKind::kTensor ? a->source : a->table->source;
       const Source* y = b->kind == VarKind::kTensor ? b->source : b->table->source;
       if (!x || !y) return false;
-      if (x->kind == SourceKind::kGrad || y->kind == SourceKind::kGrad) {  // not values of Lua when guards run
+      if (x->kind == SourceKind::kGrad || y->kind == SourceKind::kGrad) {  // not Lua values when guards run
         const GuardGroup both{1, {{input_of_fake.at(a->tensor.get()), 0}, {input_of_fake.at(b->tensor.get()), 0}}};
         check_group(GuardOp::kDistinctTensorsCheck, x, both, "not " + y->text);
       } else {
