@@ -1,4 +1,4 @@
-// Guards that keep apart, in later calls, what the trace has seen to be different objects: tables, keys, variables and
+// Guards that objects which were different in the trace stay different in later calls: tables, keys, variables and
 // tensors that are written, and others that are read.
 #include "vm/capture/segment/apart.h"
 
@@ -15,11 +15,11 @@ namespace {
 struct Guards {
   Trace& t;
 
-  using Alias = std::pair<const Source*, std::pair<int, int>>;  // of a value, its place as a group's member
+  using Alias = std::pair<const Source*, std::pair<int, int>>;  // source of a value, and its member in a group
 
-  // No writer may be another member in a later call, or what is written would show where the trace did not look.
+  // Adds a guard that no writer is another member in a later call; else a write would be visible in another object.
   void keep_apart(GuardOp op, const std::vector<Alias>& writers, const std::vector<Alias>& others) {
-    constexpr size_t kRows = 4;  // that are told one by one in reports
+    constexpr size_t kRows = 4;  // that reports list one by one
     if (writers.empty() || writers.size() + others.size() < 2) return;
     if (op == GuardOp::kDistinctCheck && writers.size() == 1 && others.size() <= kRows) {
       for (const Alias& o : others) t.check_pair(GuardOp::kNotSameCheck, writers[0].first, o.first);
@@ -60,7 +60,7 @@ struct Guards {
     keep_apart(GuardOp::kDistinctCheck, writers, others);
   }
 
-  // Objects that are keys of one table which was written.
+  // Keeps objects apart that are keys of one written table.
   void distinct_keys() {
     for (const Table& table : t.tables) {
       if (!table.written) continue;
@@ -77,7 +77,8 @@ struct Guards {
     }
   }
 
-  // Variables of closures, where another closure of a prototype may come. Of functions that stay, sharing stays.
+  // Keeps variables of closures apart if another closure of a prototype may be called. Functions that stay the same
+  // share the same variables.
   void distinct_variables() {
     std::vector<Alias> writers, others;
     bool loose = false, many = false;
@@ -95,7 +96,8 @@ struct Guards {
     keep_apart(GuardOp::kDistinctVariablesCheck, writers, others);
   }
 
-  // Tensors whose gradient or requires_grad changes. What the graph writes has memory of its own (kOverlap).
+  // Keeps tensors apart whose gradient or requires_grad changes. For tensors that the graph writes kOverlap checks the
+  // memory.
   void distinct_tensors(const Effects& effects) {
     const auto in = [](const auto& list, size_t i) {
       return std::any_of(list.begin(), list.end(), [&](const auto& w) { return size_t(w.input) == i; });
@@ -167,7 +169,8 @@ std::vector<int> inputs_written(const Trace& t) {
 }
 
 void part_written(Trace& t, const std::vector<int>& written, const std::function<void()>& stop) {
-  // Versions of storages are of whole memories, and errors of backwards ask for them.
+  // A version counter covers a whole storage, and backwards check it. So parts of a storage are separate only without
+  // gradients.
   t.program.parts = !t.backward_called && !has_gradients(t);
   for (int w : written) {
     const Tensor& real = t.inputs[size_t(w)].real;

@@ -1,4 +1,4 @@
-// A finished trace in; guards that keep the objects apart that it writes, and others that it reads.
+// Adds guards to a finished trace: the objects that it writes must differ from others that it reads.
 #pragma once
 #include <functional>
 
@@ -8,12 +8,12 @@
 namespace lutra {
 
 void keep_objects_apart(Trace& t);                          // tables, keys of one table, variables
-void keep_tensors_apart(Trace& t, const Effects& effects);  // whose gradient or requires_grad changes
-void guard_memories(Trace& t);                              // of inputs that are views of one
+void keep_tensors_apart(Trace& t, const Effects& effects);  // tensors whose gradient or requires_grad changes
+void guard_memories(Trace& t);                              // memories of inputs that are views of one input
 
-// The inputs that lie in memory which the graph writes.
+// Returns the inputs in memory that the graph writes.
 std::vector<int> inputs_written(const Trace& t);
-// Where inputs that are written overlap others, the trace is made again with their memory as one input; or stop() ends
+// If written inputs overlap others, starts the trace again with their memory as one input, or calls stop(), which ends
 // it.
 void part_written(Trace& t, const std::vector<int>& written, const std::function<void()>& stop);
 

@@ -1,4 +1,4 @@
-// The frames that a segment's trace begins in and returns to, made of the values of a call.
+// Makes the frames in which a segment's trace begins and to which it returns, from the values of a call.
 #include "vm/capture/segment/begin.h"
 
 #include <algorithm>
@@ -24,7 +24,8 @@ std::vector<std::string> argument_names(const bc::Proto& proto, bc::Pc pc, const
 
 namespace {
 
-// A closure that a frame has made before the segment is another one in the next call.
+// Records the child prototypes of a function: closures that its frame made before the segment are new ones in the next
+// call.
 void note_children(Trace& t, int function) {
   const mirror::Proto* p = mirror::proto_of(static_cast<const mirror::Func*>(mirror::object(t.L, function)));
   for (uint32_t i = 0; i < p->sizekgc; i++) {
@@ -41,7 +42,7 @@ void open_frame(Trace& t, const bc::Slots& open, int base) {
   }
 }
 
-// The trace comes to the frame. Functions may have assigned its variables before.
+// Called when the trace reaches the frame. Functions may have assigned its variables before.
 void begin_open(Trace& t, Frame& f, size_t level) {
   OpenFrame& open = t.open_frames[level];
   open.frame = &f;
@@ -98,7 +99,7 @@ Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call)
 
 namespace {
 
-// The other device's part of the mode stays, and is guarded.
+// Restores the autocast mode of one device. The other device's part stays, and is guarded.
 void end_autocast(const Passage& passage) {
   note_autocast_read();
   AutocastMode mode = autocast_mode();

@@ -1,4 +1,4 @@
-// Capture of one segment: attempts until a trace ends where it can, then the graph is compiled and an entry made.
+// Captures one segment: makes attempts until a trace ends at a possible place, compiles the graph and makes an entry.
 #include "vm/capture/segment/capture.h"
 
 #include <algorithm>
@@ -48,12 +48,12 @@ void each_recipe(Entry& e, F f) {
   for (ResumeFrame& r : e.resumes) f(r.function);
 }
 
-// The questions that were asked of symbols as the last check of a program. results: whose results need symbols, too;
-// null where they are looked at later. end: where the trace ended, the place of what the compiler has asked.
+// Adds the guards on symbols as the last check of a program. results: the entry whose results also need symbols; null
+// if they are handled later. end: the end of the trace, which is the place of the compiler's guards.
 void finish_symbols(GuardProgram& p, const GuardPlace& end, SymEnv& env, Entry* results) {
   p.relation_places.resize(env.guards().size(), end);
   std::vector<GuardPlace> places;
-  std::vector<int32_t> unbacked;  // the run itself looks at what they have to be
+  std::vector<int32_t> unbacked;  // the run itself checks their values
   for (size_t i = 0; i < p.scalar_sources.size(); i++) {
     if (!p.scalar_sources[i]) unbacked.push_back(int32_t(i));
   }
@@ -72,7 +72,7 @@ void finish_symbols(GuardProgram& p, const GuardPlace& end, SymEnv& env, Entry* 
   p.expected.push_back("");
 }
 
-// Whether the last writes of tables put back what was there.
+// Returns whether the last writes of tables restore the old values.
 bool writes_back(const Trace& t) {
   const auto as_before = [](const TableEntry& e) {
     return e.before && (e.before == e.value || (e.before->kind == VarKind::kNil && e.value->kind == VarKind::kNil));
@@ -85,13 +85,13 @@ bool writes_back(const Trace& t) {
   });
 }
 
-// Whoever has the graph in another one asks the same of the other's symbols.
+// Removes the check of symbols. The graph that includes this one adds the same guards on its own symbols.
 void drop_symbols_check(GuardProgram& p) {
   if (p.steps.empty() || p.steps.back().op != GuardOp::kSymbolsCheck) return;
   p.steps.pop_back(), p.expected.pop_back();
 }
 
-// A type that a stronger check of the same value implies need not be checked before it.
+// Removes type checks that a later, stronger check of the same value implies.
 void drop_implied(GuardProgram& p) {
   const auto strong = [](GuardOp op) {
     return op == GuardOp::kNumberCheck || op == GuardOp::kValueCheck || op == GuardOp::kFieldCheck ||
@@ -99,7 +99,7 @@ void drop_implied(GuardProgram& p) {
            op == GuardOp::kCdataCheck;
   };
   constexpr size_t kNone = ~size_t{0};
-  std::vector<size_t> next(size_t(p.registers), kNone);  // step that reads the register
+  std::vector<size_t> next(size_t(p.registers), kNone);  // next step that reads the register
   std::vector<bool> implied(p.steps.size());
   for (size_t i = p.steps.size(); i-- > 0;) {
     const GuardStep& s = p.steps[i];
@@ -126,7 +126,7 @@ void drop_implied(GuardProgram& p) {
 }
 
 bool is_waited_for(lua_State* L, const CaptureOptions& options) {
-  if (options.backend_function || options.backend != "native") return true;  // there is no code to be made
+  if (options.backend_function || options.backend != "native") return true;  // there is no code to compile
   return options.wait < 0 ? !runtime(L).config.async.value_or(false) : options.wait != 0;
 }
 
@@ -148,8 +148,8 @@ CompileOptions compile_options(lua_State* L, const CaptureOptions& options, cons
   return o;
 }
 
-// backend = function(graph): what it returns is called in place of compiled code; nil or the graph itself leaves the
-// graph to eager.
+// Calls backend = function(graph). Its result is called instead of compiled code; with nil or the graph itself, the
+// graph runs eagerly.
 void ask_backend(lua_State* L, int function, Entry& e) {
   push_graph(L, e);
   lua_rawgeti(L, LUA_REGISTRYINDEX, function);
@@ -180,7 +180,7 @@ void note_compiled(Entry& e) {
 }
 
 void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
-  if (t.graph->nodes.empty() && t.graph->outputs.empty()) {  // it resumes a callee
+  if (t.graph->nodes.empty() && t.graph->outputs.empty()) {  // the entry only resumes a callee
     t.close();
     return finish_symbols(t.program, t.place(), *t.graph->env, &e);
   }
@@ -221,7 +221,7 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   finish_symbols(t.program, end, *env, &e);
 }
 
-// Places that guards and effects name are there from now on.
+// Verifies that all objects exist to which guards and effects refer.
 void check_places(lua_State* L, const Entry& e, int constants) {
   const GuardProgram& p = e.guards;
   if (const std::string wrong = verify(p); !wrong.empty()) fail_internal("guards: ", wrong, "\n", print(p));
@@ -233,7 +233,7 @@ void check_places(lua_State* L, const Entry& e, int constants) {
   log_text("effects", str(p.start.file ? p.start.file : "?", ":", p.start.line, "\n", print(e.effects)));
 }
 
-// On the thread of the Lua state: guards as they stay.
+// Stores the final guards. Runs on the thread of the Lua state.
 void keep_guards(lua_State* L, Entry& e, GuardProgram program, int constants, int weak) {
   drop_implied(program);
   e.guards = std::move(program);
@@ -245,7 +245,7 @@ void keep_guards(lua_State* L, Entry& e, GuardProgram program, int constants, in
   e.native = make_guards(L, e.guards, constants, weak);
 }
 
-// The break's place is where the program is wrong, not the call that was compiled.
+// Throws the error of fullgraph, at the break's place, not at the compiled call.
 [[noreturn]] void fail_fullgraph(const BreakReason& why) {
   const std::string place = why.place.file ? str(place_of(why), ": ") : "";
   throw PlacedError(str(place, "compile: fullgraph=true, but the graph breaks: ", describe(why)));
@@ -260,11 +260,11 @@ struct SegmentCapture {
   const TraceOptions& options;
   TraceDecisions decisions;
   CapturedSegment made{};
-  bool whole = false;      // its results are looked at
-  BreakReason loop_why{};  // what kept the first loop from being unrolled
+  bool whole = false;      // its results are inspected
+  BreakReason loop_why{};  // why the first loop was not unrolled
 
-  // A break within a branch or the body of a loop, or between them in what makes them functions: the control flow is
-  // ordinary Lua when the trace is made again.
+  // Handles a break within a branch or the body of a loop, or in stdlib/control between them: the control flow is
+  // ordinary Lua when the trace is repeated.
   bool refused_region(const Trace& t, const std::string& why) {
     if (t.regions.empty() && !is_in_control(t)) return false;
     const ControlPlace place = t.regions.empty() ? control_place(t) : t.regions.back()->place;
@@ -272,14 +272,14 @@ struct SegmentCapture {
     return decisions.plain_control.emplace(place, reason).second || !t.regions.empty();
   }
 
-  // How many of the frames above the trace goes on in: the last one can be left by an exit.
+  // Returns the number of frames above in which the trace may continue. The last one must have exits.
   size_t callers() const {
     size_t n = std::min(decisions.callers, place.callers.size());
     while (n > 0 && !place.callers[n - 1].has_exits) n--;
     return n;
   }
 
-  // How the trace ended; false when it must be made again.
+  // Runs the trace and stores its end. Returns false if it must be repeated.
   bool trace(Trace& t, SegmentEnd& end) {
     if (!interpret(t, end)) return false;
     if (end.kind == SegmentEnd::kReturn || made.level == 0 || place.callers[made.level - 1].has_exits) return true;
@@ -336,8 +336,8 @@ struct SegmentCapture {
     return true;
   }
 
-  // Why the control flow that ends the segment is no part of the graph. The segment may end before that, where closures
-  // for it are made.
+  // Returns why the control flow that ends the segment is not part of the graph. The segment may end earlier, where
+  // closures for the control flow are made.
   std::string control_hint(const Trace& t, const BreakReason& why) const {
     const auto refused = decisions.plain_control.find(control_place(t));
     if (refused != decisions.plain_control.end()) return str("it is no part of the graph: ", refused->second);
@@ -346,7 +346,8 @@ struct SegmentCapture {
                decisions.plain_control.begin()->second);
   }
 
-  // Where a loop is left to: by its condition, which LuaJIT lets jump on to an outer loop's head, and by each break.
+  // Adds the places where control goes after a loop: by its condition, which LuaJIT may let jump directly to an outer
+  // loop's head, and by each break.
   void points_behind(const bc::Proto& proto, const bc::Loop& loop) {
     const auto inside = [&](bc::Pc pc) { return pc >= loop.head && pc <= loop.end; };
     for (bc::Pc pc = loop.head; pc <= loop.end; pc++) {
@@ -371,13 +372,13 @@ struct SegmentCapture {
     } else if (end.kind == SegmentEnd::kBreak || t.frames.size() > 1 || ends_at_comparison(f, end)) {
       made.next.push_back({f.pc, true});
     }
-    // The loop around a break: its body is a segment of its own.
+    // The body of a loop around a break is a segment of its own.
     for (const bc::Loop& l : f.code->loops()) {
       if (l.kind != bc::Loop::Kind::kLoop && f.pc >= l.head && f.pc <= l.end) made.next.push_back({l.end, true});
     }
   }
 
-  // Makes traces until one ends well. `finish` takes it, or throws Restart.
+  // Makes traces until one ends well. `finish` accepts it, or throws Restart.
   template <class Finish>
   void attempt(const char* what, Finish finish) {
     const int top = lua_gettop(L);
@@ -402,14 +403,15 @@ struct SegmentCapture {
 
   enum class Verdict : uint8_t { kCompile, kDecline, kRaise };
 
-  // What to do with the segment; also completes why it ends.
+  // Decides what to do with the segment. Also completes the reason for its end.
   Verdict judge(const Trace& t, SegmentEnd& end) const {
-    // Without ops there is nothing to compile. But a callee that breaks is resumed, and its rest is. What Lua calls
-    // time and again has to pay for its portal.
+    // Without ops there is nothing to compile. But a callee that breaks is resumed, so that its rest is compiled. A
+    // callee that Lua calls again and again must save more than its portal costs.
     constexpr size_t kPays = 3;
     const bool declines = t.graph->nodes.size() < (options.is_callee ? kPays : 1) &&
                           (!options.enters_callees || end.kind == SegmentEnd::kReturn || t.frames.size() == 1);
-    // Nothing before a loop of a callee, which runs as it is: its reason is told nowhere else.
+    // There is nothing to compile before a loop of a callee, which runs uncompiled. Report its reason here, since
+    // nothing else does.
     if (end.kind == SegmentEnd::kLoop && declines && t.frames.size() > 1 && loop_why) {
       end.kind = SegmentEnd::kBreak;
       end.why = loop_why;
@@ -422,16 +424,16 @@ struct SegmentCapture {
     return declines ? Verdict::kDecline : Verdict::kCompile;
   }
 
-  // The original code runs.
+  // Makes an entry that lets the original code run.
   void decline(Trace& t, const SegmentEnd& end, bool raises, Entry& entry) {
     entry.decline = true;
     made.finished = {};
-    if (!raises) next_points(t, end);  // behind the error nothing runs that would be captured by itself
+    if (!raises) next_points(t, end);  // nothing after the error runs
     t.close();
     finish_symbols(t.program, t.place(), *t.graph->env, &entry);
   }
 
-  // The segment is made again, and ends before what the attempt could not take.
+  // Starts the segment again, to end before the construct that the attempt could not handle.
   static void stop_before(bool& decision) {
     decision = true;
     throw Restart();
@@ -445,7 +447,7 @@ struct SegmentCapture {
     entry.level = int(made.level);
     if (!d.functions_outside && parts_functions(t)) stop_before(d.functions_outside);
     if (!d.sizes_outside && !t.unbacked.empty() && wanted.backend_function) stop_before(d.sizes_outside);
-    // No promise that the history of a user's backend leads from one output to another.
+    // The history that a user's backend makes may not lead from one output to another.
     const bool hooks = !entry.effects.hooks.empty() || !entry.effects.retained.empty();
     if (!d.hooks_outside && hooks && wanted.backend_function) stop_before(d.hooks_outside);
     if (!d.leaves_outside && parts_leaves(t, input_edges(t), wanted.backend_function)) stop_before(d.leaves_outside);
@@ -470,7 +472,7 @@ struct SegmentCapture {
     });
   }
 
-  // Why a trace that did not return is no graph.
+  // Returns why a trace that did not return is not a graph.
   static std::string reason_of(const SegmentEnd& end) {
     if (end.kind != SegmentEnd::kBreak) return "a loop that is not unrolled";
     return str(end.why.reason, end.why.place.file ? " at " + place_of(end.why) : "");

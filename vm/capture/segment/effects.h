@@ -1,6 +1,6 @@
-// What a segment leaves behind after its run, as data: values that it returns, writes of tables and variables,
-// gradients and histories. It names places only: inputs and outputs of the graph, registers, constants and symbols of
-// the guards. run.cc does it in a Lua state; its text form is that of effects_text.cc.
+// The effects of a segment after its run, as data: results, writes of tables and variables, gradients and histories.
+// They only refer to inputs and outputs of the graph, and to registers, constants and symbols of the guards. run.cc
+// applies them in a Lua state; effects_text.cc has the text form.
 #pragma once
 #include <string>
 #include <utility>
@@ -10,7 +10,7 @@
 
 namespace lutra {
 
-// How a value that the segment leaves behind is made.
+// A recipe for a value in the effects of a segment.
 struct Recipe {
   enum Kind : uint8_t {
     kNil,
@@ -29,38 +29,39 @@ struct Recipe {
   };
   static constexpr int kKinds = kResume + 1;
   Kind kind = kNil;
-  // Constant, output (kItem: its element), input, register, place of the symbol, fresh table, closure or text, resume.
+  // Index of the constant, output (kItem: its element), input, register, symbol, fresh table, closure or text, or
+  // resume.
   int index = 0;
 };
 
 struct FreshTable {
   int array_size = 0, hash_size = 0;
-  Recipe maker;                                  // a function that makes it from its template; kNil: of these sizes
-  std::vector<std::pair<Recipe, Recipe>> items;  // key, value; of the key nil: see make_room
+  Recipe maker;  // a function that makes it from its template; kNil: made with these sizes
+  std::vector<std::pair<Recipe, Recipe>> items;  // key, value; for the key nil see make_room
   Recipe metatable;
 };
 
-// A variable of a fresh closure: that of another function, or one of its own with this value.
+// A variable of a fresh closure: an upvalue of another function, or one of its own with this value.
 struct FreshVariable {
   Recipe function;  // kNil: its own
   int index = 0;
   Recipe value;
 };
 struct FreshClosure {
-  Recipe around;               // the function that it comes from, whose environment it has
-  std::vector<unsigned> path;  // which child of a child ... of that one's prototype it is: constants, see ChildPath
+  Recipe around;               // the enclosing function, whose environment it has
+  std::vector<unsigned> path;  // path of child constants from that function's prototype, see ChildPath
   std::vector<FreshVariable> variables;
 };
 
-// A string or an integer of 64 bits: what a function gives for the values, or (kNil) the values joined. It names
-// earlier ones only.
+// A string or 64-bit integer: the result of a function for the values, or (kNil) the joined values. It refers only to
+// earlier ones.
 struct FreshText {
   Recipe function;
   std::vector<Recipe> args;
 };
 
 struct TableWrite {
-  Recipe table, key, value;  // of the key nil: see make_room
+  Recipe table, key, value;  // for the key nil see make_room
 };
 struct MetatableWrite {
   Recipe table, metatable;
@@ -70,7 +71,7 @@ struct UpvalueWrite {
   int index = 0;
   Recipe value;
 };
-// A slot of a frame that the segment leaves, which a closure has as a variable (OpenFrame).
+// A write of a slot of a frame that the segment leaves, and that a closure shares (OpenFrame).
 struct SlotWrite {
   int place = 0;
   Recipe value;
@@ -79,52 +80,52 @@ struct GradWrite {
   int input = 0;
   Recipe value;
 };
-// The gradient of a leaf that the segment made.
+// The gradient of a leaf that the segment has made.
 struct OutputGrad {
   int output = 0;
   Recipe value;
 };
-// A function that a backward outside calls with the gradient of an output or an input.
+// A hook that a backward outside calls with the gradient of an output or an input.
 struct LeftHook {
   Recipe tensor, function;
 };
-// A call that made a view; its first argument is what it was called on, and None here.
+// A call that made a view. Its first argument, the viewed tensor, is None here.
 struct ViewCall {
   OpId op = OpId::kCount;
   Args args;
 };
-// An output that is a view of an input or of another output: writes through either must be known to the tape.
+// An output that is a view of an input or of another output. The tape must know of writes through either of them.
 struct ViewOutput {
   int output = 0;
-  Recipe base;                  // kTensorIn, kTensorOut, or kNil where nothing else sees it
-  bool recorded = false;        // it was made in grad mode
-  bool symbolic = false;        // its calls have sizes that only the run knows, so they are not here
-  bool complex = false;         // it begins at a complex view of the base, which nothing else sees
-  std::vector<ViewCall> calls;  // the first one that was made comes first
+  Recipe base;                  // kTensorIn, kTensorOut, or kNil if nothing else uses it
+  bool recorded = false;        // the view was made in grad mode
+  bool symbolic = false;        // its calls have sizes that only the run knows, so `calls` is empty
+  bool complex = false;         // it is made from a complex view of the base, which nothing else uses
+  std::vector<ViewCall> calls;  // in the order in which they were made
 };
-// An input that a write has given a history: that of an output, its last value.
+// An input that a write has given the history of an output, its last value.
 struct HistoryWrite {
   int input = 0, output = 0;
 };
-// An output that backward refuses, with its message.
+// An output whose backward raises an error, with its message.
 struct RefusedOutput {
   int output = 0;
   std::string why;
-  std::vector<Recipe> reached;  // inputs and made leaves that its history leads to
-  Recipe read{};                // else nil: what the op reads, and the graph has written since; in `why`, a capture's
+  std::vector<Recipe> reached;  // inputs, and leaves that the segment made, to which its history leads
+  Recipe read{};  // the tensor that the op reads and the graph has written since; else nil; in `why`, a capture's
   std::string op{};
   int writes = 0;
 };
-// What the segment has drawn of math.random.
+// The number of draws of the segment from math.random.
 struct Draws {
   Recipe function;
   int count = 0;
 };
-// An input that the run's tape sees as another one than it was or becomes.
+// An input whose requires_grad during the run differs from the value before or after it.
 struct RequiresGradWrite {
   int input = 0;
-  bool recorded = false;  // a history leads there
-  bool value = false;     // after the run
+  bool recorded = false;  // its value during the run: a history leads to it
+  bool value = false;     // its value after the run
 };
 
 struct Effects {
@@ -138,33 +139,33 @@ struct Effects {
   std::vector<SlotWrite> slot_writes;
   std::vector<GradWrite> grad_writes;
   std::vector<RequiresGradWrite> requires_grad_writes;
-  std::vector<int> written;       // inputs that the graph writes
-  std::vector<int> leaf_outputs;  // outputs that are leaves requiring grad
+  std::vector<int> written;       // inputs that the graph writes to
+  std::vector<int> leaf_outputs;  // outputs that are leaves and require grad
   std::vector<ViewOutput> view_outputs;
-  std::vector<int> hidden_bases;  // outputs that are views of what nothing else sees
+  std::vector<int> hidden_bases;  // outputs that are views of tensors that nothing else uses
   std::vector<OutputGrad> output_grads;
-  std::vector<Recipe> retained;  // outputs and inputs that keep their gradient
+  std::vector<Recipe> retained;  // outputs and inputs that retain their gradient
   std::vector<LeftHook> hooks;   // in the order in which they are registered
   Draws draws;
-  Recipe seed;  // before the run: a constant, a register or a symbol; kNil: none
+  Recipe seed;  // set before the run: a constant, a register or a symbol; kNil: none
   std::vector<HistoryWrite> history_writes;
   std::vector<RefusedOutput> refused_outputs;
   bool grad_mode = true;  // at the end
   bool sets_grad_mode = false;
-  int autocast = kNoAutocast;  // at the end, packed, where that is another one
+  int autocast = kNoAutocast;  // at the end, packed, if it has changed
   static constexpr int kNoAutocast = -1;
 };
 
-// Print, parse, print is the identity.
+// Prints the text form. Print, parse, print is the identity.
 std::string print(const Effects& effects);
-// Throws an error with its line where the text is none.
+// Parses the text form. Throws an error with the line if the text is malformed.
 Effects parse_effects(const std::string& text);
 
-// How many of each thing there are that effects name.
+// The number of objects of each kind that effects may refer to.
 struct EffectPlaces {
   size_t inputs = 0, outputs = 0, registers = 0, constants = 0, symbols = 0, resumes = 0;
 };
-// An empty string, or what names a place that does not exist.
+// Returns an empty string, or an error about a reference to an object that does not exist.
 std::string verify(const Effects& effects, const EffectPlaces& places);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Effects to text and back; whether they name places that exist.
+// Prints and parses effects, and verifies that the objects exist to which they refer.
 //
 //   effects := "effects" "{" line* "}"
 //   line    := "table" int "array" int "hash" int ["metatable" recipe] "{" {recipe "=" recipe} "}"
@@ -284,7 +284,7 @@ struct Verifier {
   const Effects& e;
   const EffectPlaces& places;
   std::string wrong{};
-  size_t texts = 0;  // that are made before what is looked at
+  size_t texts = 0;  // number of texts that are made before the checked value
 
   void check(const char* kind, int index, size_t count) {
     if (wrong.empty() && (index < 0 || size_t(index) >= count)) wrong = str("there is no ", kind, " ", index);
@@ -313,7 +313,7 @@ struct Verifier {
     value(r);
   }
 
-  // What there is before the run.
+  // Checks a seed, which must be available before the run.
   void seed(const Recipe& r) {
     const bool early = r.kind == Recipe::kNil || r.kind == Recipe::kConstant || r.kind == Recipe::kRegister ||
                        r.kind == Recipe::kSymbol;

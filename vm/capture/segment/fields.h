@@ -1,4 +1,4 @@
-// Fields of the table at the top of the Lua stack.
+// Sets fields of the table at the top of the Lua stack.
 #pragma once
 #include <lua.hpp>
 #include <string>

@@ -1,9 +1,9 @@
-// From a traced segment to an entry. Invariants:
-// 1. Nothing is decided here about values. Finishing adds loads, and guards of symbols, of objects, variables and
-//    tensors that are kept apart, of memory (shared, overlapping), and of modes: grad mode, autocast, the current GPU
-//    and the default device.
-// 2. A frame that cannot be rebuilt (or a closure that cannot be made outside the trace) ends the segment earlier, at
-//    the step of the call (or of the FNEW) in the outermost frame that can.
+// Makes an entry from a traced segment. Invariants:
+// 1. Finishing specialises no values. It adds loads, and guards of symbols, of objects, variables and tensors that must
+//    stay different, of memory (shared, overlapping), and of modes: grad mode, autocast, the current GPU and the
+//    default device.
+// 2. A frame that cannot be rebuilt (or a closure that cannot be made outside the trace) ends the segment earlier: at
+//    the step of the call (or of the FNEW), in the outermost frame that can be rebuilt.
 #include "vm/capture/segment/finish.h"
 
 #include <algorithm>
@@ -43,12 +43,12 @@ struct Finisher {
   Exit& exit = made.exit;
   std::map<const Table*, int> fresh;
   std::map<const Closure*, int> closures;
-  std::vector<FrameShares> made_shares;            // by that number: what they share with frames
-  size_t known_closures = 0;                       // when frames are made
-  std::map<const Cell*, FreshVariable> variables;  // of closures, by the first that has it
+  std::vector<FrameShares> made_shares;            // by closure index: the shares with frames
+  size_t known_closures = 0;                       // number of closures known when frames were made
+  std::map<const Cell*, FreshVariable> variables;  // variables of closures, by the first closure that has them
   std::map<const MadeText*, int> made_texts;
-  std::map<const Var*, int> numbers;           // among the texts
-  std::deque<std::function<void()>> unfilled;  // lists of tables have any length
+  std::map<const Var*, int> numbers;           // indices among the texts
+  std::deque<std::function<void()>> unfilled;  // deferred, since lists of tables may be arbitrarily long
   bool filling = false;
   bool leaves = false;  // leaves_real_frame
   std::map<const TensorImpl*, int> outputs;
@@ -76,7 +76,7 @@ struct Finisher {
     if (v->source && !v->guarded) return {Recipe::kRegister, t.reg(v->source)};
     if (v->num.expr == 0) return {Recipe::kConstant, t.constant_slot(v)};
     if (is_unbacked(t, v->num.expr)) return {Recipe::kItem, tensor(unbacked_element(t, v->num)).index};
-    return {Recipe::kSymbol, v->num.expr};  // its place is asked for later
+    return {Recipe::kSymbol, v->num.expr};  // its index is requested later
   }
 
   Recipe table(Table* table) {
@@ -97,7 +97,8 @@ struct Finisher {
     filling = false;
   }
 
-  // The writes that decide how the table lies in memory, in order: so its pairs and its length are those of Lua's own.
+  // Returns the writes that determine the table's memory layout, in order, so that its order and length are the same as
+  // in Lua.
   std::vector<std::pair<Recipe, Recipe>> writes(Table& table) {
     std::vector<std::pair<Recipe, Recipe>> out;
     for (size_t i = 0; i < table.writes.size(); i++) {
@@ -107,10 +108,10 @@ struct Finisher {
         continue;
       }
       TableEntry& e = table.entries.at(id);
-      if (table.maker && i < table.template_keys && e.value == written) continue;  // as the template has it
+      if (table.maker && i < table.template_keys && e.value == written) continue;  // the same as in the template
       const Recipe k = value(e.key);
       const auto unknown = [](const Var* v) { return v->kind == VarKind::kNil || v->kind == VarKind::kLazy; };
-      const bool passes = !unknown(written) && unknown(e.value);  // something, until a later write
+      const bool passes = !unknown(written) && unknown(e.value);  // any non-nil value, until a later write
       out.emplace_back(k, passes ? Recipe{Recipe::kTrue} : value(unknown(written) ? written : e.value));
     }
     return out;
@@ -132,7 +133,7 @@ struct Finisher {
     for (const Share& s : shares_with(made_shares[index], *t.frames[0], result)) exit.shares.push_back(s);
   }
 
-  // Closures that share variables of the frame get them when the frame has them.
+  // Lets closures share variables of the frame once the frame has their values.
   void share_variables() {
     for (size_t i = 0; i < made_shares.size(); i++) {
       const size_t outside = leaves ? 0 : made_shares[i].count(t.frames[0]);
@@ -147,14 +148,14 @@ struct Finisher {
     }
   }
 
-  // A closure that the trace has made.
+  // Returns the recipe of a closure that the trace has made.
   Recipe closure(Var* v) {
     Closure* c = v->closure;
-    if (!v->builtin && c->env->kind == VarKind::kClosure) closure(c->env);  // is filled before
+    if (!v->builtin && c->env->kind == VarKind::kClosure) closure(c->env);  // is filled first
     auto [it, added] = closures.emplace(c, int(left.closures.size()));
     if (!added) return {Recipe::kClosure, it->second};
     if (v->builtin || !mirror::available(t.L)) stop_at(c->outer_step, reason(Break::kept_closure));
-    if (const auto level = left_frame_of(t, *c)) {  // its frame goes on to its own return
+    if (const auto level = left_frame_of(t, *c)) {  // the trace must not leave its frame
       t.decisions.callers = *level;
       t.decisions.stop_step = 0;
       throw Restart();
@@ -200,7 +201,8 @@ struct Finisher {
     return {Recipe::kText, index};
   }
 
-  // An integer of 64 bits that the trace has computed is another object in each run: v + 0, or 0 + its symbol.
+  // Returns the recipe of a 64-bit integer that the trace has computed. It is a new object in each run: v + 0, or 0 +
+  // its symbol.
   Recipe computed(Var* v) {
     const auto [it, added] = numbers.emplace(v, int(left.texts.size()));
     if (!added) return {Recipe::kText, it->second};
@@ -313,8 +315,8 @@ struct Finisher {
     for (Var* v : f.varargs) args.push_back(value(v));
   }
 
-  // Frames that are rebuilt are given the closures that have their variables: all that outlive the trace are known
-  // before.
+  // Finds all closures that outlive the trace. They must be known before frames are rebuilt, since these are passed the
+  // closures that share their variables.
   void find_closures(const std::vector<Link>& links) {
     const size_t first = leaves ? 0 : 1;
     if (std::none_of(links.begin() + long(first), links.end(), [](const Link& l) { return may_share(*l.frame); }))
@@ -335,7 +337,7 @@ struct Finisher {
     }
   }
 
-  // Of a closure that the trace has made: another one of its prototype.
+  // Pushes a function. For a closure that the trace has made, pushes another closure of its prototype.
   void push_function(Var* f) {
     if (f->kind != VarKind::kClosure) return t.push_pin(f->pin);
     if (!push_closure_like(t, f)) stop_at(f->closure->outer_step, reason(Break::kept_closure));
@@ -343,14 +345,14 @@ struct Finisher {
 
   Recipe constant_on_stack() { return {Recipe::kConstant, t.constant_slot_from_stack()}; }
 
-  // A function that is called, by an xpcall with its handler behind it (else null).
+  // Appends a called function. handler: the handler of an xpcall, which follows the function, or null.
   void append_function(const Recipe& function, Var* handler, std::vector<Recipe>& args) {
     args.push_back(function);
     if (handler) args.push_back(value(handler));
   }
 
-  // The function of C that calls the function to be called, and what it takes before that. Returns the handler that
-  // stands behind that function, if any; handler is the one behind this.
+  // Appends the C function that calls the next function, and its arguments before that function. handler follows this C
+  // function. Returns the handler that must follow the next function, or null.
   Var* append_mode(const ModeCall& mode, Var* handler, std::vector<Recipe>& args) {
     if (mode.via == Via::kProtected) {
       append_function(value(mode.catches), handler, args);
@@ -376,7 +378,7 @@ struct Finisher {
     return nullptr;
   }
 
-  // The function that stands for frame i, then its arguments.
+  // Appends the function that runs frame i, then its arguments.
   void append_call(const std::vector<Link>& links, size_t i, std::vector<Recipe>& args) {
     Var* handler = nullptr;
     for (const ModeCall* mode : links[i].modes) handler = append_mode(*mode, handler, args);
@@ -399,7 +401,7 @@ struct Finisher {
     }
   }
 
-  // What has gone out of scope is closed before its slots are written again.
+  // Closes variables that went out of scope before their slots are written again.
   void close_variables() {
     const std::map<unsigned, Cell*> closed = closed_variables(t);
     if (closed.empty()) return;
@@ -417,7 +419,7 @@ struct Finisher {
       for (Var* v : end.results) exit.resume.args.push_back(result(value(v)));
       bc::Slots open;
       for (unsigned s : t.open_slots) open.set(s);
-      write_slots(open);  // closures from before the segment keep their variables
+      write_slots(open);  // closures from before the segment still share these variables
       return;
     }
     const std::vector<Link> links = chain(t);
@@ -452,12 +454,12 @@ struct Finisher {
       return;
     }
     exit.resume.kind = Resume::Kind::kPc;
-    exit.resume.pc = t.last_close ? t.last_close : f.pc;  // a return that the original code makes closes first
+    exit.resume.pc = t.last_close ? t.last_close : f.pc;  // the original code must close variables before it returns
     exit.resume.past_portal = end.kind == SegmentEnd::kBreak || ends_at_comparison(f, end);
     write_slots(f.code->liveness().before[f.pc]);
   }
 
-  // The rest of the real frame stands in for it.
+  // Replaces the real frame by a tail call of its rest.
   void leave_frame(const std::vector<Link>& links) {
     exit.resume.kind = Resume::Kind::kTailCall;
     std::vector<Recipe> args;
@@ -470,22 +472,23 @@ struct Finisher {
 
   BreakReason reason(Break why) const { return {why, {}, {t.file(), t.line()}, t.call_chain()}; }
 
-  // A list of results (MULTRES) cannot be handed to the original code: end before its producer.
+  // Ends the segment before the producer of a list of results (MULTRES), which cannot be passed to the original code.
   [[noreturn]] void stop_before_producer(Frame& f, const BreakReason& why) {
     stop_at(f.multres_step ? f.multres_step : f.step, why);
   }
 
-  // Half as many frames pass on fewer values.
+  // Ends the segment with half as many frames, which pass fewer values.
   [[noreturn]] void stop_halfway(const std::vector<Link>& links) {
     stop_at(links[links.size() / 2 - 1].frame->step, reason(Break::many_values));
   }
 
-  // A portal's results are slots of the frame, which has 250.
+  // Returns whether there are too many results. They are slots of the frame, which has 250.
   bool too_many(size_t results) const { return t.frames[0]->code->proto().framesize + results > 240; }
 
   // -- effects
 
-  // Backwards outside run the hook: it is registered after the run, where the tensor still is what it was hooked as.
+  // Records hooks to register after the run, for backwards outside, if the tensor's edge is still the same as when the
+  // hook was registered.
   void hooks() {
     for (const Trace::Hooked& h : t.hooked) {
       if (h.hook.expired()) continue;
@@ -520,7 +523,7 @@ struct Finisher {
       }
       if (!in.grad_loaded) continue;
       const Tensor now = in.fake->autograd ? in.fake->autograd->grad : Tensor();
-      // A gradient that was overwritten without being read is written whatever it was.
+      // A gradient that was overwritten without being read is always written.
       if (now.same(in.initial_grad) && (now || in.grad_known)) continue;
       left.grad_writes.push_back({int(i), now ? tensor(now) : Recipe{}});
     }
@@ -533,7 +536,7 @@ struct Finisher {
     return std::any_of(t.retained.begin(), t.retained.end(), [&](const Tensor& r) { return r.same(y); });
   }
 
-  // Leaves made in the segment keep their gradients, which are outputs, too.
+  // Adds outputs for the gradients of leaves made in the segment, and for retained gradients.
   void output_grads() {
     for (size_t i = 0; i < t.graph->outputs.size(); i++) {
       const Tensor y = t.graph->outputs[i].tensor();
@@ -544,8 +547,8 @@ struct Finisher {
     }
   }
 
-  // From here on histories say how gradients outside are computed. There the outputs themselves keep theirs, and have
-  // the hooks.
+  // Removes hooks and retained gradients from the histories. From here on these describe how gradients outside are
+  // computed; there the outputs themselves retain gradients and have hooks.
   void forget_retained() {
     for (const Trace::Hooked& h : t.hooked) h.remove();
     for (const auto& remove : t.loaded_hooks) remove();

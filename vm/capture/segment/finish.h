@@ -1,4 +1,4 @@
-// From a traced segment to an entry: what is live at its end, what it changed, how its frames go on.
+// Makes an entry from a traced segment: the live values at its end, its effects, and how its frames continue.
 #pragma once
 #include "vm/capture/segment/entry.h"
 #include "vm/portal/patch.h"
@@ -11,29 +11,28 @@ struct SegmentEnd {
   Vars results;  // kReturn
 };
 
-// The body that a frame of the entry needs, one a ResumeFrame.
+// A request for the body of a rebuilt frame, one for each ResumeFrame.
 struct ResumeRequest {
   const LuaCode* code;
   ResumeSpec spec;
-  const void* prototype;  // identity of the function's
+  const void* prototype;  // identity of the function's prototype
   bool last;              // the innermost frame
   bool first;             // the real frame
 };
 
-// What a segment becomes, beside its entry.
+// The results of finishing a segment, in addition to its entry.
 struct Finished {
   Exit exit;
   std::vector<ResumeRequest> resumes;
 };
 
-// The slots that come in of the frame in which the segment ends, and the place of the first among all values.
+// The passed slots of the frame in which the segment ends, and the index of the first among all passed values.
 struct Incoming {
   const std::vector<unsigned>& args;
   int first;
 };
 
-// Fills entry. Throws Restart after changing the trace's decisions where the segment
-// has to end elsewhere.
+// Fills entry. Throws Restart after changing the trace's decisions if the segment has to end elsewhere.
 Finished finish_segment(Trace& trace, const Incoming& incoming, const SegmentEnd& end, Entry& entry);
 
 }  // namespace lutra

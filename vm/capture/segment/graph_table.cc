@@ -1,4 +1,4 @@
-// A captured graph as a Lua table: its nodes, read from its text, and the text where it is printed.
+// A captured graph as a Lua table: its nodes, parsed from its text, and the text for printing.
 #include "vm/capture/segment/graph_table.h"
 
 #include "jit/graph/graph.h"
@@ -13,7 +13,7 @@ int text_of(lua_State* L) {
   return 1;
 }
 
-// The table at the top prints as text.
+// Makes the table at the top print as the text.
 void set_text(lua_State* L, const std::string& text) {
   lua_createtable(L, 0, 2);
   lua_pushcfunction(L, text_of);

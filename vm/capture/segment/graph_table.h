@@ -1,4 +1,4 @@
-// A captured graph as a Lua table, as backends get it and reports list it.
+// A captured graph as a Lua table, for backends and reports.
 #pragma once
 struct lua_State;
 

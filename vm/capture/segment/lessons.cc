@@ -1,4 +1,4 @@
-// The slots and loops at the end of a trace, and the sizes of its inputs, in; lessons and decisions out.
+// Derives lessons and decisions from the slots and loops at the end of a trace and from the sizes of its inputs.
 #include "vm/capture/segment/lessons.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace lutra {
 namespace {
 
-// By expression: whether it is made of what `is` says yes to.
+// Returns for each expression whether it contains one for which `is` returns true.
 template <class F>
 std::vector<bool> made_of(const SymEnv& env, F is) {
   std::vector<bool> made(env.size());
@@ -21,8 +21,8 @@ std::vector<bool> made_of(const SymEnv& env, F is) {
   return made;
 }
 
-// Whether all tensors that have the size have it first, and are contiguous. Of others eager code asks whether they are
-// empty where the graph does not: strides are products of sizes that are not 0, what is empty is contiguous.
+// Returns whether all tensors with the size have it first and are contiguous. For others eager code distinguishes empty
+// tensors and the graph does not: strides are products of non-zero sizes, and an empty tensor is contiguous.
 bool lies_plainly(const Graph& graph, int32_t size) {
   const SymExpr leaf = (*graph.env)[size];
   const auto has =
@@ -41,7 +41,7 @@ bool lies_plainly(const Graph& graph, int32_t size) {
 
 bool is_open(const SymEnv& env, int32_t size) { return size && env.range(size).low < kSymbolicSizes.low; }
 
-// The numbers that say how often a loop comes round which ends the trace: of the frame's slots.
+// Returns the frame's slots whose numbers decide the number of iterations of the loop that ends the trace.
 std::vector<unsigned> bounds_of(const Frame& f, const SegmentEnd& end) {
   if (ends_at_comparison(f, end)) {
     const bc::Ins i = f.code->proto().code[f.pc];
@@ -53,7 +53,7 @@ std::vector<unsigned> bounds_of(const Frame& f, const SegmentEnd& end) {
   return {loop->base, loop->base + 1, loop->base + 2};
 }
 
-// The inputs whose first sizes are among the bounds.
+// Marks the inputs whose first sizes are among the bounds. Returns whether there are new ones.
 bool open_bounds(Trace& t, Frame& f, const std::vector<unsigned>& bounds) {
   bool news = false;
   for (size_t i = 0; i < t.inputs.size(); i++) {
@@ -69,7 +69,7 @@ bool open_bounds(Trace& t, Frame& f, const std::vector<unsigned>& bounds) {
   return news;
 }
 
-// Where a loop's numbers are fractions, so is its variable.
+// Returns whether a loop's number may be a fraction; then its variable may be one, too.
 bool may_be_fraction(Trace& t, Var* v) {
   const auto is_fraction = [](double d) { return d != std::floor(d); };
   if (v->kind == VarKind::kLazy) {
@@ -108,7 +108,8 @@ SegmentLessons lessons_of(Trace& t, const SegmentEnd& end) {
   for (unsigned s = 0; s < f.slots.size(); s++) {
     Var* v = s < f.cells.size() && f.cells[s] ? f.cells[s]->value : f.slots[s];
     if (v && v->kind == VarKind::kLazy) {
-      const auto known = t.options.dynamic_dims.find(v->source->text);  // by this name, maybe not by the slot's
+      // Known by this name, but maybe not by the slot's name.
+      const auto known = t.options.dynamic_dims.find(v->source->text);
       if (known != t.options.dynamic_dims.end()) lessons.sizes[s] = known->second;
     }
     const bool is_local = !bc::local_name(f.code->proto(), f.pc, s).empty();
@@ -133,7 +134,7 @@ void decide_open_sizes(Trace& t, const SegmentEnd& end) {
     const int32_t size = in.source && in.fake->dim() > 0 ? in.fake->sizes[0].expr : 0;
     if (!size || env.made_range(size).low >= kSymbolicSizes.low) continue;
     const auto [open, first] = t.decisions.open_sizes.emplace(in.source->text, false);
-    news |= first;  // it bounds nothing
+    news |= first;  // so far it is not known to bound a loop
     if (!open->second || env.range(size).low > 0 || lies_plainly(*t.graph, size)) continue;
     if (env.ask(SymCmp::kEq, size, env.constant(0))) open->second = false, news = true;
   }

@@ -1,4 +1,4 @@
-// Walks the frames of a trace that has ended.
+// Finds the frames of a finished trace that have to be rebuilt.
 #include "vm/capture/segment/links.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ std::vector<Link> chain(Trace& t) {
   Link pending{nullptr, {}, false};
   for (Frame* f : t.frames) {
     Link l{f, {}, f->expression};
-    if (pending.frame) {  // f was tail called: it returns to the caller of the one before
+    if (pending.frame) {  // f was tail-called, so it returns to the caller of the frame before
       l.modes = pending.modes;
       l.expression = l.expression || pending.expression;
     }
@@ -48,7 +48,8 @@ std::string obstacle(Trace& t, const Link& l, bool last) {
 
 bool leaves_real_frame(Trace& t, const std::vector<Link>& links) {
   Frame& f = *t.frames[0];
-  // Closures from before the segment keep variables of the frame, lt.auto the frames that it has entered.
+  // Not if closures from before the segment share variables of the frame, and not under lt.auto, which keeps the frames
+  // that it has entered.
   if (links.size() < 2 || f.active.empty() || !t.open_slots.empty() || t.options.automatic) return false;
   if (f.function->kind != VarKind::kFunction || !obstacle(t, links[0], false).empty()) return false;
   t.push_pin(f.function->pin);
@@ -66,12 +67,12 @@ bool keep_a_loop(Trace& t, TraceDecisions& d, bool is_long) {
     const bool iterates = f->is_builtin() || op == bc::Op::ITERC;
     if (!is_long && calls && t.differs_in_rounds(*f)) continue;
     for (const bc::Loop* l : f->active) {
-      // At its own head the loop has not been entered.
+      // At its own head the loop has not been entered yet.
       if (f->pc == l->head && f == t.frames.back()) continue;
       const bool goes_on = !iterates && !f->began_in(*l) && (f != t.frames[0] || leaves);
       if (!is_long && goes_on && has_few_rounds(t, *f, *l)) continue;
       if (!d.kept_loops.insert({&f->code->proto(), l->head}).second) continue;
-      // Its iterator, or what a function of Lua's library calls in it.
+      // The loop's iterator, or the function that a library function calls in it.
       if (iterates) t.leave_out(*f);
       return true;
     }

@@ -1,4 +1,4 @@
-// The frames at a segment's end in, from the real one inwards; which of them can be rebuilt.
+// The frames at a segment's end, from the real one inwards, and which of them can be rebuilt.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,20 +14,20 @@ struct Link {
 };
 
 std::vector<Link> chain(Trace& t);
-// Whether the real frame is rebuilt, too, where the trace ends in frames that it called: it is in a loop, which
-// bytecode enters at its head only.
+// Returns whether the real frame is rebuilt, too, if the trace ends in frames that it called. That is necessary if it
+// is in a loop, which bytecode can enter only at its head.
 bool leaves_real_frame(Trace& t, const std::vector<Link>& links);
-// Keeps the outermost loop that a frame of the trace is unrolling; false where there is none. One whose rounds call
-// different functions is left where the trace ends: its body is no segment that many rounds would run. So is one of few
-// rounds, in a frame that is rebuilt: what is left of them is a part of what follows. One that a frame above goes on
-// with is kept at its second break.
+// Keeps the outermost loop that a frame of the trace is unrolling, so that it is not unrolled the next time. Returns
+// false if there is none. It skips a loop whose iterations call different functions, since few iterations could run its
+// body as one segment. It also skips a loop with few iterations left in a frame that is rebuilt: they become part of
+// the code that follows. A loop with which a frame above continues is kept at its second break.
 bool keep_a_loop(Trace& t, TraceDecisions& d, bool is_long);
-// Why the frame cannot be rebuilt; empty if it can. last: it is the innermost.
+// Returns why the frame cannot be rebuilt; empty if it can. last: it is the innermost frame.
 std::string obstacle(Trace& t, const Link& link, bool last);
 
-// The function and arguments of the call instruction at the frame's pc.
+// Returns the function and arguments of the call instruction at the frame's pc.
 Vars call_operands(Trace& t, Frame& f);
-// Behind the call that the frame is in.
+// Returns the live slots after the call that the frame is in.
 bc::Slots live_behind(const Frame& f);
 
 }  // namespace lutra

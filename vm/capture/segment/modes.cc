@@ -7,7 +7,7 @@ void guard_grad_mode(Trace& t) {
   bool matters = t.grad_mode_read;
   for (const auto& in : t.inputs) matters = matters || in.requires_grad;
   for (const auto& in : t.graph->inputs) matters = matters || in.value->requires_grad;
-  for (const auto& node : t.graph->nodes) {  // a leaf that is made here, and what comes of it
+  for (const auto& node : t.graph->nodes) {  // a leaf made in the trace, and tensors computed from it
     for (const Tensor& y : node->results) matters = matters || (y && y->requires_grad);
   }
   if (!matters) return;

@@ -7,12 +7,12 @@
 
 namespace lutra {
 
-// By source: dimensions of a tensor, from its end where negative.
+// By source: dimensions of a tensor; negative ones count from its end.
 using DynamicDims = std::map<std::string, std::set<int>>;
 
 struct CaptureOptions {
-  int dynamic = -1;          // as TraceOptions has it
-  DynamicDims dynamic_dims;  // of arguments, that are symbols from the first capture
+  int dynamic = -1;          // as in TraceOptions
+  DynamicDims dynamic_dims;  // dimensions of arguments that are symbols from the first capture on
   bool fullgraph = false;
   bool autotune = false;  // mode "max-autotune"
   std::string backend = "native";

@@ -1,4 +1,4 @@
-// What autograd has to know of a segment's outputs.
+// The autograd facts of a segment's outputs.
 #include "vm/capture/segment/outputs.h"
 
 #include <algorithm>
@@ -34,11 +34,11 @@ std::vector<ViewCall> calls_of(const Ref<ViewHistory>& history) {
   return calls;
 }
 
-// Drops what an engine that runs for its errors only adds to the graph.
+// A run of the engine only for its errors. The destructor removes the nodes that it added to the graph.
 struct Trial : TapeWatch {
   Graph& graph;
   const bool tolerant;
-  size_t nodes = graph.nodes.size(), spends = 0;  // spends: nodes that did not raise and would be released
+  size_t nodes = graph.nodes.size(), spends = 0;  // spends: tape nodes that raised no error and would be released
   TapeWatchScope watch{this};
   Trial(Graph& graph, bool tolerant) : graph(graph), tolerant(tolerant) {}
   ~Trial() override { graph.nodes.resize(nodes); }
@@ -64,8 +64,8 @@ std::vector<Tensor> with_history(const Graph& graph) {
   return all;
 }
 
-// Whether the history of y holds other outputs: they may have hooks, or be asked for their gradient, before a backward
-// of y is refused.
+// Returns whether the history of y contains other outputs. Their hooks may run, or their gradients be requested, before
+// a backward of y raises its error.
 bool leads_to_output(const Graph& graph, const Tensor& y) {
   const Edge own = gradient_edge(y);
   const std::unordered_set<const GradNode*> met = nodes_behind(y);
@@ -76,7 +76,7 @@ bool leads_to_output(const Graph& graph, const Tensor& y) {
   return false;
 }
 
-// Inputs and made leaves that outputs are.
+// Returns the inputs, and the leaves made here that are outputs, to which the history of y leads.
 std::vector<Recipe> reached_by(const Trace& t, const Tensor& y, const std::vector<Edge>& sources) {
   const std::unordered_set<const GradNode*> met = nodes_behind(y);
   std::vector<Recipe> reached;
@@ -92,8 +92,8 @@ std::vector<Recipe> reached_by(const Trace& t, const Tensor& y, const std::vecto
 }
 
 struct Refusal {
-  std::string why;  // empty: none
-  Tensor read{};    // null, or what has been written since it was saved
+  std::string why;  // empty if there is no refusal
+  Tensor read{};    // null, or a tensor that was written after it was saved
   std::string op{};
   int writes = 0;
 };
@@ -107,8 +107,8 @@ std::vector<Edge> with_made_leaves(const Trace& t, std::vector<Edge> sources) {
   return sources;
 }
 
-// Why y cannot be differentiated (sources: with_made_leaves): empty if it can, or where the try would release something
-// on its way.
+// Returns why y cannot be differentiated (sources: with_made_leaves). Empty if it can, or if the attempt would release
+// something before the error.
 Refusal refusal(Trace& t, const Tensor& y, const std::vector<Edge>& sources) {
   const Trial trial(*t.graph, false);
   try {
@@ -123,7 +123,8 @@ Refusal refusal(Trace& t, const Tensor& y, const std::vector<Edge>& sources) {
   return {};
 }
 
-// Where those who run the segment see a tensor: as an input, whose last value may be an output, too, or as an output.
+// Returns the recipe of a tensor that is visible outside: an input (whose last value may be an output, too) or an
+// output.
 Recipe seen(const Trace& t, const Tensor& fake) {
   const auto in = t.input_of_fake.find(fake.get());
   if (in != t.input_of_fake.end()) return {Recipe::kTensorIn, in->second};
@@ -134,7 +135,8 @@ Recipe seen(const Trace& t, const Tensor& fake) {
   return {};
 }
 
-// What was written becomes an output, as its memory and sizes are those of a run.
+// Makes the description of a refused output. A tensor that was written becomes an output, since its memory and sizes
+// are those of the run.
 RefusedOutput refused(Trace& t, size_t output, const std::vector<Edge>& sources) {
   const Tensor y = t.graph->outputs[output].tensor();
   const Refusal r = refusal(t, y, with_made_leaves(t, sources));
@@ -147,7 +149,7 @@ RefusedOutput refused(Trace& t, size_t output, const std::vector<Edge>& sources)
   return made;
 }
 
-// Of a leaf that requires grad, or did when it was used.
+// Returns the edge of a leaf that requires grad, or required it when it was used.
 Edge leaf_edge(const Tensor& t) {
   if (t->requires_grad) return gradient_edge(t);
   return {Ref<GradNode>(t->autograd ? t->autograd->accumulator : nullptr), 0};
@@ -183,7 +185,7 @@ bool is_differentiable(Trace& t, const std::vector<Edge>& sources) {
 
 bool sort_outputs(Trace& t, Entry& e, const std::vector<Edge>& sources) {
   const bool differentiable = is_differentiable(t, sources);
-  for (size_t i = 0; i < t.graph->outputs.size(); i++) {  // what is refused may add outputs
+  for (size_t i = 0; i < t.graph->outputs.size(); i++) {  // refused() may add outputs
     const Tensor y = t.graph->outputs[i].tensor();
     if (!y->requires_grad) continue;
     if (is_leaf(y)) {
@@ -192,7 +194,8 @@ bool sort_outputs(Trace& t, Entry& e, const std::vector<Edge>& sources) {
       e.effects.refused_outputs.push_back(refused(t, i, sources));
     }
   }
-  // A run makes their nodes in this order: backward comes to the newest first, and runs its hooks before it is refused.
+  // A run makes their nodes in this order. Backward reaches the newest node first, and runs its hooks before it raises
+  // the error.
   const auto made = [&](const RefusedOutput& r) {
     return gradient_edge(t.graph->outputs[size_t(r.output)].tensor()).node->seq;
   };
@@ -219,7 +222,7 @@ std::vector<Edge> keep_leaves(Trace& t, Entry& e) {
   return edges;
 }
 
-// Bases come before their views: a complex view is the base of its own.
+// Finds outputs that are views. Bases come before their views, since a complex view is the base of its own views.
 void find_view_outputs(Trace& t, Entry& e) {
   const std::vector<Value>& outputs = t.graph->outputs;
   for (size_t i = 0; i < outputs.size(); i++) {

@@ -1,4 +1,4 @@
-// Running an entry: the loaded values in, the compiled segment's results and effects out.
+// Runs an entry: runs the compiled segment on the loaded values and applies its effects.
 #include "vm/capture/segment/run.h"
 
 #include <algorithm>
@@ -24,15 +24,15 @@
 namespace lutra {
 namespace {
 
-// The history of a result that backward refuses.
+// The history of a result whose backward raises an error.
 struct RefusedNode : GradNode {
   std::string why, op;
-  Tensor read;  // or null: what was saved at that version and written since
+  Tensor read;  // null, or the tensor that was saved at version `expected` and written since
   uint32_t expected = 0;
   RefusedNode(const RefusedOutput& r, const std::vector<Tensor>& reached, const Tensor& t) : why(r.why), op(r.op) {
     link(*this, reached);
     if (!t) return;
-    read = alias(t, t->sizes, t->strides, t->offset);  // the history of t may lead here
+    read = alias(t, t->sizes, t->strides, t->offset);  // an alias, since the history of t may lead here
     expected = t->storage->version - uint32_t(r.writes);
   }
   const char* name() const override { return "CompiledBackward"; }
@@ -50,8 +50,9 @@ struct EntryRunner {
   const Effects& left = e.effects;
   std::vector<Value> outputs{};
   int constants = 0;  // stack index
-  // Fresh tables, closures, texts, then operands of effects: on the stack, or in a table where they are many.
-  int kept = 0, kept_before = 0, kept_table = 0;  // how many, stack index before the first, stack index or 0
+  // Fresh tables, closures, texts, then operands of effects. They are on the stack, or in a table if there are many.
+  // Their number, stack index before the first one, stack index of the table or 0.
+  int kept = 0, kept_before = 0, kept_table = 0;
 
   Tensor tensor(const Recipe& r) const {
     return r.kind == Recipe::kTensorOut ? outputs[size_t(r.index)].tensor() : values.tensors[size_t(r.index)];
@@ -59,7 +60,7 @@ struct EntryRunner {
 
   void compute() {
     if (!e.segment) return;
-    const AutocastOff off;  // casts are in the graph
+    const AutocastOff off;  // the graph contains the casts
     const auto& sources = e.guards.tensor_sources;
     std::vector<Tensor> fewer;
     for (size_t i = 0; e.takes_constants && i < values.tensors.size(); i++) {
@@ -74,7 +75,7 @@ struct EntryRunner {
     }
   }
 
-  // Of what the run gave.
+  // Sets the histories of the run's results.
   void leave_history() {
     for (int i : left.leaf_outputs) outputs[size_t(i)].tensor()->requires_grad = true;
     for (const RefusedOutput& r : left.refused_outputs) {
@@ -89,13 +90,13 @@ struct EntryRunner {
     link_views();
   }
 
-  // Guards do not know a view from another tensor.
+  // Returns whether inputs that get a history are no views. Guards do not distinguish views from other tensors.
   bool writable() const {
     return std::none_of(left.history_writes.begin(), left.history_writes.end(),
                         [&](const HistoryWrite& w) { return bool(values.tensors[size_t(w.input)]->base); });
   }
 
-  // Gradients that the segment replaces without having read them, and that nobody else sees.
+  // Returns the gradients that the segment replaces without reading them, and to which nothing else refers.
   std::vector<Donor> donors() const {
     std::vector<Donor> all;
     for (const GradWrite& w : left.grad_writes) {
@@ -124,7 +125,8 @@ struct EntryRunner {
     return alias(y, y->sizes, y->strides, y->offset);
   }
 
-  // A view keeps the history that it has as a result: what else comes of it in the segment goes through it.
+  // Makes output views real views of their bases. A view keeps its history as a result, since other results of the
+  // segment may depend on it.
   void link_views() {
     for (int i : left.hidden_bases) outputs[size_t(i)].tensor()->hidden_base = true;
     for (const ViewOutput& v : left.view_outputs) {
@@ -136,7 +138,7 @@ struct EntryRunner {
         y->base = base->base && !v.complex ? base->base : base;
         continue;
       }
-      if (v.symbolic && overlaps_itself(y)) continue;  // cannot be written
+      if (v.symbolic && overlaps_itself(y)) continue;  // it cannot be written to
       const Tensor view = v.symbolic || v.complex ? view_by_places(base, y) : replay(v.calls, base);
       view->autograd = nullptr;
       view->requires_grad = y->requires_grad;
@@ -145,7 +147,7 @@ struct EntryRunner {
     }
   }
 
-  // A user's backend: called with the inputs, then the numbers; gives the outputs in order.
+  // Calls a user's backend with the inputs, then the numbers. It returns the outputs in order.
   void call_backend(const std::vector<Tensor>& inputs) {
     const int top = lua_gettop(L), n = int(inputs.size() + values.scalars.size());
     luaL_checkstack(L, n + int(e.outputs) + 8, "a backend");
@@ -205,7 +207,7 @@ struct EntryRunner {
     if (kept_table) lua_rawseti(L, kept_table, kept);
   }
   void push_kept(int i) { kept_table ? lua_rawgeti(L, kept_table, i + 1) : lua_pushvalue(L, kept_before + 1 + i); }
-  // Its stack index, until what is above the stack's top now is dropped.
+  // Returns the stack index of object i. It is valid until the stack is cut to its current top.
   int place_of(int i) {
     if (!kept_table) return kept_before + 1 + i;
     push_kept(i);
@@ -219,7 +221,7 @@ struct EntryRunner {
       for (const Recipe& r : text.args) push(r);
       const int n = int(text.args.size());
       joins ? lua_concat(L, n) : lua_call(L, n, 1);
-      lua_tostring(L, -1);  // a number alone, which lua_concat leaves one
+      lua_tostring(L, -1);  // converts a single number, which lua_concat does not change
       keep();
     }
   }
@@ -246,7 +248,7 @@ struct EntryRunner {
     for (size_t i = 0; i < left.closures.size(); i++) fill_closure(left.closures[i], int(left.tables.size() + i));
   }
 
-  // Sets t[key] = value, which are at the top of the stack, and drops them.
+  // Sets t[key] = value for the key and value at the top of the stack, and pops them.
   void set_item(int table) {
     if (!lua_isnil(L, -2)) return lua_rawset(L, table);
     make_room(L, table, int(lua_tointeger(L, -1)));
@@ -287,7 +289,7 @@ struct EntryRunner {
     lua_settop(L, top);
   }
 
-  // All operands are kept before the first write: a write may drop the last reference to a later one.
+  // Pushes all operands before the first write, since a write may drop the last reference to a later operand.
   void push_operands() {
     for (const TableWrite& w : left.table_writes) push(w.table), keep(), push(w.key), keep(), push(w.value), keep();
     for (const MetatableWrite& w : left.metatable_writes) push(w.table), keep(), push(w.metatable), keep();
@@ -295,7 +297,7 @@ struct EntryRunner {
     for (const SlotWrite& w : left.slot_writes) push(w.value), keep();
   }
 
-  // Gradients that are kept, now and by backwards outside, and what these call.
+  // Applies effects on gradients: stored ones, those that backwards outside retain, and their hooks.
   void gradients() {
     for (const GradWrite& w : left.grad_writes) {
       const Tensor& t = values.tensors[size_t(w.input)];
@@ -316,7 +318,7 @@ struct EntryRunner {
     }
   }
 
-  // `at` is the first operand. Each place is written once, so that the order does not show.
+  // Applies the writes; `at` is the first operand. Each place is written only once, so the order does not matter.
   void effects(int at) {
     for (size_t i = 0; i < left.table_writes.size(); i++, at += 3) {
       const int top = lua_gettop(L), table = place_of(at);
@@ -354,7 +356,7 @@ struct EntryRunner {
     if (left.autocast != Effects::kNoAutocast) set_autocast_mode(unpack(left.autocast));
   }
 
-  // As the run's tape has to see it. Gives what it was.
+  // Sets requires_grad of inputs as the run's tape needs it. Returns the old values.
   std::vector<char> set_requires_grad() {
     std::vector<char> before;
     for (const RequiresGradWrite& w : left.requires_grad_writes) {
@@ -364,7 +366,7 @@ struct EntryRunner {
     return before;
   }
 
-  // After a run. before: what it was, where the run has failed.
+  // Sets requires_grad of inputs after a run. before: the old values if the run has failed, else null.
   void leave_requires_grad(const std::vector<char>* before) {
     for (size_t i = 0; i < left.requires_grad_writes.size(); i++) {
       const RequiresGradWrite& w = left.requires_grad_writes[i];
@@ -372,7 +374,7 @@ struct EntryRunner {
     }
   }
 
-  // What the run draws comes after it.
+  // Sets the seed, before the run draws random numbers.
   void set_seed() {
     if (left.seed.kind == Recipe::kNil) return;
     const int top = lua_gettop(L);
@@ -383,7 +385,8 @@ struct EntryRunner {
     lua_settop(L, top);
   }
 
-  // The run has written what it writes: nobody may run it again.
+  // Runs the code after the run. The run's writes are done, so it must not be repeated: errors of memory become
+  // LateErrors.
   template <class F>
   static int behind_run(const F& rest) {
     try {
@@ -396,10 +399,10 @@ struct EntryRunner {
     }
   }
 
-  // Of a segment that leaves results only.
+  // Runs a segment whose only effects are results.
   int run_plain() {
     if (!lua_checkstack(L, int(left.results.size()) + 24)) return 0;
-    const AutocastOff off;  // casts are in the graph
+    const AutocastOff off;  // the graph contains the casts
     note_lines(&left.results, sizeof left.results), note_lines(left.results.data(), 1);
     const bool seen = values.views.size() == values.tensors.size();
     outputs = e.segment->run(values.tensors, values.scalars, {}, seen ? &values.views : nullptr);

@@ -1,4 +1,4 @@
-// Variables of frames that closures share.
+// Variables of frames that are shared with closures.
 #include "vm/capture/segment/shared.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace {
 
 const std::vector<bc::Upvalue>& upvalues(const Closure& closure) { return closure.code->proto().upvalues; }
 
-// Whether an FNEW in the frame would now make the closure.
+// Returns whether an FNEW in the frame would now make a closure with the same local variables.
 bool holds(const Frame& frame, const Closure& child) {
   for (size_t i = 0; i < child.cells.size(); i++) {
     const bc::Upvalue up = upvalues(child)[i];
@@ -45,7 +45,7 @@ std::optional<FrameShares> variables_of_frames(const Trace& t, bool returns, con
       at = upvalues(*child)[at].index();
       child = child->env->closure;
     }
-    if (!upvalues(*child)[at].local()) continue;  // a variable of a real function
+    if (!upvalues(*child)[at].local()) continue;  // an upvalue of a real function
     const auto makes = [&](const Frame* f) { return child->env == f->function && holds(*f, *child); };
     const auto frame = std::find_if(t.frames.begin(), t.frames.end(), makes);
     if (frame == t.frames.end()) return std::nullopt;
@@ -53,7 +53,7 @@ std::optional<FrameShares> variables_of_frames(const Trace& t, bool returns, con
     share.child = child->constant;
     share.upvalues.emplace_back(i, at);
   }
-  constexpr size_t kSlots = 200;  // of the frame and the call that shares; results have room beside them
+  constexpr size_t kSlots = 200;  // slots of the frame and of the call that shares; results need the rest
   for (const auto& [frame, by_child] : shares) {
     if (frame->code->proto().framesize + 2 * closure.cells.size() > kSlots) return std::nullopt;
   }
