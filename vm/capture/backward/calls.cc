@@ -1,4 +1,4 @@
-// Captures of calls: on tensors that stand for gradients.
+// Captures calls, with stand-in tensors for gradients.
 #include "vm/capture/backward/calls.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace lutra {
 namespace {
 
-// f in a frame of C of its own, whose stack is empty: guards and captures find their values from 1 on.
+// Runs f in a C frame of its own with an empty stack, since guards and captures expect their values from index 1 on.
 void in_own_frame(lua_State* L, const std::function<void(lua_State*)>& f) {
   struct Call {
     const std::function<void(lua_State*)>& f;
@@ -39,7 +39,7 @@ void in_own_frame(lua_State* L, const std::function<void(lua_State*)>& f) {
   if (call.error) std::rethrow_exception(call.error);
 }
 
-// Slots, then varargs, then the function. False: it is gone.
+// Pushes slots, then varargs, then the function. Returns false if the function no longer exists.
 bool push_call(lua_State* L, const CapturedCall& captured, const LuaCallee& callee, const std::vector<Tensor>& tensors,
                SegmentCall& at) {
   const int arguments = callee.push_arguments(L, tensors);
@@ -54,7 +54,8 @@ bool push_call(lua_State* L, const CapturedCall& captured, const LuaCallee& call
   return true;
 }
 
-// As the gradient will be, on the device where it will be. Only a single element has memory: capture may look at it.
+// Makes a stand-in with the properties and the device of the future gradient. Only a one-element tensor has memory,
+// since capture may read its element.
 Tensor stand_in_for(const Tensor& fake) {
   const ModeScope real(nullptr);
   Sizes sizes, strides;
@@ -78,8 +79,8 @@ std::set<int> symbolic_dims(const Tensor& t) {
 
 using Op = GuardOp;
 
-// What a graph within another one must not ask or do; null: nothing.
-// repeats: it is the call of a checkpoint.
+// Returns what a graph within another one must not check or do; null if there is nothing. repeats: it is the call of a
+// checkpoint.
 const char* refusal(const WholeCall& whole, const std::vector<int>& given, bool repeats) {
   const Effects& e = whole.entry->effects;
   const GuardProgram& p = whole.entry->guards;
@@ -107,9 +108,10 @@ const char* refusal(const WholeCall& whole, const std::vector<int>& given, bool 
 
 bool is_of_gradients(Op op) { return op == Op::kGradLoad || op == Op::kGradNilCheck || op == Op::kGradTensorCheck; }
 
-// Whether guards read .grad, or ask more of a tensor that is not there yet than what it is like. later: by input.
+// Returns an error if guards read .grad, or check more than the properties of a tensor that does not exist yet. later:
+// by input, whether it does not exist yet.
 const char* asks_too_much(const GuardProgram& p, const std::vector<bool>& later) {
-  std::set<int> registers;  // that hold such tensors
+  std::set<int> registers;  // registers that hold such tensors
   const auto is_later = [&](const auto& member) { return bool(later[size_t(member.first)]); };
   const auto compares_later = [&](const GuardStep& s) {
     if (s.op != Op::kDistinctTensorsCheck) return registers.count(s.a) + registers.count(s.b) > 0;
@@ -141,14 +143,14 @@ const char* bad_results(const WholeCall& whole) {
   return nullptr;
 }
 
-// Which argument an input is, counted from 0; -1: none.
+// Returns the argument index of an input, counted from 0; -1 if it is not an argument.
 int argument_of(const Source* source, const CapturedCall& call) {
   if (!source) return -1;
   if (source->kind == SourceKind::kArg) return int(call.slots[size_t(source->index)]);
   return source->kind == SourceKind::kVararg ? int(call.parameters) + source->index : -1;
 }
 
-// places: which arguments the tensors are.
+// Returns CapturedCall::given. places: argument indices of the tensors.
 std::vector<int> given_inputs(const WholeCall& whole, const CapturedCall& call, const std::vector<Tensor>& tensors,
                               const std::vector<int>& places) {
   std::vector<int> given(whole.inputs.size(), -1);
@@ -172,7 +174,8 @@ namespace {
 
 uint64_t mixed(uint64_t key, uint64_t word) { return (key ^ word) * 0x9e3779b97f4a7c15ull + 1; }
 
-// The identity of the prototype of what a class has under a name, or a class that it extends; 0: it is no Lua function.
+// Returns the identity of the prototype of a method of the object's class or of one that it extends; 0 if it is not a
+// Lua function.
 uint64_t method_of(lua_State* L, int object, const char* name) {
   const int top = lua_gettop(L);
   uint64_t found = 0;
@@ -191,8 +194,8 @@ uint64_t method_of(lua_State* L, int object, const char* name) {
   return found;
 }
 
-// Of an object that is called, a module say: of what kind it and its parts are, not which it is. It goes on down a few
-// levels, over so many parts.
+// Returns a key for the kind of a called object, such as a module, and of its parts, independent of its identity. It
+// descends a few levels, over at most `parts` parts.
 uint64_t kind_of(lua_State* L, int object, int levels, int& parts) {
   const int top = lua_gettop(L);
   luaL_checkstack(L, 8, "a backward");
@@ -272,7 +275,7 @@ TraceOptions CallCaptures::options_for(uint64_t key) const {
 
 namespace {
 
-// What nodes of a trace keep, with its version then.
+// Records the tensors that nodes of a trace save, with their versions at that time.
 struct SeenSaves final : FakeSaves {
   struct Kept {
     Tensor tensor;
@@ -286,7 +289,7 @@ struct SeenSaves final : FakeSaves {
   void keeps(const Tensor& fake, uint32_t saver) override { kept.push_back({fake, fake->storage->version, saver}); }
 };
 
-// The modes in which a checkpoint's call is repeated, for a scope; null: those of now.
+// Sets the modes in which a checkpoint's call is repeated, for a scope. With null keeps the current modes.
 class AsThen {
  public:
   explicit AsThen(const Checkpoint* checkpoint, Ref<CallWatch> watch = nullptr) : checkpoint_(checkpoint) {
@@ -310,14 +313,14 @@ class AsThen {
   const Ref<CallWatch> watch_ = modes().watch;
 };
 
-// Nodes keep what is something else than what those of the first call kept.
+// Returns whether the nodes save other tensors than those of the first call did.
 bool saves_otherwise(const Checkpoint& checkpoint, const SeenSaves& saves) {
   const auto same = [](const auto& now, const auto& then) { return now.saver == then.saver; };
   const auto& then = checkpoint.kept();
   return !std::equal(saves.kept.begin(), saves.kept.end(), then.begin(), then.end(), same);
 }
 
-// Why what nodes keep cannot be given to the nodes of an earlier call; null: it can.
+// Returns why the saved tensors cannot be given to the nodes of the first call; null if they can.
 const char* saves_badly(const Graph& graph, const SeenSaves& saves) {
   std::unordered_set<const TensorImpl*> values;
   for (const auto& in : graph.inputs) values.insert(in.value.get());
@@ -402,7 +405,7 @@ std::shared_ptr<CapturedCall> CallCaptures::capture(const PartCall& call, const 
 
 namespace {
 
-// f sees what the steps before the one that failed have loaded.
+// Calls f with the values that the guard steps before the failed one have loaded.
 template <class F>
 void with_values(lua_State* L, const GuardProgram& p, int failed, const SegmentCall& at, int tables, F f) {
   GuardProgram until = p;
@@ -411,8 +414,8 @@ void with_values(lua_State* L, const GuardProgram& p, int failed, const SegmentC
   if (run_guards(L, until, at.nslots, at.nargs, at.self, tables, tables + 1, &values) < 0) f(values);
 }
 
-// Another closure of a prototype, another number or string: the next capture takes any. tables: of the entry, on the
-// stack.
+// Records a miss because of another closure of a prototype, or of another number or string: the next capture accepts
+// any. tables: stack index of the entry's tables.
 void learn(lua_State* L, const Entry& e, int failed, const SegmentCall& at, int tables,
            const std::function<CallLessons&()>& lessons) {
   constexpr size_t kKnown = 8;

@@ -1,4 +1,4 @@
-// Parts of backwards: found by their facts, recorded, compiled and run.
+// Finds parts of backwards by their facts, and records, compiles and runs them.
 #include "vm/capture/backward/parts.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kMostFacts = size_t{1} << 22;  // words
 constexpr int kMostFailures = 3;
 
-// Where the program calls backward.
+// Returns the line where the program calls backward.
 std::string user_line() {
   lua_State* L = current_lua();
   lua_Debug frame;
@@ -40,7 +40,7 @@ uint64_t hash_of(const std::vector<uint64_t>& words) {
 
 bool same_bits(double a, double b) { return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b); }
 
-// Of a tensor that only its sizes are known of, as an input that nobody reads.
+// Makes an input without elements from a tensor of which only the sizes are known.
 Tensor without_elements(const Tensor& t) {
   Tensor out = alias(t, t->sizes, t->strides, SymInt(0));
   out->storage = make_ref<Storage>();
@@ -64,7 +64,8 @@ std::vector<double> scalars_of(const RecordedPart& recorded, const BackwardPart&
   return scalars;
 }
 
-// What its calls read comes behind the part's own tensors and numbers. missed: the call whose guards do not hold.
+// Returns whether the guards of all calls hold. Appends the values that the calls read to the part's own tensors and
+// numbers. missed: the call whose guards do not hold.
 bool calls_hold(const RecordedPart& recorded, BackwardPart& part, CallCaptures& captures, const PartCall*& missed) {
   part.drop_calls_values();
   for (const auto& [at, captured] : recorded.calls) {
@@ -73,7 +74,7 @@ bool calls_hold(const RecordedPart& recorded, BackwardPart& part, CallCaptures& 
   return true;
 }
 
-// The random state of the checkpoint that drew first, for a scope.
+// Restores the random state of the checkpoint that drew first, for a scope.
 struct DrawnThen {
   const Generator now = default_generator();
   DrawnThen(const RecordedPart& recorded, const BackwardPart& part) {
@@ -83,7 +84,7 @@ struct DrawnThen {
   DrawnThen(const DrawnThen&) = delete;
 };
 
-// A call reads a .grad that the graph writes.
+// Returns whether a call reads a .grad that the graph writes.
 bool reads_grads(const BackwardPart& part) {
   return std::any_of(part.tensors.begin() + int64_t(part.own_tensors), part.tensors.end(), [&](const Tensor& t) {
     return std::any_of(part.grads.begin(), part.grads.end(),
@@ -91,7 +92,7 @@ bool reads_grads(const BackwardPart& part) {
   });
 }
 
-// The call that has read another number than when the entry was made; null: none has.
+// Returns the call that has read another number than when the entry was made; null if none has.
 const PartCall* reads_otherwise(const BackwardEntry& e, const BackwardPart& part) {
   size_t number = 0;
   for (const auto& [at, captured] : e.recorded.calls) {
@@ -124,7 +125,7 @@ bool holds(const BackwardEntry& e, BackwardPart& part, CallCaptures& captures, c
   return true;
 }
 
-// What has changed since the last run becomes a symbol; sizes 0 and 1 never do.
+// Marks the sizes and numbers that have changed since the last run: they become symbols. Sizes 0 and 1 never do.
 void note_changes(KnownPart& known, const BackwardPart& part) {
   known.changed.sizes.resize(part.sizes.size());
   known.changed.numbers.resize(part.numbers.size());
@@ -185,7 +186,7 @@ void CompiledBackward::clear() {
   facts_ = 0;
 }
 
-// A program whose tape is never the same: what was seen once goes first.
+// Limits the memory for programs whose tape always differs. Parts that occurred only once are removed first.
 void CompiledBackward::make_room(size_t facts) {
   if (facts_ + facts <= kMostFacts) return;
   std::erase_if(known_, [](const auto& known) { return known.second->entries.empty(); });
@@ -263,7 +264,8 @@ std::shared_ptr<BackwardEntry> CompiledBackward::compile(Engine& engine, KnownPa
   } catch (const Error& error) {
     if (error.kind != ErrorKind::kUser && error.kind != ErrorKind::kInternal) throw;
     known.refused = error.what();
-    const bool may_pass = error.kind == ErrorKind::kUser && !dynamic_cast<const NeedsData*>(&error);  // eager's own
+    // Eager raises it, too.
+    const bool may_pass = error.kind == ErrorKind::kUser && !dynamic_cast<const NeedsData*>(&error);
     known.for_good = !may_pass || ++known.failures >= kMostFailures;
     if (error.kind != ErrorKind::kInternal) return nullptr;
     runtime_.counters.internal_errors++;
@@ -354,7 +356,7 @@ bool CompiledBackward::run_part(Engine& engine, uint64_t& stop) {
   if (!entry && known->for_good) return refuse(known->refused.c_str()), false;
   if (!entry) {
     const CollectorPause no_finalizers(current_lua());
-    if (!is_walked_last(part)) return run_part(engine, stop);  // a finalizer's backward was
+    if (!is_walked_last(part)) return run_part(engine, stop);  // a finalizer's backward was walked since
     part.drop_calls_values();
     note_changes(*known, part);
     entry = compile(engine, *known, part, missed);
@@ -364,7 +366,7 @@ bool CompiledBackward::run_part(Engine& engine, uint64_t& stop) {
   if (!entry) return refuse(known->refused.c_str()), false;
   if (reads_grads(part)) return refuse("a call reads a .grad"), false;
   if (!run_entry(engine, part, *entry)) return refuse("an op failed"), false;
-  if (!part.stop && !part.why.empty()) refuse(part.why.c_str());  // what is left of the leaves
+  if (!part.stop && !part.why.empty()) refuse(part.why.c_str());  // for the remaining leaves
   return true;
 }
 

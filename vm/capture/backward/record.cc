@@ -1,4 +1,4 @@
-// The engine runs once more, on FakeTensors that stand for gradients, saved tensors and .grad.
+// Runs the engine once more on FakeTensors that stand for gradients, saved tensors and .grad.
 #include "vm/capture/backward/record.h"
 
 #include <algorithm>
@@ -15,14 +15,15 @@ namespace {
 
 constexpr int64_t kMostDraws = int64_t{1} << 30;
 
-// Sizes that are symbols. Two of them that were alike in both runs are one symbol, as are multiples and products.
+// Sizes that are symbols. Two sizes that were equal in both runs are one symbol; multiples and products of symbols are
+// expressions of them.
 class Symbols {
  public:
   Symbols(Graph& graph, const BackwardPart& part, const PartSymbols& wanted)
       : graph_(graph), part_(part), wanted_(wanted) {}
 
   bool is_symbol(size_t at) const { return at < wanted_.sizes.size() && wanted_.sizes[at]; }
-  // A tensor whose sizes say what others are; its input has the number `input`.
+  // Makes symbols of the sizes of a tensor, from which others follow. `input` is the index of its input.
   void learn(size_t tensor, int input) {
     const size_t at = part_.tensor_sizes[tensor];
     const Tensor& t = part_.tensors[tensor];
@@ -33,7 +34,7 @@ class Symbols {
     }
   }
   bool is_new(size_t at) const { return is_symbol(at) && !find(pair(at)); }
-  // scalars: of the graph, where one may be added which says a size that no tensor says.
+  // Returns size `at`. scalars: the graph's scalars, or null; one may be added for a size that no input tensor has.
   SymInt size(size_t at, std::vector<int32_t>* scalars) {
     if (!is_symbol(at)) return part_.sizes[at];
     SymInt n = expression(pair(at));
@@ -49,7 +50,7 @@ class Symbols {
   std::vector<std::pair<uint32_t, int32_t>> used;
 
  private:
-  using Pair = std::pair<int64_t, int64_t>;  // now, then
+  using Pair = std::pair<int64_t, int64_t>;  // the size now and in the other run
   Pair pair(size_t at) const { return {part_.sizes[at], wanted_.seen[at]}; }
   const SymInt* find(Pair p) const {
     for (const auto& [q, n] : known_) {
@@ -57,7 +58,7 @@ class Symbols {
     }
     return nullptr;
   }
-  // p = q * k for both runs; 0: no such k.
+  // Returns k with p = q * k in both runs; 0 if there is none.
   static int64_t multiple(Pair p, Pair q) {
     if (q.first == 0 || q.second == 0 || p.first % q.first || p.second % q.second) return 0;
     const int64_t k = p.first / q.first;
@@ -74,7 +75,7 @@ class Symbols {
         if (const int64_t k = multiple(p, {q.first * r.first, q.second * r.second})) return n * m * SymInt(k);
       }
     }
-    return p.first;  // it stays what it is
+    return p.first;  // it stays a constant
   }
 
   SymInt of_number(const Scalar& number) {
@@ -105,7 +106,7 @@ class Recorder final : public Rehearsal {
   Ref<GradNode> stand_in(GradNode& node) override;
   Tensor& gradient_of(const GradNode& leaf) override;
   Tensor run_hook(const GradHook& hook, const Tensor& gradient) override;
-  // gradients: those that the call is given first. Gives its first `count` results, null for nil.
+  // Replays a call. gradients: its first tensors. Returns its first `count` results, null for nil.
   std::vector<Tensor> run_call(const void* id, const std::vector<Tensor>& gradients, size_t count);
   const PartCall& call_of(const void* id) const;
   CallReplay replayed(const PartCall& call, const std::vector<GivenTensor>& given, int first_draw);
@@ -125,7 +126,7 @@ class Recorder final : public Rehearsal {
   }
   Tensor input(size_t i);
   SymInt size(size_t at) { return symbols_.size(at, nullptr); }
-  // A number of a node: an index, a start.
+  // Returns a node's own number, such as an index or a start.
   SymInt own_size(size_t at) { return symbols_.size(at, &out_.scalars); }
   Scalar number(size_t at);
   void choose_symbols();
@@ -137,20 +138,20 @@ class Recorder final : public Rehearsal {
   const PartSymbols& wanted_;
   RecordedPart out_{};
   Symbols symbols_;
-  std::vector<Tensor> fakes_;  // by tensor of the part
+  std::vector<Tensor> fakes_;  // indexed by tensor of the part
   std::unordered_map<const TensorImpl*, size_t> tensor_of_;
-  std::vector<int> numbers_;  // scalars by number of the part
+  std::vector<int> numbers_;  // scalars, indexed by number of the part
   std::unordered_map<const TensorImpl*, int> outputs_;
   Engine& engine_;
   Engine* rehearsed_ = nullptr;
   std::unordered_map<const Checkpoint*, std::vector<Tensor>> repeated_;
-  std::vector<Tensor> marked_;  // values of the graph whose requires_grad is another than it would be
-  int draws_ = 0;               // call indices of what checkpoints draw
-  std::vector<std::pair<uint32_t, std::unique_ptr<Tensor>>> grads_;  // by place of the leaf
-  std::map<std::pair<uint32_t, size_t>, Tensor> retained_;           // as in the part
+  std::vector<Tensor> marked_;  // values of the graph whose requires_grad was changed
+  int draws_ = 0;               // number of call indices that checkpoints draw
+  std::vector<std::pair<uint32_t, std::unique_ptr<Tensor>>> grads_;  // indexed by place of the leaf
+  std::map<std::pair<uint32_t, size_t>, Tensor> retained_;           // with the same keys as in the part
 };
 
-// Puts FakeTensors and symbols into the copy of a node, from its places in the part on.
+// Replaces the values in the copy of a node by FakeTensors and symbols, beginning at its positions in the part.
 struct StandIn final : NodeVisitor {
   Recorder& recorder;
   PartPlace at;
@@ -173,7 +174,8 @@ struct StandIn final : NodeVisitor {
     for (SymInt& n : strides) n = recorder.size(at.sizes++);
     s.lay(sizes, strides);
   }
-  // The first node that asks has what the call of the checkpoint is given, too.
+  // Replaces a tensor that a checkpoint computes again. The data of the first node that needs the checkpoint also
+  // contains the tensors that its call receives.
   void become_repeated(SavedTensor& s) {
     const PartCall& call = recorder.call_of(s.later());
     if (!call.tensors.empty() && call.tensors[0] == int(at.tensors)) {
@@ -263,7 +265,8 @@ CallReplay Recorder::replayed(const PartCall& call, const std::vector<GivenTenso
   return CallReplay(*captured, std::move(inputs), std::move(numbers), graph(), first_draw);
 }
 
-// The checkpoint of the part that drew first (-1: none did), and how many call indices later another one began.
+// first_to_draw returns the part's checkpoint that drew first (-1 if none did). draws_before returns how many call
+// indices after `first` the checkpoint of `call` began.
 int Recorder::first_to_draw() const {
   int first = -1;
   for (size_t i = 0; i < part_.calls.size(); i++) {
@@ -279,7 +282,7 @@ int64_t Recorder::draws_before(const PartCall& first, const PartCall& call) {
   return int64_t(call.repeats->generator().next_call - first.repeats->generator().next_call);
 }
 
-// What a checkpoint's call saves, by number.
+// Returns the tensors that a checkpoint's call saves, indexed by their number.
 const std::vector<Tensor>& Recorder::repeated(const Checkpoint& checkpoint) {
   const auto [made, fresh] = repeated_.try_emplace(&checkpoint);
   if (!fresh) return made->second;
@@ -306,7 +309,7 @@ const std::vector<Tensor>& Recorder::repeated(const Checkpoint& checkpoint) {
     const Tensor& t = made->second.back();
     same = t->dtype == kept[i].dtype && t->sizes.size() == kept[i].sizes.size();
     for (size_t d = 0; same && d < t->sizes.size(); d++) same = t->sizes[d].hint == kept[i].sizes[d].hint;
-    // Rules ask it of what they have saved.
+    // Gradient rules check requires_grad of the tensors that they have saved.
     if (t->requires_grad == kept[i].requires_grad) continue;
     t->requires_grad = kept[i].requires_grad;
     marked_.push_back(t);
@@ -315,7 +318,7 @@ const std::vector<Tensor>& Recorder::repeated(const Checkpoint& checkpoint) {
   return made->second;
 }
 
-// sizes: where the part has those that it must have.
+// Returns a tensor that a checkpoint's call saves. sizes: index of the sizes in the part that it must have.
 Tensor Recorder::repeated(const SavedTensor& saved, size_t sizes) {
   const auto& checkpoint = dynamic_cast<const Checkpoint&>(*saved.later());
   const Tensor& t = repeated(checkpoint)[saved.number()];
@@ -326,7 +329,7 @@ Tensor Recorder::repeated(const SavedTensor& saved, size_t sizes) {
   return t;
 }
 
-// Stands for a LuaNode.
+// A node that stands for a LuaNode.
 struct RecordedLuaNode final : GradNode {
   Recorder& recorder;
   const LuaNode& node;
@@ -340,7 +343,7 @@ struct RecordedLuaNode final : GradNode {
   void release() override {}
 };
 
-// Tensors that have sizes which no other input says come first, those that are read before those that have no elements.
+// Makes inputs of the tensors whose sizes are new symbols, those with elements before those without.
 void Recorder::choose_symbols() {
   for (const bool fake : {false, true}) {
     for (size_t i = 0; i < part_.tensors.size(); i++) {
@@ -400,7 +403,7 @@ void Recorder::give_all() {
   for (size_t i = 0; i < rehearsed_->results.size(); i++) {
     give(PartResult::kTarget, uint32_t(i), 0, rehearsed_->results[i]);
   }
-  // One that was there has been written.
+  // An existing gradient was written in place.
   for (const auto& [place, g] : grads_) {
     if (!tensor_of_.count(g->get())) give(PartResult::kGrad, place, 0, *g);
   }

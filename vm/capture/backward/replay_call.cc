@@ -1,4 +1,4 @@
-// A captured call once more, in the graph that is being recorded.
+// Replays a captured call in the graph that is being recorded.
 #include "jit/graph/replay.h"
 
 #include "ops/core/error.h"
@@ -31,7 +31,7 @@ int32_t CallReplay::expr_of(const SymExpr& e) {
   return env_.make(e.op, exprs_[size_t(e.a)], b);
 }
 
-// What the trace asked is asked again, as sizes may be others here.
+// Adds the trace's guards on symbols again, since sizes may differ here.
 void CallReplay::begin() {
   const Graph& graph = *call_.graph;
   bool hold = true;

@@ -1,4 +1,4 @@
-// From gradients under way down the tape, highest number first, as the engine goes.
+// Walks from the pending gradients down the tape, highest number first, like the engine.
 #include "vm/capture/backward/walk.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 std::atomic<uint64_t> walks{0};
 thread_local uint64_t last_walk = 0;
 
-struct NotReady {};  // what a node saved cannot be read yet, or no more
+struct NotReady {};  // a saved tensor cannot be read yet, or no more
 
 using Checkpoints = std::set<const Checkpoint*>;
 
@@ -28,11 +28,11 @@ struct Walk final : NodeVisitor {
   BackwardPart part{};
   std::vector<GradNode*> leaves{};
   std::priority_queue<std::pair<uint64_t, GradNode*>> open{};
-  bool first = true;                 // no node has been taken yet
-  bool is_seen = false;              // by hooks, or kept: the gradient that comes to the node
-  std::optional<Generator> draws{};  // of the first checkpoint that drew
-  std::string checkpoint_why{};      // it is no part of the graph
-  // What checkpoints would give again to the nodes that are taken: whose, and which of it.
+  bool first = true;                 // no node has been accepted yet
+  bool is_seen = false;              // hooks see the gradient that reaches the node, or it is retained
+  std::optional<Generator> draws{};  // random state of the first checkpoint that drew
+  std::string checkpoint_why{};      // why the checkpoint cannot be part of the graph
+  // Tensors that checkpoints would compute again for the accepted nodes: the checkpoint, and the tensor's number.
   std::vector<std::pair<const Checkpoint*, size_t>> again{};
   const Checkpoints& needed_later;
 
@@ -65,7 +65,7 @@ struct Walk final : NodeVisitor {
     for (const SymInt& n : t->strides) fact(uint64_t(n.hint));
     part.tensor_sizes.push_back(BackwardPart::kFixed);
     part.tensors.push_back(t);
-    if (t->storage->freed) throw NotReady();  // the node itself knows whether it reads it
+    if (t->storage->freed) throw NotReady();  // only the node itself knows whether it reads it
   }
   void saved(SavedTensor& s, const char* op) override {
     fact(s.keeps_elements());
@@ -75,7 +75,8 @@ struct Walk final : NodeVisitor {
     if (!s.is_current()) throw NotReady();
     tensor(s.kept());
   }
-  // What the call of a checkpoint would give again, if the call may be a part of the graph.
+  // Accepts a tensor that a checkpoint's call would compute again. Returns false if the call cannot be part of the
+  // graph.
   bool take_repetition(const SavedTensor& s) {
     const auto* checkpoint = dynamic_cast<Checkpoint*>(s.later());
     if (!checkpoint) return false;
@@ -95,8 +96,8 @@ struct Walk final : NodeVisitor {
     again.emplace_back(checkpoint, s.number());
     return true;
   }
-  // Of the checkpoints that the part would repeat, those of which something is left to give when it has run: they are
-  // repeated once, now, as eager does it.
+  // Returns those of the part's checkpoints that later nodes need, too. They are repeated once, now, as eager code
+  // does.
   Checkpoints incomplete() {
     std::sort(again.begin(), again.end());
     again.erase(std::unique(again.begin(), again.end()), again.end());
@@ -135,7 +136,8 @@ struct Walk final : NodeVisitor {
     part.calls.back() = std::move(call);
     return "";
   }
-  // What a checkpoint makes again, it makes when the first node that asks is the next one, and its hooks have run.
+  // Returns a tensor that a checkpoint computes again. A checkpoint is repeated only when the first node that needs it
+  // is the next one, and its hooks have run.
   Tensor made(const SavedTensor& s, const char* op) {
     if (!s.is_ready()) {
       if (!first || is_seen) throw NotReady();
@@ -154,7 +156,7 @@ struct Walk final : NodeVisitor {
     node->walk = id;
     node->place = uint32_t(part.nodes.size());
     part.nodes.push_back(node);
-    // Gradients go on to leaves otherwise than to nodes, which may lie behind the end of the part.
+    // Gradients of leaves are handled differently from those of nodes, which may lie after the end of the part.
     fact(node->own_leaf() != nullptr);
     node->own_leaf() ? leaves.push_back(node) : open.emplace(node->seq, node);
     return node->place;
@@ -169,7 +171,7 @@ struct Walk final : NodeVisitor {
     }
   }
 
-  // Why a call is made between two parts; empty: it is a part of the graph.
+  // Adds a call. Returns why it must run between two parts; empty if it is part of the graph.
   std::string take_call(const void* id, const std::shared_ptr<const LuaCallee>& callee) {
     const uint64_t key = callee ? book.key(*callee) : 0;
     if (!key) return "it is no Lua function";
@@ -185,7 +187,7 @@ struct Walk final : NodeVisitor {
     part.calls.back().tensors = {-1}, part.calls.back().places = {0};
     return "";
   }
-  // Gives what it saved to the function.
+  // Adds the call of a LuaNode, which passes the saved tensors to the function.
   std::string take_lua_node(LuaNode& node) {
     const std::string why = node.callee() ? take_call(&node, node.callee()) : "it was released";
     if (!why.empty()) return str(node.name(), ": ", why);
@@ -205,7 +207,8 @@ struct Walk final : NodeVisitor {
     return "";
   }
 
-  // Why the engine has to run a node by itself; empty: it does not.
+  // Adds the hooks and retained gradients of a node. Returns why the engine must run the node by itself; empty if it
+  // need not.
   std::string looked_at(const GradNode& node) {
     is_seen = !node.retained.empty();
     for (size_t i = 0; i < node.retained.size(); i++) {
@@ -260,7 +263,7 @@ struct Walk final : NodeVisitor {
     part.calls.resize(at.calls);
   }
 
-  // False: the part ends before it.
+  // Accepts a node. Returns false if the part ends before it.
   bool take(GradNode& node) {
     const PartPlace at = place_now();
     const size_t again_before = again.size();
@@ -287,7 +290,7 @@ struct Walk final : NodeVisitor {
     return true;
   }
 
-  // One that is no part of the graph ends it before the leaf.
+  // Adds the hooks of a leaf. A hook that cannot be part of the graph ends the graph before the leaf.
   void take_leaf_hooks(const GradNode& node) {
     const Tensor& leaf = *node.own_leaf();
     if (leaf->autograd) {
@@ -318,7 +321,7 @@ struct Walk final : NodeVisitor {
     tensor(grad);
   }
 
-  // Memory that the graph writes is nothing else to it.
+  // Checks that memory which the graph writes has no other use in it.
   void check_memory() {
     std::vector<const Storage*> written;
     for (int i : part.grads) {
