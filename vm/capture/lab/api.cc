@@ -1,4 +1,4 @@
-// lt.compile, lt.patch, lt.explain and their relatives: the functions that capture puts into the module table.
+// lt.compile, lt.patch, lt.explain and the other functions that capture adds to the module table.
 #include <algorithm>
 #include <cstring>
 #include <lua.hpp>
@@ -29,7 +29,7 @@
 namespace lutra {
 namespace {
 
-const char kAnchorKey = 0;  // registry: what is kept alive so that its address stays its own
+const char kAnchorKey = 0;  // registry key of the objects that are kept alive so that their addresses are not reused
 
 [[noreturn]] void wrong_function(lua_State* L, const char* who, const char* wanted) {
   fail(who, ": argument 'f' must be ", wanted, ", got ", described(L, 1));
@@ -53,7 +53,7 @@ void anchor(lua_State* L, int index) {
   lua_pop(L, 1);
 }
 
-// A module (callable table): a function that calls it, as an object that also has the module's fields.
+// Makes a function that calls a module (a callable table), and an object for it that also has the module's fields.
 const char kWrapper[] =
     "local module = ... return function(...) return module(...) end, "
     "function(f) return setmetatable({}, {_is_module = rawget(getmetatable(module), '_is_module'), _compiled_of = "
@@ -138,7 +138,7 @@ int api_unpatch(lua_State* L) {
   return 1;
 }
 
-// Upvalues: what was given, as a function of Lua, what was given, options.
+// Upvalues: the given callable as a Lua function, the given callable, options.
 int run_explain(lua_State* L) {
   const int n = lua_gettop(L);
   CaptureState& state = capture_state(L);
@@ -176,13 +176,13 @@ int api_guards(lua_State* L) {
   return 1;
 }
 
-// What lt.explain gives, of a function that is compiled and has run.
+// Returns the report of lt.explain for a compiled function that has run.
 int api_report(lua_State* L) {
   push_explanation(L, checked_proto(L, "explain"), lua_gettop(L) + 1, 0);
   return 1;
 }
 
-// Backwards that were compiled outside of compiled functions: a list.
+// Returns the list of parts of backwards that were compiled outside of compiled functions.
 int api_backwards(lua_State* L) {
   push_backwards(L, *capture_state(L).backward, 0);
   return 1;
@@ -198,7 +198,7 @@ int api_recompiles(lua_State* L) {
   return 1;
 }
 
-// The compiled prototype and those of its rebuilt frames.
+// Returns the compiled prototype and those of its rebuilt frames.
 std::vector<std::shared_ptr<CompiledProto>> with_resumes(const std::shared_ptr<CompiledProto>& compiled) {
   std::vector<std::shared_ptr<CompiledProto>> all{compiled};
   for (size_t i = 0; i < all.size(); i++) {
@@ -213,8 +213,8 @@ std::vector<std::shared_ptr<CompiledProto>> all_protos(const CaptureState& state
   return all;
 }
 
-// wait_compiled(), wait_compiled(f): until nothing is compiled in the background any more, of f or at all. What went
-// wrong is told by the next call.
+// wait_compiled(), wait_compiled(f): waits until all background compilations have finished, or those of f. The next
+// call reports their errors.
 int api_wait_compiled(lua_State* L) {
   std::vector<std::shared_ptr<CompiledProto>> protos = all_protos(capture_state(L));
   if (!lua_isnoneornil(L, 1)) {
@@ -235,7 +235,7 @@ int api_wait_compiled(lua_State* L) {
   return 0;
 }
 
-// Entries and counters go; compiled functions stay compiled functions and capture again.
+// Drops entries and counters. Compiled functions stay compiled functions, and capture again.
 int api_reset(lua_State* L) {
   CaptureState& state = capture_state(L);
   runtime(L).counters = Counters();
@@ -249,7 +249,8 @@ int api_reset(lua_State* L) {
     compiled->called_ops.clear(), compiled->parted_calls.clear(), compiled->gone_on.clear();
     compiled->hits_since = 0, compiled->brings_back_at = CompiledProto().brings_back_at;
     for (auto& [pc, point] : compiled->points) {
-      // What lt.auto has patched waits until it is hot again, but for loops that run: they keep their portal.
+      // Functions that lt.auto has patched wait until they are hot again, except running loops, which keep their
+      // portal.
       const bool waits = has_to_pay(L, *compiled) && !point.within.any();
       if (point.dead != waits) compiled->changed = true;
       point.dead = point.given_up = waits;
@@ -267,12 +268,12 @@ int api_reset(lua_State* L) {
       point.ops_at.clear();
       point.saved_ms = point.spent_ms = point.needs_ms = 0;
     }
-    if (compiled->patched) refresh(state, L, compiled);  // points that were given up have no portal
+    if (compiled->patched) refresh(state, L, compiled);  // abandoned points have no portal
   }
   return 0;
 }
 
-// What was compiled unwatched has no witness: once lt.config.verify asks for one, it is captured again.
+// Applies changed settings. Code that was compiled without verification is captured again once lt.config.verify is on.
 void apply_settings(lua_State* L) {
   apply_stress(L);
   CaptureState& state = capture_state(L);
@@ -315,7 +316,7 @@ int api_graph_break(lua_State* L) {
   return 0;
 }
 
-// Whether the innermost compiled function that runs has called no disabled one since.
+// Returns whether a compiled function is running and the innermost one has not called a disabled function.
 int api_is_compiling(lua_State* L) {
   const auto& disabled = capture_state(L).trace.disabled;
   bool is_compiled = false, found = false;
@@ -330,14 +331,14 @@ int api_is_compiling(lua_State* L) {
   return 1;
 }
 
-// Beside a trace, control flow is ordinary Lua; what else stdlib asks of a trace has models only
+// Outside of a trace, control flow is ordinary Lua. The other functions that stdlib calls in a trace have only models
 // (vm/capture/trace/regions.cc).
 int api_beside_trace(lua_State* L) {
   lua_pushboolean(L, 0);
   return 1;
 }
 int api_of_a_trace(lua_State*) { fail_internal("a function of traces is called"); }
-// "model.lua:12": where a function is written.
+// Returns where a function is defined, such as "model.lua:12".
 int api_place_of(lua_State* L) {
   lua_Debug about;
   lua_pushvalue(L, 1);
@@ -354,7 +355,7 @@ int api_allow_in_graph(lua_State* L) {
       "graphs)");
 }
 
-// mark_dynamic(x, dim, {min=, max=}), mark_static(x, dim); without dim, all of them.
+// mark_dynamic(x, dim, {min=, max=}), mark_static(x, dim); without dim, marks all dims.
 int mark(lua_State* L, bool dynamic) {
   Tensor* t = to_tensor(L, 1);
   const char* who = dynamic ? "mark_dynamic" : "mark_static";
@@ -409,7 +410,7 @@ int api_auto(lua_State* L) {
   return 0;
 }
 
-// The name of the new one in, that of the old one out.
+// set_stance(name): sets the stance and returns the name of the old one.
 int api_set_stance(lua_State* L) {
   if (lua_type(L, 1) != LUA_TSTRING) fail("set_stance: argument 'stance' must be a name, got ", described(L, 1));
   const std::string name = lua_tostring(L, 1);
@@ -493,8 +494,8 @@ int open_capture(lua_State* L) {
   lua_pushvalue(L, module);
   lua_setfield(L, LUA_REGISTRYINDEX, "lutra.module");
   install_portals(L, run_portal_entry);
-  learn_builtins(L, rt.capture->trace);  // those of Lua's functions that were just replaced, too
-  // Once for the process: while another state opens those before it may set something.
+  learn_builtins(L, rt.capture->trace);  // including those that were just replaced
+  // Runs once in the process, since earlier states may change settings while another one opens.
   [[maybe_unused]] static const bool once = (on_config_change = apply_settings, true);
   apply_settings(L);
   return 0;

@@ -1,4 +1,4 @@
-// lt.counters(): what capture, caches and the background have counted, as a Lua table.
+// lt.counters(): the counters of capture, caches and background compilation, as a Lua table.
 #include <lua.hpp>
 
 #include <initializer_list>

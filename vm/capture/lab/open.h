@@ -1,5 +1,5 @@
-// Opens capture: the module table at the top of the Lua stack in; the same table with lt.compile, lt.patch, lt.explain
-// ... out. Weak, so that the rooms around it link without it.
+// Opens capture: adds lt.compile, lt.patch, lt.explain and others to the module table at the top of the Lua stack. The
+// symbol is weak, so that other folders link without it.
 #pragma once
 
 struct lua_State;

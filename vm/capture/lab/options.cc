@@ -1,4 +1,4 @@
-// Tables of options, on the stack, in; options of compiled functions and of marked sizes out.
+// Reads the options of compiled functions and of marked sizes from tables on the stack.
 #include "vm/capture/lab/options.h"
 
 #include <cmath>
@@ -15,7 +15,8 @@ std::string described(lua_State* L, int index) { return LuaReader(L).describe(in
 
 namespace {
 
-// One reference a function, so that compiling twice with it finds the same compiled prototype.
+// Returns the registry reference of a backend. There is one for each function, so that compiling twice with it finds
+// the same compiled prototype.
 int backend_reference(lua_State* L) {
   int& reference = capture_state(L).backends[lua_topointer(L, -1)];
   if (!reference) {
@@ -25,15 +26,15 @@ int backend_reference(lua_State* L) {
   return reference;
 }
 
-// Whether library calls are to be measured. On a GPU each segment is replayed as a CUDA graph from its second run on:
-// that is "reduce-overhead", under either name.
+// Returns whether to measure library calls (max-autotune). On a GPU each segment is replayed as a CUDA graph from its
+// second run on in any mode, so "reduce-overhead" is the same as "default".
 bool read_mode(const char* who, const std::string& mode) {
   const KnownNames modes = {"default", "reduce-overhead", "max-autotune"};
   if (!modes.have(mode)) fail(who, ": unknown mode '", mode, "'", modes.known(mode));
   return mode == "max-autotune";
 }
 
-// The table on top of the stack: settings of one compiled function, of which there are none yet.
+// Checks the table at the top of the stack, the settings of one compiled function. None exist yet.
 void check_backend_options(lua_State* L, const char* who) {
   lua_pushnil(L);
   if (!lua_next(L, -2)) return;
@@ -43,8 +44,8 @@ void check_backend_options(lua_State* L, const char* who) {
        " does not exist yet, nor does any other key (settings for all: lt.config)");
 }
 
-// The named arguments of a call of what is at `index`, and the sources that the tracer gives them. A module takes those
-// of its forward behind itself, and is called with varargs.
+// Returns the argument names of the callable at `index`, with the source that the tracer gives to each. A module has
+// those of its forward after self, and is called with varargs.
 std::vector<std::pair<std::string, std::string>> arguments_of(lua_State* L, int index) {
   std::vector<std::pair<std::string, std::string>> arguments;
   const int top = lua_gettop(L);
@@ -60,7 +61,7 @@ std::vector<std::pair<std::string, std::string>> arguments_of(lua_State* L, int 
   return arguments;
 }
 
-// The table on top of the stack: {x = {0, -1}}.
+// Reads the table at the top of the stack, such as {x = {0, -1}}.
 DynamicDims read_dynamic(lua_State* L, int callable, const char* who) {
   DynamicDims dims;
   const auto arguments = arguments_of(L, callable);

@@ -1,4 +1,4 @@
-// Tables of options, on the stack, in; options of compiled functions and of marked sizes out.
+// Reads the options of compiled functions and of marked sizes from tables on the stack.
 #pragma once
 #include <string>
 
@@ -9,13 +9,13 @@ struct lua_State;
 
 namespace lutra {
 
-// "string 'f'", "a table", as errors of ops name a value.
+// Returns a value as errors of ops name it: "string 'f'", "a table".
 std::string described(lua_State* L, int index);
 
-// Of the function or module at `callable`. `who` is named by errors. None at `index`: nil.
+// Reads the options at `index` (nil: none) for the function or module at `callable`. `who` is the name in errors.
 CaptureOptions read_options(lua_State* L, int callable, int index, const char* who);
 
-// min and max of lt.mark_dynamic; none may be given where they are not `allowed`.
+// Reads min and max of lt.mark_dynamic. Throws if they are given but not `allowed`.
 SizeBounds read_bounds(lua_State* L, int index, const char* who, bool allowed);
 
 }  // namespace lutra

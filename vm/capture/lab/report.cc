@@ -12,7 +12,7 @@
 namespace lutra {
 namespace {
 
-// A field that is a list: push(i) pushes element i of n.
+// Sets a field to a list of n elements, where push(i) pushes element i.
 template <class F>
 void set_list(lua_State* L, const char* key, size_t n, const F& push) {
   lua_newtable(L);
@@ -42,7 +42,7 @@ void push_reason(lua_State* L, const BreakReason& b) {
   set_string(L, "eager", b.eager);
 }
 
-// Appends to the list at the top of the stack.
+// Appends the entry's guards to the list at the top of the stack.
 void append_guards(lua_State* L, const Entry& e) {
   int n = int(lua_objlen(L, -1));
   for (const GuardRow& row : rows_of(e.guards)) {
@@ -62,7 +62,7 @@ void push_guards(lua_State* L, const Entry& e) {
   append_guards(L, e);
 }
 
-// Gives the n values at the top to a function of stdlib/reports.lua, which makes of the first a table that prints.
+// Passes the n values at the top to a function of stdlib/reports.lua, which makes the first one a table that prints.
 void present(lua_State* L, const char* function, int n) {
   lua_getfield(L, LUA_REGISTRYINDEX, "lutra.module");
   lua_getfield(L, -1, "_native");
@@ -75,7 +75,7 @@ void present(lua_State* L, const char* function, int n) {
   lua_call(L, n, 1);
 }
 
-// One that segments have left to Lua.
+// Pushes a function that segments have left to Lua.
 void push_frame(lua_State* L, const CompiledProto& compiled) {
   lua_newtable(L);
   set_string(L, "name", compiled.name);
@@ -140,7 +140,7 @@ void push_recompiles(lua_State* L, const CompiledProto& compiled) {
 
 void push_entries(lua_State* L, const CompiledProto& compiled) {
   lua_newtable(L);
-  lua_newtable(L);  // what is known of each
+  lua_newtable(L);  // facts about each entry
   int n = 0;
   each_point(compiled, [&](const ProtoPoint& point) {
     for (const auto& e : point.entries) {
