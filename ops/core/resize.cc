@@ -52,6 +52,7 @@ void grow(Storage& storage, int64_t elements, DType dtype) {
   std::swap(storage.data, fresh.data);
   std::swap(storage.nbytes, fresh.nbytes);
   std::swap(storage.deleter, fresh.deleter);
+  storage.watched.changed();
 }
 
 }  // namespace

@@ -221,6 +221,7 @@ void Storage::free() {
   count_bytes(*this, -int64_t(nbytes));
   if (deleter) deleter(data);
   data = nullptr;
+  watched.changed();
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include "ops/core/device.h"
 #include "ops/core/pooled.h"
 #include "ops/core/ref.h"
+#include "ops/core/watch.h"
 
 namespace lutra {
 
@@ -21,6 +22,7 @@ struct Storage : RefCounted, Pooled<Storage> {
   uint32_t version = 0;
   bool freed = false;
   bool fake = false;
+  Watched watched;
   std::function<void(void*)> deleter;
 
   ~Storage();

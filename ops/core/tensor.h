@@ -10,6 +10,7 @@
 #include "ops/core/ref.h"
 #include "ops/core/storage.h"
 #include "ops/core/sym.h"
+#include "ops/core/watch.h"
 
 namespace lutra {
 
@@ -89,7 +90,7 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   Sizes sizes, strides;  // strides in elements
   SymInt offset;         // in elements
   DType dtype = DType::kFloat32;
-  bool requires_grad = false;
+  WatchedFlag requires_grad;
   bool hidden_base = false;  // a view of a tensor that compiled code does not return
   uint32_t laid = 0;         // how often its sizes, strides or memory were replaced: see lay_anew
   Ref<AutogradMeta> autograd;
@@ -109,6 +110,9 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   bool is_view() const { return base || hidden_base; }
   bool is_fake() const { return storage->fake; }
   ElementsMark mark() const { return {laid, storage->version}; }
+  // See watch.h: a change that its invariants name must be followed by changed().
+  void watch() const { requires_grad.watched.watch(), storage->watched.watch(); }
+  void changed() const { requires_grad.watched.changed(); }
   bool is_contiguous() const;  // may ask symbols
   void* data() const;          // first element; throws if freed or fake
   template <class T>

@@ -556,6 +556,7 @@ std::function<void()> add_hook(const Tensor& t, GradHook added) {
     meta.grad_fn->hooks.emplace_back(meta.output_nr, std::move(added));
   } else {
     meta.hooks.push_back(std::move(added));
+    t->changed();
   }
   return [live] { *live = false; };
 }

@@ -482,6 +482,7 @@ void check_is_new(const char* title, const Tensor& t) {
 void lay_anew(const Tensor& t) {
   if (t->view) t->view = step_by_places(t);
   t->laid++;
+  t->changed();
 }
 
 Edge gradient_edge(const Tensor& t) {
@@ -539,6 +540,7 @@ void set_history(const Tensor& result, Ref<GradNode> node, uint32_t output_nr) {
   bury(std::move(meta.grad_fn));
   meta.grad_fn = std::move(node);
   meta.output_nr = output_nr;
+  result->changed();
 }
 
 Results tape_call(OpId op, Args& args) {

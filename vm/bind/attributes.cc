@@ -115,7 +115,7 @@ const Attribute kAttributes[] = {
     {"ndim", [](const Tensor& t) -> LuaResults { return {vdim(t->dim())}; }, nullptr},
     {"data", data, set_data_to},
     {"grad", [](const Tensor& t) -> LuaResults { return {get_grad(t)}; }, set_grad},
-    {"requires_grad", [](const Tensor& t) -> LuaResults { return {up_to_date(t)->requires_grad}; }, set_requires},
+    {"requires_grad", [](const Tensor& t) -> LuaResults { return {bool(up_to_date(t)->requires_grad)}; }, set_requires},
     {"is_leaf", [](const Tensor& t) -> LuaResults { return {is_leaf(up_to_date(t))}; }, nullptr},
     {"grad_fn", grad_fn, nullptr},
     {"is_cuda", [](const Tensor& t) -> LuaResults { return {t->device().type == DeviceType::kCUDA}; }, nullptr},

@@ -84,6 +84,7 @@ const HostFunction kAutogradRows[] = {
        if (t->is_view()) fail("detach_: a view cannot be detached in place; use detach()");
        t->autograd = nullptr;
        t->requires_grad = false;
+       t->changed();
        return {t};
      }},
     {"set_grad_enabled", "bool mode", kFunctionOf | kHostEffect,

@@ -35,6 +35,7 @@ void drop_tensor(lua_State* L, TensorBox& box) {
   const Tensor t = std::move(box.tensor);
   box.tensor.~Tensor();
   if (t->host == &box) t->host = nullptr;
+  t->changed();
   if (!t->autograd || t->autograd->hooks.empty()) return;
   push_known_tensor(L, t.get());
   if (lua_isnil(L, -1)) hooks_lose_userdata(*t->autograd);

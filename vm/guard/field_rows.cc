@@ -1,5 +1,6 @@
 // Steps in, rows out; and the loop over them. A row remembers where the table had its key: a table that has not grown
-// has it there still, so that a call compares one key a row.
+// has it there still, so that a call compares one key a row. It also remembers its tensor, which is watched: while no
+// watched tensor has changed (ops/core/watch.h), nothing of it is looked at again.
 #include "vm/guard/field_rows.h"
 
 #include <algorithm>
@@ -16,6 +17,7 @@ using mirror::TValue;
 namespace {
 
 constexpr size_t kLeastRows = 4;
+const uint64_t kNoTensor = mirror::make_gc(mirror::kUdata, nullptr).u64;  // no userdata is there
 
 TValue constant_at(const Tab* constants, int slot) { return mirror::raw_get(constants, mirror::make_number(slot)); }
 
@@ -66,6 +68,7 @@ bool take_check(const GuardProgram& p, const Tab* constants, const GuardStep& s,
     case GuardOp::kIdentityCheck: row.check = FieldRow::kObject, row.wanted = uint64_t(s.index); return true;
     case GuardOp::kTensorCheck:
       row.check = FieldRow::kTensor, row.input = s.index, row.plain = plain_of(p.tensors[size_t(s.index)], list);
+      row.wanted = kNoTensor;
       return true;
     default: return false;
   }
@@ -103,28 +106,40 @@ inline bool is_plainly(const TensorImpl& i, const PlainTensor& plain) {
 }
 
 // What the run needs of the tensor is in the cache now.
-inline void see(const TensorImpl& t, InputView& view) {
+inline InputView view_of_plain(const TensorImpl& t) {
   const Storage& s = *t.storage;
-  void* const data = s.fake || t.offset.hint != 0 ? nullptr : s.data;
-  const SymInt *const sizes = t.sizes.begin(), *const strides = t.strides.begin();
-  view.data = data, view.sizes = sizes, view.strides = strides;
+  return {s.fake || t.offset.hint != 0 ? nullptr : s.data, t.sizes.begin(), t.strides.begin()};
 }
 
-inline bool take_tensor(const FieldRow& row, TValue v, void* tensors, InputView* views) {
-  if (mirror::tag(v) != mirror::kUdata) return false;
+// Of a userdata; null: there is no tensor in it.
+inline const TensorBox* box_of(TValue v) {
   const auto* u = static_cast<const mirror::Udata*>(mirror::gc_pointer(v));
   const auto* box = static_cast<const TensorBox*>(u->payload());
-  if (u->len != sizeof(TensorBox) || box->magic != &kTensorMagic) return false;
-  if (is_plainly(*box->tensor.get(), *row.plain)) {
-    see(*box->tensor.get(), views[row.input]);
-  } else if (matches(box->tensor, *row.plain->spec, nullptr)) {
-    views[row.input].data = nullptr;
-  } else {
-    return false;
+  return u->len == sizeof(TensorBox) && box->magic == &kTensorMagic ? box : nullptr;
+}
+
+// Whether the value is the tensor that was seen, which has not changed. (A program may take away what would tell that a
+// userdata has gone, whose place another one has taken: its finalizer.)
+inline bool is_known(TValue v, const FieldRow& row) {
+  if (v.u64 != row.wanted) return false;
+  const TensorBox* box = box_of(v);
+  return box && box->tensor.get() == row.tensor;
+}
+
+// Looks at a tensor, and remembers one that is plainly what its spec says.
+[[gnu::noinline]] bool look_at(TValue v, FieldRow& row) {
+  row.wanted = kNoTensor;
+  const TensorBox* box = mirror::tag(v) == mirror::kUdata ? box_of(v) : nullptr;
+  if (!box) return false;
+  const TensorImpl& t = *box->tensor.get();
+  row.tensor = &t;
+  t.watch();
+  if (is_plainly(t, *row.plain)) {
+    row.view = view_of_plain(t), row.wanted = v.u64;
+    return true;
   }
-  static_assert(sizeof(Tensor) == sizeof(void*));  // borrowed: see GuardTensors
-  std::memcpy(static_cast<char*>(tensors) + size_t(row.input) * sizeof(Tensor), &box->tensor, sizeof(Tensor));
-  return true;
+  row.view.data = nullptr;
+  return matches(box->tensor, *row.plain->spec, nullptr);
 }
 
 // 1: holds.
@@ -171,10 +186,13 @@ bool FieldRows::loads(int32_t input) const {
 
 int64_t check_field_rows(GuardRun* run, FieldRows* list) noexcept {
   TValue* const regs = run->regs;
-  void* const tensors = run->tensors;
+  auto* const tensors = static_cast<const void**>(run->tensors);  // borrowed: see GuardTensors
+  static_assert(sizeof(Tensor) == sizeof(void*));
   InputView* const views = run->views;
   const auto* t = static_cast<const Tab*>(mirror::gc_pointer(regs[list->table]));
   if (list->most > t->hmask) forget_nodes(*list);
+  const uint64_t changes = watched_changes.load(std::memory_order_relaxed);
+  const bool same = list->changes == changes;
   const char* const nodes = static_cast<const char*>(static_cast<const void*>(t->node));
   FieldRow* row = list->rows.data();
   for (const FieldRow* const end = row + list->rows.size(); row != end; row++) {
@@ -184,11 +202,13 @@ int64_t check_field_rows(GuardRun* run, FieldRows* list) noexcept {
     if (row->check == FieldRow::kBits) {
       if (v.u64 != row->wanted) return row->step;
     } else if (row->check == FieldRow::kTensor) {
-      if (!take_tensor(*row, v, tensors, views)) return row->step;
+      if (!(same && is_known(v, *row)) && !look_at(v, *row)) return row->step;
+      tensors[row->input] = row->tensor, views[row->input] = row->view;
     } else if (const int64_t holds = check_other(run, *row, v); holds != 1) {
       return holds ? holds : row->step;
     }
   }
+  list->changes = changes;
   return -1;
 }
 

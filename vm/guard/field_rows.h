@@ -22,19 +22,23 @@ struct PlainTensor {
 
 struct FieldRow {
   enum Check : uint8_t { kBits, kTensor, kNone, kTag, kObject };
-  uint64_t key = 0;                    // a string
-  uint64_t wanted = 0;                 // kBits: the value; kTag: its tag; kObject: which weak object
-  const PlainTensor* plain = nullptr;  // kTensor
-  uint32_t node = 0;                   // where the table had the key last, in bytes
-  int32_t reg = 0;                     // that is loaded
-  int32_t input = 0;                   // kTensor: which tensor input the value becomes
-  int32_t step = 0;                    // of the check
+  uint64_t key = 0;     // a string
+  uint64_t wanted = 0;  // kBits: the value; kTag: its tag; kObject: which weak object; kTensor: the one that was seen
+  uint32_t node = 0;    // where the table had the key last, in bytes
+  int32_t reg = 0;      // that is loaded
+  int32_t input = 0;    // kTensor: which tensor input the value becomes
+  int32_t step = 0;     // of the check
   Check check = kNone;
+  // kTensor, and what was seen of it.
+  const PlainTensor* plain = nullptr;
+  const void* tensor = nullptr;
+  InputView view;
 };
 
 struct FieldRows {
-  int32_t table = 0;  // its register
-  uint32_t most = 0;  // no row's node is behind it
+  int32_t table = 0;     // its register
+  uint32_t most = 0;     // no row's node is behind it
+  uint64_t changes = 0;  // watched_changes before all tensors were looked at
   std::vector<FieldRow> rows;
   std::vector<std::unique_ptr<PlainTensor>> plain;
   bool loads(int32_t input) const;

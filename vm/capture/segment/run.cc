@@ -360,8 +360,9 @@ struct EntryRunner {
   std::vector<char> set_requires_grad() {
     std::vector<char> before;
     for (const RequiresGradWrite& w : left.requires_grad_writes) {
-      bool& now = values.tensors[size_t(w.input)]->requires_grad;
-      before.push_back(std::exchange(now, w.recorded));
+      WatchedFlag& now = values.tensors[size_t(w.input)]->requires_grad;
+      before.push_back(now);
+      now = w.recorded;
     }
     return before;
   }
@@ -370,7 +371,7 @@ struct EntryRunner {
   void leave_requires_grad(const std::vector<char>* before) {
     for (size_t i = 0; i < left.requires_grad_writes.size(); i++) {
       const RequiresGradWrite& w = left.requires_grad_writes[i];
-      values.tensors[size_t(w.input)]->requires_grad = before ? (*before)[i] : w.value;
+      values.tensors[size_t(w.input)]->requires_grad = before ? bool((*before)[i]) : w.value;
     }
   }
 
