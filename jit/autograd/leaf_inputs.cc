@@ -13,12 +13,13 @@ bool is_plain_leaf(const TensorImpl& t) { return t.requires_grad && !t.view && (
 
 LeafInputs::LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources,
                        const std::vector<bool>& read)
-    : values_(inputs.size()) {
+    : changes_(watched_changes.load(std::memory_order_relaxed)), values_(inputs.size()) {
   auto edges = std::make_shared<std::vector<Edge>>(sources.size());
   leaves_.reserve(sources.size());
   std::vector<size_t> of_leaves;
   for (size_t k = 0; k < sources.size(); k++) {
     const Tensor& t = inputs[sources[k]];
+    t->watch();
     if (!is_plain_leaf(*t.get())) {
       others_.push_back(k);
       continue;
@@ -36,13 +37,19 @@ LeafInputs::LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size
   }
 }
 
-bool LeafInputs::fits(const std::vector<Tensor>& inputs) const {
+bool LeafInputs::fits(const std::vector<Tensor>& inputs) {
+  const uint64_t now = watched_changes.load(std::memory_order_relaxed);
   for (const Leaf& l : leaves_) {
-    const TensorImpl* t = inputs[l.place].get();
-    if (t != l.leaf || t->laid != l.laid || !t->requires_grad || t->view) return false;
+    if (inputs[l.place].get() != l.leaf) return false;
+  }
+  if (now == changes_) return true;
+  for (const Leaf& l : leaves_) {
+    const TensorImpl* t = l.leaf;
+    if (t->laid != l.laid || !t->requires_grad || t->view) return false;
     const AutogradMeta* meta = t->autograd.get();
     if (!meta || meta->grad_fn || meta->accumulator != l.accumulator) return false;
   }
+  changes_ = now;
   return true;
 }
 

@@ -25,7 +25,7 @@ class LeafInputs {
   LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size_t>& sources, const std::vector<bool>& read);
   bool empty() const { return leaves_.empty(); }
   bool has_twice() const { return has_twice_; }  // one leaf is two of the inputs
-  bool fits(const std::vector<Tensor>& inputs) const;
+  bool fits(const std::vector<Tensor>& inputs);
   // A run that fits holds the leaves' memory. The last let_go() releases it.
   void hold();
   void let_go();
@@ -52,6 +52,7 @@ class LeafInputs {
     Ref<Storage> none;  // empty storage, in place of the leaf's memory
   };
   std::vector<Leaf> leaves_;
+  uint64_t changes_;  // watched_changes before the last check of all leaves
   std::vector<Tensor> values_;
   std::vector<size_t> no_leaves_, others_;
   std::shared_ptr<const std::vector<Edge>> edges_;
