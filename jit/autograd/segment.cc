@@ -42,6 +42,10 @@ class WholeSegment final : public Segment {
     return outputs;
   }
   const Compiled& forward() const override { return compiled_; }
+  const PlainRun* plain() const override {
+    const bool more = !writes_.empty() || compiled_.watch || !compiled_.executable;
+    return more ? nullptr : compiled_.executable->runner().plain();
+  }
 
  private:
   // The members that runs read come first.

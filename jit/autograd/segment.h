@@ -35,6 +35,8 @@ class Segment {
   // something is not finished.
   virtual bool wait(std::chrono::milliseconds) { return true; }
   virtual KeptBytes kept_bytes() const { return {}; }
+  // Once it is ready: run is this one where it can be made, and nothing else. Null: it is more.
+  virtual const PlainRun* plain() const { return nullptr; }
 };
 
 // sources: for each input of the graph, the edge that its gradient goes to; without a node if it takes no gradient.

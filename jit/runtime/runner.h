@@ -77,6 +77,7 @@ class Runner : public Dense {
   void run_into(const std::vector<Tensor>& inputs, const std::vector<double>& scalars,
                 const std::vector<Tensor>& outputs);
   void run_views(const InputView* inputs, const double* scalars, void* const* outputs);
+  const PlainRun* plain() const { return plain_.get(); }  // what run() tries first; null if there is none
   // See Executable.
   void prepare(const std::vector<Tensor>& like, const std::vector<double>& scalars);
   // See Executable. Call it before the first run.

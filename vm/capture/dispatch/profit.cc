@@ -188,7 +188,7 @@ bool rebuilds(const ProtoPoint& point) {
 
 void note_rebuilt(lua_State* L, CompiledProto& compiled, const Entry& entry, const GuardTensors& inputs) {
   constexpr double kMostMs = 0.1;
-  if (entry.resumes.empty() && !compiled.root) return;
+  if (!compiled.root && (entry.leaves == Entry::Leaves::kResults || entry.resumes.empty())) return;
   CompiledProto& root = compiled.root ? *compiled.root : compiled;
   const double saved_ms = double(entry.ops) * kSavedMs + passed_on_ms(entry, inputs);
   root.rebuilt_ms = std::min(root.rebuilt_ms + saved_ms - rebuilding_ms(entry), kMostMs);

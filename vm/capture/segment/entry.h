@@ -56,13 +56,12 @@ struct Entry {
   double capture_ms = 0;  // includes compile_ms
   int callable = 0;       // registry reference: what a user's backend returned
   Effects effects;
-  // The members that each call reads are adjacent: for a cold entry a call waits once for each cache line.
-  int64_t hits = 0;
+  // The members that each call reads, in two cache lines: for a cold entry a call waits once for each cache line.
+  alignas(64) int64_t hits = 0;
   size_t ops = 0;
-  int constants = 0, weak = 0;              // registry references
   std::unique_ptr<NativeGuards> native;     // guards as machine code; null if only the interpreter can run them
-  std::shared_ptr<Segment> segment;         // null if there are no ops before a break in a callee, which is resumed
-  std::shared_ptr<std::string> guard_text;  // not null if runs are verified (lt.config.verify)
+  const PlainRun* plain = nullptr;          // the segment's plain run; set for kResults
+  int constants = 0, weak = 0;              // registry references
   int exit = 0;                             // index into the exits of the point
   int level = 0;                            // the frame that it leaves: the portal's, or the number of calls above
   bc::Pc landing = 0;                       // for a frame above: the point there to which the exit belongs
@@ -70,6 +69,9 @@ struct Entry {
   bool takes_constants = false;             // the graph has tensor inputs that are not arguments of the segment
   Leaves leaves = Leaves::kUnknown;         // kResults: only results, none of them a constant
   bool results_differ = false;              // for kResults: no two results are the same output
+  SmallVec<Recipe, 1> results;              // for kResults: the results of the effects
+  std::shared_ptr<Segment> segment;         // null if there are no ops before a break in a callee, which is resumed
+  std::shared_ptr<std::string> guard_text;  // not null if runs are verified (lt.config.verify)
   std::unique_ptr<Compiling> compiling;     // the last member, so it is destroyed first
 };
 

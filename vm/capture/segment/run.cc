@@ -402,18 +402,19 @@ struct EntryRunner {
 
   // Runs a segment whose only effects are results.
   int run_plain() {
-    if (!lua_checkstack(L, int(left.results.size()) + 24)) return 0;
+    if (!lua_checkstack(L, int(e.results.size()) + 24)) return 0;
     const AutocastOff off;  // the graph contains the casts
-    note_lines(&left.results, sizeof left.results), note_lines(left.results.data(), 1);
     const bool seen = values.views.size() == values.tensors.size();
-    outputs = e.segment->run(values.tensors, values.scalars, {}, seen ? &values.views : nullptr);
+    const InputView* const views = seen ? values.views.data() : nullptr;
+    if (!e.plain || !e.plain->run(values.tensors, views, values.scalars.data(), outputs))
+      outputs = e.segment->run(values.tensors, values.scalars, {}, seen ? &values.views : nullptr);
     return behind_run([&] {
       lua_pushinteger(L, e.exit + 1);
-      for (const Recipe& r : left.results) {
+      for (const Recipe& r : e.results) {
         const bool last = e.results_differ && r.kind == Recipe::kTensorOut && !outputs[size_t(r.index)].is_none();
         last ? push_tensor(L, std::move(outputs[size_t(r.index)].as<Tensor>())) : push(r);
       }
-      return int(left.results.size()) + 1;
+      return int(e.results.size()) + 1;
     });
   }
 
@@ -464,8 +465,8 @@ bool results_differ(const Entry& e) {
 bool leaves_results_only(const Entry& e) {
   const Effects& left = e.effects;
   const auto empty = [](const auto&... lists) { return (lists.empty() && ...); };
-  return e.segment && !e.callable && !e.takes_constants && !left.draws.count && left.seed.kind == Recipe::kNil &&
-         !left.sets_grad_mode && left.autocast == Effects::kNoAutocast &&
+  return e.segment && e.resumes.empty() && !e.callable && !e.takes_constants && !left.draws.count &&
+         left.seed.kind == Recipe::kNil && !left.sets_grad_mode && left.autocast == Effects::kNoAutocast &&
          empty(left.tables, left.closures, left.texts, left.table_writes, left.metatable_writes, left.upvalue_writes,
                left.slot_writes, left.grad_writes, left.requires_grad_writes, left.leaf_outputs, left.view_outputs,
                left.hidden_bases, left.output_grads, left.retained, left.hooks, left.history_writes,
@@ -488,6 +489,8 @@ int run_segment(lua_State* L, Entry& entry, GuardValues& values) {
   if (entry.leaves == Leaves::kUnknown) {
     entry.leaves = leaves_results_only(entry) ? Leaves::kResults : Leaves::kMore;
     entry.results_differ = results_differ(entry);
+    entry.results.assign(entry.effects.results.begin(), entry.effects.results.end());
+    if (entry.leaves == Leaves::kResults) entry.plain = entry.segment->plain();
   }
   if (entry.leaves == Leaves::kResults) return runner.run_plain();
   return runner.writable() ? runner.run() : 0;
