@@ -6,7 +6,7 @@ namespace lutra::cuda {
 
 constexpr unsigned kNoTiming = 2;  // CU_EVENT_DISABLE_TIMING
 
-// Invariant: an event that was never recorded counts as passed, and has no time.
+// Invariant: an event that was never recorded counts as passed and has no time.
 class Event {
  public:
   explicit Event(Device device, bool timing = false);

@@ -63,7 +63,7 @@ std::string default_text(const Value& v) {
   return describe(v);
 }
 
-// name -> what it does; of another name of it, that name.
+// Returns a map from names to descriptions; a second name of a function refers to the first.
 const std::map<std::string, std::string>& docs() {
   static const std::map<std::string, std::string> table = {
 #define DOC(name, text) {#name, text},

@@ -133,8 +133,9 @@ Tensor keeping(lua_State* L, void* data, const Sizes& sizes, const Sizes* stride
 
 // -- cdata
 
-// The address that a pointer or array has; which of DLPack's structs a pointer leads to; a pointer to such a struct
-// that is released when it is collected. The structs stay incomplete, so that a program may declare them.
+// Lua functions for what the C API cannot do: the address of a pointer or array; the DLPack struct type of a pointer; a
+// pointer to such a struct that releases it when collected. The structs stay incomplete types, so that a program may
+// define them.
 const LuaFunctions kPointers = {
     "=lutra.foreign",
 

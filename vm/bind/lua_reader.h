@@ -32,16 +32,16 @@ class LuaReader final : public ArgReader {
 
 constexpr int kCdataType = 10;  // LUA_TCDATA, which LuaJIT does not publish
 
-// Lua functions that do what the C API cannot: a chunk returns them, at first use in a state.
+// Lua functions for what the C API cannot do. A chunk returns them; it runs at the first use in a state.
 struct LuaFunctions {
-  const char* name;  // of the chunk
+  const char* name;  // the chunk's name
   std::string_view source;
   int count;
 
   void push(lua_State* L, int which) const;  // counted from 1
 };
 
-// int64_t as cdata through the ffi library; numbers where exact.
+// Pushes an int64_t: as a number if exact, else as cdata of the ffi library.
 void push_int64(lua_State* L, int64_t v);
 // Reads an int64_t or uint64_t cdata at idx. Returns false for any other value.
 bool to_int64_cdata(lua_State* L, int idx, int64_t* out);

@@ -44,7 +44,7 @@ int profile_start(lua_State*) {
   return 0;
 }
 
-// The launches, the milliseconds of compilation, the number of kernels that it made.
+// Returns the launches, the milliseconds of compilation and the number of compiled kernels.
 int profile_stop(lua_State* L) {
   const CompileCost cost = compile_cost();
   const std::vector<LaunchRecord> records = stop_profile();

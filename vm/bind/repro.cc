@@ -10,8 +10,8 @@
 namespace lutra {
 namespace {
 
-// {kind =, about =, recorded =, guards =, graph =, bugs =, ops =}, and what is seen now: {now =, what =}, now "" where
-// both sides agree.
+// Pushes {kind =, about =, recorded =, guards =, graph =, bugs =, ops =} and the current result {now =, what =}; now is
+// "" if both sides agree.
 void push_repro(lua_State* L, const Repro& repro, const Replay& now) {
   lua_newtable(L);
   set_field(L, "kind", repro.kind), set_field(L, "about", repro.about), set_field(L, "recorded", repro.what);

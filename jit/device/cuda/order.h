@@ -15,8 +15,8 @@ namespace lutra {
 
 constexpr int kRelaxed = 2;  // CU_STREAM_CAPTURE_MODE_RELAXED
 
-// Bytes of a space: of the arena, of a block of libraries' memory, of all addresses (for functions). What is told apart
-// by its name alone has a space of its own.
+// A range of bytes in a space: the arena, a block of libraries' memory, or all addresses (for functions). Memory that
+// its name alone identifies has a space of its own.
 struct MemoryRange {
   enum Kind : int64_t { kArena, kBuffer, kStorage, kScratch, kAddresses };
   int64_t space = 0;

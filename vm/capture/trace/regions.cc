@@ -195,7 +195,7 @@ RecordedFunction Region::finish(const std::vector<Tensor>& results, size_t carri
 
 namespace {
 
-// A value as the innermost region knows it.
+// Returns the innermost region's value for a value.
 Tensor here(const Trace& t, const Tensor& value) { return t.regions.empty() ? value : t.regions.back()->inside(value); }
 
 // Reads the tensors in an argument. With any other value the control flow becomes ordinary Lua.
