@@ -1,4 +1,4 @@
-// Keys, and artifacts as entries of the disk cache.
+// Makes keys, and stores artifacts as entries of the disk cache.
 #include "jit/cache/segment_cache.h"
 
 #include <algorithm>
@@ -16,11 +16,11 @@
 namespace lutra {
 namespace {
 
-constexpr uint64_t kLeastEntries = 64;  // that there is room for, however large
+constexpr uint64_t kLeastEntries = 64;  // an entry may take at most this fraction of the cache
 
 std::atomic<uint64_t> hits, misses, refused;
 
-// The plan's questions to the env of the graph that it shall run. False where one has another answer than then.
+// Asks the plan's questions of the env of the graph that it shall run. Returns false if an answer has changed.
 bool ask_again(const Plan& plan, SymEnv& env) {
   std::vector<int32_t> ids(plan.exprs.size(), 0);
   for (size_t i = 1; i < ids.size(); i++) {
@@ -33,7 +33,7 @@ bool ask_again(const Plan& plan, SymEnv& env) {
   return true;
 }
 
-// Of the constants that compiling computed, which an entry would hold.
+// Returns the bytes of the constants that the compiler made. An entry would contain them.
 uint64_t own_bytes(const std::vector<Tensor>& constants, const std::vector<Tensor>& given) {
   uint64_t bytes = 0;
   for (const Tensor& t : constants) {
@@ -80,7 +80,7 @@ std::shared_ptr<Executable> find_segment(const SegmentKey& key, const Graph& gra
 }
 
 void keep_segment(const SegmentKey& key, const Executable& executable, const std::vector<Tensor>& given) {
-  // To write and to read many of them takes longer than to compile, and few such entries fill the cache.
+  // Writing and reading many bytes takes longer than compiling, and a few such entries would fill the cache.
   if (own_bytes(executable.constants(), given) > settings().cache_bytes / kLeastEntries) return;
   const std::vector<Constant> constants = describe_constants(executable.constants(), given);
   write_cached("segment", key.text, write_artifact(executable.plan(), executable.codes(), constants, key.target));

@@ -1,8 +1,8 @@
-// Compiled graphs on disk: a graph in; what an earlier process compiled of it out, or nothing.
+// Compiled graphs on disk. In: a graph. Out: the code that an earlier process compiled for it, or nothing.
 //
-// An entry's key is all that a compilation depends on: Lutra's build, the device and its numerics, the options, the
-// graph's text. Its data is an artifact (jit/artifact). The questions that the compilation
-// asked of the graph's symbols are in the plan: they are asked again, so that capture guards them.
+// An entry's key has all that a compilation depends on: Lutra's build, the device and its numerics, the options, the
+// graph's text. Its data is an artifact (jit/artifact). The plan in it lists the compilation's questions about the
+// graph's symbols. They are asked again, so that capture guards on the answers.
 #pragma once
 #include <memory>
 #include <string>
@@ -15,23 +15,23 @@ namespace lutra {
 
 struct SegmentCounts {
   uint64_t hits = 0, misses = 0;
-  uint64_t refused = 0;  // entries found that could not be taken
+  uint64_t refused = 0;  // entries that were found but could not be used
 };
-// Of the process.
+// Returns the counts of the process.
 SegmentCounts segment_counts();
 
-// False where the cache is off, there is no place for it, or this build has no id.
+// Returns false if the cache is off, there is no folder for it, or this build has no id.
 bool keeps_segments();
 struct SegmentKey {
-  std::string text;    // empty: nothing is kept
-  std::string target;  // what the code is made for, which is a part of text
+  std::string text;    // empty: the cache is not used
+  std::string target;  // what the code is compiled for; also a part of text
 };
-// text: the graph's. about: names the entry.
+// Makes a graph's key. text: the graph's text. about: names the entry.
 SegmentKey segment_key(const Graph& graph, const std::string& text, const std::string& about,
                        const std::vector<std::string>& disabled_passes);
-// Null where there is none.
+// Returns null if there is no usable entry.
 std::shared_ptr<Executable> find_segment(const SegmentKey& key, const Graph& graph);
-// given: the constants of the graph that the key is of.
+// given: the constants of the key's graph.
 void keep_segment(const SegmentKey& key, const Executable& executable, const std::vector<Tensor>& given);
 
 }  // namespace lutra
