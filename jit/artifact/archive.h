@@ -1,5 +1,5 @@
-// Archives: values to bytes and back. What a value is made of is said once, by its `fields` (fields.h); a Writer and a
-// Reader both go by it.
+// Archives: values to bytes and back. `fields` (fields.h) lists the members of a type once, for the Writer and the
+// Reader.
 //
 // Integers are LEB128 (zigzag where signed), numbers their eight bytes, texts and lists their length first.
 #pragma once
@@ -16,12 +16,12 @@
 
 namespace lutra::artifact {
 
-// Bytes that say something else than what a Writer would have written.
+// Thrown if the bytes differ from what a Writer would have written.
 struct Damaged : Error {
   explicit Damaged(const std::string& what) : Error(ErrorKind::kUser, "artifact: " + what) {}
 };
 
-// How many values an enumeration has: what is read must be one of them.
+// The number of values of an enumeration: the reader rejects others.
 template <class E>
 struct EnumSize;
 
@@ -79,7 +79,7 @@ class Writer {
   std::string out_;
 };
 
-// Throws Damaged; never reads past the end, and makes no list longer than what is left of the bytes.
+// Reads an archive. Throws Damaged. It never reads past the end, and makes no list longer than the remaining bytes.
 class Reader {
  public:
   template <class T>
@@ -98,7 +98,7 @@ class Reader {
   bool at_end() const { return in_.empty(); }
 
  private:
-  // Loops within loops, functions within functions: no program has so many, and a lie must not use the stack up.
+  // A limit on nested loops and functions. No program has so many; damaged bytes must not exhaust the stack.
   static constexpr int kMostNested = 200;
 
   std::string_view take(size_t bytes) {
@@ -116,7 +116,7 @@ class Reader {
     }
     throw Damaged("a number has no end");
   }
-  // Each element takes a byte at least.
+  // Reads a list's length. Each element takes at least a byte.
   size_t length() {
     const uint64_t n = unsigned_value();
     if (n > in_.size()) throw Damaged("a list is longer than the artifact");

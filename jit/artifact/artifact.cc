@@ -1,4 +1,4 @@
-// The binary form: a head with the build, then the fields of plan, codes and constants.
+// The binary form: a header with the build, then the fields of plan, codes and constants.
 #include "jit/artifact/artifact.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 const std::string kMagic = "lutra artifact 2";
 
-// What is wrong with an artifact's codes.
+// Returns what is wrong with an artifact's codes; "" if nothing is.
 std::string wrong_codes(const Plan& plan, const Codes& codes) {
   if (codes.of_launch.size() != plan.launches.size()) return "codes of other launches";
   for (size_t i = 0; i < codes.of_launch.size(); i++) {
@@ -32,7 +32,7 @@ std::string wrong_codes(const Plan& plan, const Codes& codes) {
   return "";
 }
 
-// From the first element to the last; -1 where it has no such layout.
+// Returns the bytes from the first element to the last; -1 for an invalid layout.
 int64_t span_bytes(const Constant& c) {
   int64_t last = 0;
   if (!(c.dtype < DType::kNone) || c.sizes.size() != c.strides.size()) return -1;

@@ -1,4 +1,4 @@
-// What the parts of an artifact are made of, once for writing and reading.
+// Lists the members of an artifact's parts, for writing and reading.
 #pragma once
 #include "jit/artifact/archive.h"
 #include "jit/artifact/artifact.h"
@@ -26,7 +26,7 @@ struct EnumSize<Buffer::Kind> : std::integral_constant<uint64_t, uint64_t(Buffer
 template <>
 struct EnumSize<PlanOutput::Kind> : std::integral_constant<uint64_t, uint64_t(PlanOutput::kNone) + 1> {};
 
-// Archives that write for people take the names, "x.type, x.index".
+// Archives for people use the names, "x.type, x.index".
 #define LUTRA_FIELDS(type, ...)                         \
   template <class A>                                    \
   void fields(A& a, typename A::template Ref<type> x) { \

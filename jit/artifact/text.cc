@@ -1,5 +1,5 @@
-// Artifacts as JSON. A struct is an object whose keys are the names of its members, an enumeration is its text, a
-// kernel the lines of its loop IR.
+// Artifacts as JSON. A struct is an object with its members' names as keys; an enumeration is its text; a kernel is the
+// lines of its loop IR.
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
@@ -90,7 +90,7 @@ class JsonWriter {
       return std::move(made_);
     }
   }
-  // JSON is UTF-8; names of files are what their system has.
+  // JSON is UTF-8, but a file name may have any bytes.
   Json json(const std::string& v) {
     try {
       Json(v).dump();
@@ -122,7 +122,7 @@ class JsonWriter {
   Json made_;
 };
 
-// Says at which place a text lies: plan.launches[3].kernel.
+// Reads JSON. Errors name the place: plan.launches[3].kernel.
 class JsonReader {
  public:
   template <class T>
@@ -255,7 +255,7 @@ Artifact parse_artifact(const std::string& text) {
   artifact::Json json;
   try {
     json = artifact::Json::parse(text);
-  } catch (const artifact::Json::exception& e) {  // it names line and column
+  } catch (const artifact::Json::exception& e) {  // its text names line and column
     throw artifact::Damaged(e.what());
   }
   Artifact a;

@@ -1,4 +1,4 @@
-// What a plan says of itself, checked: a plan that was read may lie.
+// Verifies a plan: one that was read may be invalid.
 #include "jit/artifact/archive.h"
 #include "jit/artifact/artifact.h"
 #include "ops/core/error.h"
@@ -79,7 +79,7 @@ class Verifier {
     if (std::string wrong = loop::verify(k.kernel); !wrong.empty()) need(false, "kernel ", k.kernel.name, ": ", wrong);
   }
 
-  // What tells a size tells it as a number of the graph.
+  // An op that determines a size must name a scalar of the graph for it.
   void unbacked(const ExternLaunch& e) {
     if (!wrong_.empty()) return;
     if (tells_number(e.op)) {
@@ -99,7 +99,7 @@ class Verifier {
     }
   }
 
-  // Each output of a function is a buffer of its own, which the launch gives the memory of.
+  // Each output of a function must have a buffer of its own; the launch passes the memory for it.
   void function(size_t i) {
     const Plan& f = p_.functions[i];
     if (std::string wrong = verify(f); !wrong.empty()) return need(false, "function ", i, ": ", wrong);
@@ -114,7 +114,7 @@ class Verifier {
       need(e.op == SymOp::kConstInt || e.op == SymOp::kConstNum || arity(e.op) > 0, "function ", i, " has symbols");
   }
 
-  // As many arguments and results as its functions have.
+  // A launch must have as many arguments and results as its functions.
   void control(const ExternLaunch& e) {
     const auto taken = [&](size_t k) {
       const int32_t f = k < e.functions.size() ? e.functions[k] : -1;
@@ -197,7 +197,7 @@ std::string why_not_of(const Artifact& a, const Graph& graph) {
   const size_t constants = constants_of(graph).size(), inputs = graph.inputs.size();
   if (p.positions.empty() ? constants > 0 : p.positions.size() < inputs) return "it has other inputs";
   int32_t next = 0;
-  for (size_t i = 0; i < p.positions.size(); i++) {  // a pass may have added constants behind them
+  for (size_t i = 0; i < p.positions.size(); i++) {  // a pass may have appended constants
     const bool constant = i >= inputs || graph.inputs[i].constant;
     if (p.positions[i] != (constant ? -1 : next++)) return str("input ", i, " is another one");
   }
