@@ -1,4 +1,4 @@
-// Repros to bytes and back.
+// Converts repros to bytes and back.
 //
 //   lutra repro 1
 //   checksum 0123456789abcdef                 of all that follows
@@ -22,7 +22,7 @@ namespace {
 
 constexpr char kMagic[] = "lutra repro 1\n";
 
-// Fields of one line.
+// A field of one line.
 struct Field {
   const char* name;
   std::string Repro::*text;
@@ -50,7 +50,7 @@ std::string hexadecimal(double v) {
   return text;
 }
 
-// Lines of the storages and inputs; the storages in order.
+// Describes the storages and inputs, one line each. Appends the storages in order.
 std::string describe_inputs(const std::vector<Tensor>& inputs, std::vector<const Storage*>& storages) {
   std::map<const Storage*, size_t> places;
   std::string lines;
@@ -71,7 +71,7 @@ std::string describe_inputs(const std::vector<Tensor>& inputs, std::vector<const
   return lines;
 }
 
-// Lines and words of the text that was read.
+// The rest of the text that is being read.
 struct Text {
   std::string_view rest;
 
@@ -126,7 +126,7 @@ struct Input {
   Sizes sizes, strides;
 };
 
-// That all elements lie in the storage.
+// Checks that all elements are in the storage.
 void check_bounds(const Input& in, uint64_t bytes) {
   if (in.sizes.size() != in.strides.size() || in.sizes.size() > 2 * kMostDims)
     damaged("an input has too many dimensions");
@@ -176,7 +176,7 @@ struct Reading {
     for (const Field& f : kTexts) {
       if (name == f.name) return text(f.text, line, all);
     }
-    if (name == "build") return;  // for people: graphs are text, which every build reads
+    if (name == "build") return;  // for people only: every build can read the text of a graph
     if (name == "without") return repro.without.push_back(std::string(line));
     if (name == "random") {
       repro.seed = whole<uint64_t>(word(line), "a seed");
@@ -235,7 +235,7 @@ std::string write_repro(const Repro& repro) {
   for (const Storage* s : storages) {
     const size_t at = text.size();
     text.resize(at + s->nbytes);
-    // What was freed is written as zeros: no run reads it.
+    // Freed memory is written as zeros, since no run reads it.
     if (s->data) copy_bytes(text.data() + at, Device(), s->data, s->device, s->nbytes);
   }
   char sum[40];

@@ -1,4 +1,4 @@
-// Bits of two runs side by side.
+// Compares the bits of two runs.
 #include "jit/repro/compare.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace lutra {
 namespace {
 
-// A tensor whose memory the host may read, where it has any.
+// Returns a tensor whose memory the host can read, if it has memory.
 Tensor on_host(const Tensor& t) {
   if (t->device() == Device() || !t->storage->data) return t;
   Tensor copy = alias(t, t->sizes, t->strides, t->offset);
@@ -32,7 +32,7 @@ bool is_nan(const T& v) {
   }
 }
 
-// The shortest text that reads back as the same number.
+// Returns the shortest text that reads back as the same number.
 template <class T>
 std::string number(T v) {
   char text[32];
@@ -89,11 +89,11 @@ int64_t offset_of(const Tensor& t, int64_t linear) {
   return offset;
 }
 
-// The first element that differs.
+// Returns the first element that differs.
 std::optional<std::string> element_difference(const Tensor& compiled, const Tensor& eager) {
   const Tensor a = on_host(compiled), b = on_host(eager);
   return with_stored_type(a->dtype, [&]<class T>() -> std::optional<std::string> {
-    // Elements of a packed dtype are compared by the byte.
+    // packed elements are compared by the byte
     const int64_t n = is_packed(a->dtype) ? bytes_of(a->dtype, count(a)) : count(a);
     if (n == 0) return {};
     const T *x = a->data_as<T>(), *y = b->data_as<T>();
@@ -126,7 +126,7 @@ std::optional<std::string> value_difference(const Value& compiled, const Value& 
   return str("it is ", number(a), " compiled, ", number(b), " in eager");
 }
 
-// Which input's memory a tensor lies in; -1: none's.
+// Returns the input whose memory a tensor uses; -1: none.
 int memory_of(const Value& v, const std::vector<Tensor>& inputs) {
   for (size_t i = 0; v.is<Tensor>() && v.as<Tensor>() && i < inputs.size(); i++) {
     if (inputs[i]->storage == v.as<Tensor>()->storage) return int(i);
@@ -134,7 +134,7 @@ int memory_of(const Value& v, const std::vector<Tensor>& inputs) {
   return -1;
 }
 
-// Of the value that a node made the memory for.
+// Returns the size of the value that a node allocated the memory for.
 int64_t bytes_of_base(const Graph& graph, const Ref<Storage>& memory) {
   for (const auto& n : graph.nodes) {
     for (const Tensor& t : n->results) {
@@ -144,7 +144,8 @@ int64_t bytes_of_base(const Graph& graph, const Ref<Storage>& memory) {
   return 0;
 }
 
-// Memory that the graph makes without elements and does not fill as a whole: nobody may rely on what it holds.
+// Returns true if the graph allocates the value's memory without elements and never fills it completely. Nobody may
+// rely on its contents.
 bool is_undefined(const Graph& graph, const Value& v) {
   if (!v.is<Tensor>() || !v.tensor()) return false;
   const Ref<Storage>& memory = v.tensor()->storage;
@@ -173,7 +174,7 @@ Tensor Copies::of(const Tensor& t) {
   if (!copied) {
     original = copied = t->storage;
     const Storage& from = *original;
-    // Without memory: freed (x:free()), or all that reads it is spent. What reads it all the same raises as before.
+    // Without memory: it was freed (x:free()), or all backwards that read it are spent. Reading it throws, as before.
     if (from.data) copied = allocate(from.nbytes, from.device);
     if (from.data) copy_bytes(copied->data, from.device, from.data, from.device, from.nbytes);
   }
@@ -201,7 +202,7 @@ std::optional<std::string> difference(const Graph& graph, const RunResult& compi
   size_t next = 0;
   for (const GraphInput& in : graph.inputs) {
     if (in.constant) continue;
-    // A backward drops the memory of what it does not read, and x:free() that of any input.
+    // A backward drops the memory of inputs that it does not read, and x:free() that of any input.
     const bool there = eager.inputs[next]->storage->data;
     if (auto found = !there ? std::nullopt : tensor_difference(compiled.inputs[next], eager.inputs[next])) {
       return str("input ", next, " ('", in.name, "'), written: ", *found);

@@ -1,4 +1,4 @@
-// Tensors of two runs in; where their bits differ first, as text, out. Copies of a run's inputs, too.
+// Finds the first difference in the bits of two runs' tensors, as text. Also copies the inputs of a run.
 #pragma once
 #include <map>
 #include <optional>
@@ -9,28 +9,29 @@
 
 namespace lutra {
 
-// Copies of tensors: of one storage there is one copy, so what shared memory goes on sharing it.
+// Copies tensors. Each storage is copied once, so copies share memory as the originals do.
 class Copies {
  public:
   Tensor of(const Tensor& t);
   std::vector<Tensor> of(const std::vector<Tensor>& all);
 
  private:
-  std::map<const Storage*, std::pair<Ref<Storage>, Ref<Storage>>> storages_;  // the original, held; its copy
+  std::map<const Storage*, std::pair<Ref<Storage>, Ref<Storage>>> storages_;  // the original, which is held, and its
+                                                                              // copy
 };
 
-// What a run has read, written and given.
+// The inputs of a run, after its writes, and its outputs.
 struct RunResult {
   std::vector<Tensor> inputs;
   std::vector<Value> outputs;
 };
 
-// Names what differs first between compiled and eager: results in order, then inputs that were written. NaNs are all
-// one.
+// Names the first difference between compiled and eager: results in order, then inputs that were written. All NaNs
+// count as equal.
 std::optional<std::string> difference(const Graph& graph, const RunResult& compiled, const RunResult& eager);
 
-// Fills memory that the next allocations of a run's outputs are likely to get, so that what a kernel fails to write
-// does not hold the right numbers of an earlier run.
+// Fills memory that a run's outputs are likely to be allocated in. So an element that a kernel fails to write does not
+// have the right value left over from an earlier run.
 void spoil_free_memory(const std::vector<Value>& outputs);
 
 }  // namespace lutra

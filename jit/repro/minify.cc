@@ -1,9 +1,9 @@
-// A repro in; the smallest one found that fails in the same way out.
+// Searches for the smallest repro that fails in the same way as the given one.
 //
-// The run is recorded op by op with concrete sizes. A step that is left out becomes an input that holds what eager
-// computed there; what no kept step reads is a result. Whether such a part still fails is asked of the compiler and of
-// eager alike, so any part is a fair question. Steps go in halves, quarters, ... and one by one (delta debugging,
-// Zeller 1999); then sizes are halved.
+// It records the run op by op, with concrete sizes. A step that is left out becomes an input with the elements that
+// eager computed there. A value that no kept step reads becomes a result. Compiler and eager both run such a part, so
+// any part shows whether the failure remains. It drops steps in halves, quarters, ... and one by one (delta debugging,
+// Zeller 1999). Then it halves sizes.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -24,7 +24,7 @@ struct RecordedOp {
   Results results;
 };
 
-// Another size for one that dimensions have.
+// Replaces one size of dimensions by another.
 struct Resize {
   int64_t from = 0, to = 0;
   SymInt operator()(SymInt s) const { return s.hint == from ? SymInt(to) : s; }
@@ -36,7 +36,7 @@ struct Resize {
 
 struct Recording {
   std::vector<RecordedOp> steps;
-  std::map<const TensorImpl*, Tensor> before;  // inputs, and what steps gave, as it was then
+  std::map<const TensorImpl*, Tensor> before;  // the inputs and the results of steps, with their elements at that time
   std::vector<Tensor> held;                    // keeps the keys alive
   int rng_calls = 0;
 
@@ -57,7 +57,7 @@ Recording record(const Runnable& run) {
   r.rng_calls = run.graph->rng_calls;
   Copies copies, untouched;
   const std::vector<Tensor> inputs = copies.of(run.inputs);
-  // Inputs that share memory go on sharing it.
+  // Copies of inputs share memory as the inputs do.
   for (size_t i = 0; i < inputs.size(); i++) {
     r.held.push_back(inputs[i]);
     r.before[inputs[i].get()] = untouched.of(run.inputs[i]);
@@ -76,14 +76,14 @@ Recording record(const Runnable& run) {
   return r;
 }
 
-// Some steps as a graph of their own.
+// A graph of some of the steps.
 struct Part {
   const Recording& recording;
   std::vector<Resize> resizes{};
   std::unique_ptr<Graph> graph = std::make_unique<Graph>();
   std::vector<Tensor> inputs{};
   std::map<const TensorImpl*, Tensor> values{};
-  std::map<const Storage*, Tensor> first_of{};  // input with that memory
+  std::map<const Storage*, Tensor> first_of{};  // the first input with that memory
   std::set<const TensorImpl*> read{};
 
   Sizes resized(Sizes sizes) const {
@@ -137,7 +137,7 @@ struct Part {
     }
   }
 
-  // Throws where the steps do not fit the sizes.
+  // Throws if the steps do not fit the sizes.
   Runnable make(const std::vector<bool>& kept, const Runnable& of) {
     const SymScope symbols(graph->env.get());
     const GradModeScope no_grad(false);
@@ -171,7 +171,7 @@ struct Minifier {
       return replay(part(of, sizes)).kind == kind;
     } catch (const Error& e) {
       if (e.kind == ErrorKind::kInterrupt) throw;
-      return false;  // it is no program
+      return false;  // the part is not a valid program
     }
   }
 
@@ -216,7 +216,7 @@ struct Minifier {
 Repro minify(const Repro& repro) {
   Repro small = repro;
   if (repro.kind == "guard") {
-    small.graph = "graph {\n  return\n}\n";  // it has no part in what went wrong
+    small.graph = "graph {\n  return\n}\n";  // the graph is not the cause
     small.inputs.clear(), small.scalars.clear();
     return small;
   }
@@ -225,7 +225,7 @@ Repro minify(const Repro& repro) {
   if (seen.kind.empty()) fail("minify: compiled code and eager agree on this repro");
   Minifier minifier{run, record(run), seen.kind};
   minifier.drop_steps();
-  // Where it fails with symbols only, all of it stays.
+  // If it fails with symbolic sizes only, it is kept whole.
   if (!minifier.fails(minifier.kept, {})) return small;
   minifier.shrink_sizes();
   const Runnable found = minifier.part(minifier.kept, minifier.resizes);

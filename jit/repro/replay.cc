@@ -1,4 +1,4 @@
-// A repro runs again: compiled and eager, on copies of the same inputs, with the same random numbers.
+// Runs a repro again, compiled and eagerly, on copies of the same inputs with the same random numbers.
 #include "jit/repro/compare.h"
 #include "jit/repro/repro.h"
 
@@ -11,7 +11,7 @@ struct GeneratorAt {
   ~GeneratorAt() { default_generator() = before; }
 };
 
-// Where elements are not known, those that a bug of the compiler does not depend on.
+// Makes a tensor of zeros for an input whose elements are not known. A failure of the compiler does not depend on them.
 Tensor made_up(const Tensor& fake) {
   Sizes sizes, strides;
   for (SymInt s : fake->sizes) sizes.push_back(SymInt(s.hint));
@@ -64,7 +64,7 @@ Runnable runnable(const Repro& repro) {
 Replay replay(const Runnable& run) {
   const RunResult eager = run_eager(run);
   const std::vector<GraphInput>& inputs = run.graph->inputs;
-  // The compiler uses its graph up.
+  // The compiler consumes its graph.
   const std::string text = print(*run.graph);
   auto mine = parse_graph(text, run.device);
   for (size_t i = 0; i < inputs.size(); i++) {

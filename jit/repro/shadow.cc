@@ -1,9 +1,9 @@
-// The watch of a compiled segment: one of n runs is made eagerly, too, and their bits are compared.
+// The watch of a compiled segment: makes one of n runs eagerly, too, and compares the bits.
 //
 // Invariants:
-// 1. The program has eager's results and eager's writes of a run that is compared: compiled code runs on copies, before
-//    eager does on the inputs themselves.
-// 2. A segment that was wrong once is not run again: from then on its graph is interpreted.
+// 1. In a compared run the program gets eager's results and eager's writes: compiled code runs on copies first, then
+//    eager runs on the inputs themselves.
+// 2. A segment that was wrong once is not run again: its graph is interpreted from then on.
 #include <cstdio>
 #include <cstring>
 #include <mutex>
@@ -35,14 +35,14 @@ std::string keep(const Repro& repro) {
   return path;
 }
 
-// Keeps the repro and tells of it, in one message.
+// Keeps the repro and reports it, in one message.
 void tell(const Repro& repro, const std::string& message) {
   const std::string path = keep(repro);
   std::fprintf(stderr, "lutra: %s: %s; repro: %s\n", repro.about.empty() ? "a graph" : repro.about.c_str(),
                message.c_str(), path.c_str());
 }
 
-// Whether the graph writes at all: then a run needs copies of its inputs.
+// Returns true if the graph writes. Then a run needs copies of its inputs.
 bool writes(const Graph& graph) {
   for (const auto& n : graph.nodes) {
     if (n->inplace || n->is_copy()) return true;
@@ -50,7 +50,7 @@ bool writes(const Graph& graph) {
   return false;
 }
 
-// History of the traced values would keep the program's tensors alive.
+// Drops the history of the traced values, since it would keep the program's tensors alive.
 void forget_history(Graph& graph) {
   const auto forget = [](const Tensor& t) {
     t->autograd = nullptr, t->view = nullptr, t->base = Tensor();
@@ -88,7 +88,7 @@ class Shadow final : public Watch {
     const std::vector<Tensor>& inputs;
     const std::vector<double>& scalars;
     Generator before = default_generator();
-    Copies pristine{};  // of inputs that are written
+    Copies pristine{};  // copies of the inputs, if the graph writes
     std::vector<Tensor> given = shadow.writes_ ? pristine.of(inputs) : inputs;
 
     std::vector<Value> run() {
@@ -113,7 +113,7 @@ class Shadow final : public Watch {
       return eager;
     }
 
-    // What it raised, or "".
+    // Returns the text of the error that compiled code threw, or "".
     std::string run_compiled(RunResult& out) {
       Copies copies;
       out.inputs = copies.of(inputs);
@@ -127,7 +127,7 @@ class Shadow final : public Watch {
       return "";
     }
 
-    // As the program had it: the original code runs from the segment's start.
+    // Restores the inputs: the original code runs from the segment's start.
     void restore() {
       for (size_t i = 0; shadow.writes_ && i < inputs.size(); i++) {
         const Storage& from = *given[i]->storage;

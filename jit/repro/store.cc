@@ -1,4 +1,4 @@
-// Repros as files.
+// Stores repros as files.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What holds somebody's tensors is for them alone to read.
+// Writes a file that only its owner can read, since it has the user's tensors.
 std::string write_file(const std::string& path, const std::string& bytes) {
   std::string temporary = path + ".XXXXXX";
   const int fd = mkstemp(temporary.data());
