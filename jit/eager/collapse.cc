@@ -1,4 +1,4 @@
-// Sorts dims by the result's strides, drops those of size 1, merges neighbours that every operand walks as one.
+// Sorts dims by the result's strides, drops dims of size 1, and merges neighbours that are contiguous in every operand.
 #include "jit/eager/collapse.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace lutra {
 namespace {
 
-// The common case: everything has the result's sizes and strides, and these are contiguous.
+// The common case: all operands have the result's sizes and strides, and these are contiguous.
 bool all_contiguous(const TensorImpl* const* operands, int count) {
   const TensorImpl& out = *operands[0];
   int64_t expected = 1;

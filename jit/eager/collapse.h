@@ -1,12 +1,12 @@
-// The layouts of a pointwise op's operands in; the fewest loops that visit them all out.
+// Collapses the layouts of a pointwise op's operands into the fewest loops that visit them all.
 #pragma once
 #include "ops/core/tensor.h"
 
 namespace lutra {
 
-// Invariants: operand 0 is the result; dims are ordered by its strides, outermost first; no dim has size 1, but there
-// is always one; a dim that an operand broadcasts has stride 0; zero-dimensional operands have none but keep their
-// place.
+// Invariants: operand 0 is the result; dims are ordered by its strides, outermost first; no dim has size 1, except that
+// there is always at least one dim; a dim that an operand broadcasts has stride 0; zero-dimensional operands have no
+// strides but keep their place.
 struct Collapsed {
   static constexpr int kOperands = 8, kDims = 2 * int(kMostDims);
   int operands = 0, dims = 0;
@@ -14,11 +14,11 @@ struct Collapsed {
   int64_t sizes[kDims];
   int64_t strides[kOperands][kDims];
 
-  // No element of the result is reached twice, as far as strides in order of size tell.
+  // Returns true if no element of the result is reached twice, as far as strides in order of size show it.
   bool writes_each_once() const;
 
-  // The outer dim along which operand k lies in memory, if the inner one strides; else -1. Code generators read such
-  // columns in tiles.
+  // If operand k has a stride other than 0 and 1 in the inner dim, returns the outer dim in which it has stride 1;
+  // otherwise -1. Code generators read such columns in tiles.
   int column(int k) const {
     if (strides[k][dims - 1] == 0 || strides[k][dims - 1] == 1) return -1;
     int d = dims - 2;
@@ -27,7 +27,7 @@ struct Collapsed {
   }
 };
 
-// operands[0] is the result; each other one has its sizes or broadcasts to them. in_order: dims keep their order.
+// operands[0] is the result. The others have its sizes or broadcast to them. in_order: dims keep their order.
 Collapsed collapse(const TensorImpl* const* operands, int count, bool in_order = false);
 
 }  // namespace lutra

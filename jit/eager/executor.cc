@@ -1,5 +1,5 @@
-// Ops on real tensors in, results out. Matrix products go to the library; a pointwise op is collapsed to few loops and
-// run by code that serves all sizes; any other op has symbolic sizes, and guards for what its rules asked about them.
+// Runs ops on real tensors. The library runs matrix products. A pointwise op is collapsed to few loops, and its code
+// serves all sizes. Any other op has symbolic sizes, and guards for what its rules asked about them.
 #include <bit>
 #include <cmath>
 
@@ -27,11 +27,11 @@
 namespace lutra {
 namespace {
 
-// Loops that code is made for; of the collapsed dims beyond, the outer ones are walked here.
+// The most loops that code is made for. If there are more collapsed dims, the executor loops over the outer ones.
 constexpr int kMostLoops = 5;
 static_assert(kMostLoops - 2 + 4 < 8, "layout classes have three bits");
 
-// What call_same runs: code that serves every size, and the numbers that it is given, for which its guards hold.
+// The code that call_same runs: it serves every size, with these numbers, for which its guards hold.
 struct SameEntry {
   std::shared_ptr<Executable> executable;
   SmallVec<double, 8> scalars;
@@ -45,9 +45,9 @@ struct Kept {
   std::string isa;
 };
 
-// Of this thread, for the instruction set wanted now: states of a thread may differ in it.
+// Returns this thread's code for the current instruction set: Lua states of a thread may have different ones.
 Kept& kept() {
-  thread_local std::vector<std::unique_ptr<Kept>> all;  // the last one used stands first
+  thread_local std::vector<std::unique_ptr<Kept>> all;  // most recently used first
   const std::string& isa = settings().isa;
   if (!all.empty() && all[0]->isa == isa) return *all[0];
   const auto same = std::find_if(all.begin(), all.end(), [&](const auto& k) { return k->isa == isa; });
@@ -73,7 +73,7 @@ ExternView view_of(const OpInfo& op, const Tensor& t) {
   return v;
 }
 
-// Memory and layout of a call's operands as the code sees them.
+// Memory and layout of a call's operands, as the code gets them.
 struct Views {
   InputView inputs[Collapsed::kOperands + 1];
   SymInt sizes[kMostLoops];
@@ -86,7 +86,7 @@ class EagerExecutor : public Executor {
     const OpInfo& op = info(id);
     const Device device = result_device(op, given);
     if (op.has(kControl)) return run_control(id, given);
-    const StoppableLoops loops(true);  // what is half written nobody sees
+    const StoppableLoops loops(true);  // nobody sees a half-written result
     if (op.dynamic) return run_dynamic(op, given, device);
     Args moved;
     const Args& args = on_device(given, device, moved);
@@ -120,7 +120,7 @@ class EagerExecutor : public Executor {
     return true;
   }
 
-  // The caller has made sure that no argument overlaps args[0] but by being the same elements.
+  // The caller ensures that an argument that overlaps args[0] has exactly its elements.
   void run_inplace(OpId id, const Args& given, const ResultSpecs& specs) override {
     const OpInfo& op = info(id);
     const Tensor& self = given[0].as<Tensor>();
@@ -138,7 +138,7 @@ class EagerExecutor : public Executor {
   }
 
  private:
-  // Elements of an argument from which a tensor is not written to the end where the program shall stop.
+  // If an argument has so many elements, a write can be stopped before its end.
   static constexpr int64_t kLongWrite = 1 << 22;
 
   static bool is_long(const Value& v) {
@@ -161,24 +161,24 @@ class EagerExecutor : public Executor {
     }
   }
 
-  // Code for a join is as long as its list.
+  // The code for a join grows with its list, so a longer list is copied one by one.
   static constexpr size_t kMostJoined = 64;
 
-  // Each tensor of a list copied into its part of out.
+  // Copies each tensor of a list into its part of out.
   static void join(const Args& args, const Tensor& out) {
     const int64_t given = args[1].sym_int().hint, dim = given < 0 ? given + out->dim() : given;
     const OpInfo& copy = info(OpId::copy_);
     const int64_t stride = out->strides[size_t(dim)].hint;
     int64_t offset = 0;
     for (const Tensor& t : args[0].as<std::vector<Tensor>>()) {
-      if (t->dim() != out->dim()) continue;  // an empty vector goes with everything
+      if (t->dim() != out->dim()) continue;  // an empty vector may be joined with any tensor
       const Tensor part = alias(out, t->sizes, out->strides, offset);
       pointwise(copy, {part, t}, part);
       offset += t->sizes[size_t(dim)].hint * stride;
     }
   }
 
-  // Arguments with the CPU's tensors of no dimensions brought to the device.
+  // Returns the arguments, with CPU tensors without dimensions copied to the device.
   static const Args& on_device(const Args& args, Device device, Args& moved) {
     for (size_t i = 0; i < args.size(); i++) {
       if (!args[i].is<Tensor>() || !args[i].as<Tensor>() || args[i].as<Tensor>()->device() == device) continue;
@@ -188,7 +188,7 @@ class EagerExecutor : public Executor {
     return moved.empty() ? args : moved;
   }
 
-  // The contiguous copy of a tensor elsewhere.
+  // Returns a contiguous copy of a tensor on another device.
   static Tensor to_device(const Tensor& t, Device device) {
     const Tensor dense = t->is_contiguous() ? t : contiguous(t);
     const Tensor out = make_tensor(t->sizes, t->dtype, device);
@@ -196,7 +196,7 @@ class EagerExecutor : public Executor {
     return out;
   }
 
-  // What tells its own result's size is asked on the CPU where the device has no kernel for it.
+  // Runs an op that determines the size of its result: on the CPU if the device has no kernel for it.
   static Results run_dynamic(const OpInfo& op, const Args& args, Device device) {
     Args moved;
     if (const DynamicKernel* own = dynamic_kernel(op.id, device.type)) return own->run(on_device(args, device, moved));
@@ -207,13 +207,13 @@ class EagerExecutor : public Executor {
     return results;
   }
 
-  // Whether a library takes an op whose lowering has other ways too.
+  // Returns true if a library has a candidate for an op that can also be lowered.
   static bool has_candidate(OpId id, const Args& args) {
     return !args.empty() && args[0].is<Tensor>() &&
            extern_supports(id, args[0].as<Tensor>()->dtype, args[0].as<Tensor>()->device().type);
   }
 
-  // Whether an argument besides args[0] shares its storage.
+  // Returns true if an argument other than args[0] shares its storage.
   static bool reads_self(const Args& args) {
     const auto& storage = args[0].as<Tensor>()->storage;
     bool shares = false;
@@ -225,7 +225,7 @@ class EagerExecutor : public Executor {
     return shares;
   }
 
-  // A creation's result is known by a list of sizes; arange's is not, its rule computes them.
+  // A creation with a list of sizes has a known shape. arange does not: its rule computes the shape.
   static bool is_pointwise(const OpInfo& op, const Args& args) {
     if (!op.has(kPointwise)) return false;
     if (!op.has(kCreation)) return args.size() < size_t(Collapsed::kOperands);
@@ -286,9 +286,9 @@ class EagerExecutor : public Executor {
     note_extern(call, made_by, timer.stop());
   }
 
-  // in_order: out overlaps itself, what is written last stays.
+  // in_order: out overlaps itself, so writes must keep their order.
   static void pointwise(const OpInfo& op, const Args& given, const Tensor& out, bool in_order = false) {
-    // The layout is out's; a memory format does not go with collapsed dims.
+    // The layout is out's. A memory format does not fit collapsed dims.
     const bool laid_out =
         given.size() > 1 && given[1].is<std::string>() && given[1].as<std::string>() == "channels_last";
     const Args plain = laid_out ? Args{given[0], std::string("contiguous_format")} : Args();
@@ -309,15 +309,16 @@ class EagerExecutor : public Executor {
     visit(op, args, out, call, c, data, in_order);
   }
 
-  // Few iterations of the outermost loop, each of which takes long: threads share what is within, and the program may
-  // end there. Elements drawn or numbered are those of one launch.
+  // Returns true if the outermost loop has few iterations that each take long. Then threads share the inner loops, and
+  // the program may be stopped between iterations. Random and numbered elements must come from one launch.
   static bool is_long_within(const OpInfo& op, const OneOpCall& call, const Collapsed& c) {
     constexpr int64_t kFew = 64, kLong = 1 << 22;
     return c.dims > 1 && c.sizes[0] < kFew && c.elements / c.sizes[0] >= kLong && !op.has(kRandom) &&
            !op.has(kCreation) && !backend_of(call.device).preferences.leaves_processors;
   }
 
-  // The outer dims beyond kMostLoops, and those that write what others do, one after the other.
+  // Loops over the outer dims beyond kMostLoops. Also loops over dims whose iterations write the same elements, one
+  // after the other.
   static void visit(const OpInfo& op, const Args& args, const Tensor& out, OneOpCall& call, const Collapsed& c,
                     char** data, bool in_order) {
     const bool again = in_order && c.dims > 1 && !c.writes_each_once();
@@ -347,7 +348,7 @@ class EagerExecutor : public Executor {
     entry->executable->run_views(v.inputs, call.scalars.begin(), nullptr);
   }
 
-  // The entry of a pointwise call; v is filled in for it.
+  // Returns the entry of a pointwise call. Fills in v for it.
   static EagerEntry* find(const OpInfo& op, const Args& args, DType dtype, OneOpCall& call, const Collapsed& c,
                           char** data, Views& v) {
     EagerKey key = call.key;
@@ -393,7 +394,7 @@ class EagerExecutor : public Executor {
     return true;
   }
 
-  // Where how fast code is depends on the sizes that it was made for, those within 16 times of each other share it.
+  // If the speed of code depends on the sizes that it was made for, sizes within a factor of 16 share code.
   static bool is_made_for_sizes(const OneOpCall& call) { return backend_of(call.device).preferences.made_for_sizes; }
   static uint64_t size_class(const TensorImpl& t) {
     uint64_t elements = 1;
@@ -428,7 +429,7 @@ class EagerExecutor : public Executor {
     entry->executable->run_views(inputs.begin(), call.scalars.begin(), outputs);
   }
 
-  // The plan writes what the meta rule promised, into buffers of its own.
+  // Checks that the plan writes what the meta rule promised, into buffers of its own.
   static void check_outputs(const OpInfo& op, const EagerEntry& entry, const Results& results) {
     const Plan& plan = entry.executable->plan();
     LUTRA_CHECK(plan.outputs.size() == results.size(), op.name);
@@ -437,7 +438,7 @@ class EagerExecutor : public Executor {
       LUTRA_CHECK(out.kind == PlanOutput::kTensor && plan.buffers[size_t(out.view.buffer)].kind == Buffer::kOutput &&
                       out.view.dtype == results[i]->dtype && out.view.sizes.size() == results[i]->sizes.size(),
                   op.name, ": result ", i, " is no buffer of its own");
-      const bool strided = results[i]->numel().hint != 0;  // no element, no layout
+      const bool strided = results[i]->numel().hint != 0;  // without elements strides do not matter
       for (size_t d = 0; d < results[i]->sizes.size(); d++) {
         const int64_t size = results[i]->sizes[d].hint, stride = results[i]->strides[d].hint;
         LUTRA_CHECK(plan.exprs[size_t(out.view.sizes[d])].i == size &&

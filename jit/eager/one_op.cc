@@ -1,4 +1,4 @@
-// See one_op.h. The words of a key are tags with payloads, so that two different calls never give one key.
+// See one_op.h. A key is a list of words, each a tag with a payload, so two different calls never have the same key.
 #include "jit/eager/one_op.h"
 
 #include <cstring>
@@ -14,7 +14,8 @@ enum Tag : uint64_t { kNoneTag, kTensorTag, kListTag, kScalarTag, kBoolTag, kSiz
 
 uint64_t word(Tag tag, uint64_t a = 0, uint64_t b = 0) { return tag | a << 8 | b << 32; }
 
-// Code is made for a number that is its argument's default, as few calls give another: x + y multiplies no alpha.
+// Code is also specialised to a number that is its argument's default, since few calls pass another one: x + y does not
+// multiply by alpha.
 bool specialises(const ArgInfo& arg, const Value& v) {
   if (arg.specialises || arg.type != ArgType::kScalar || !v.is<Scalar>() || !arg.def.is<Scalar>())
     return arg.specialises;
@@ -76,11 +77,11 @@ struct Reader {
   }
 };
 
-// Arguments over a graph's symbols, in the order that Reader reads them.
+// Returns arguments in terms of a graph's symbols, in the order in which Reader reads them.
 struct Symbolizer {
   Graph& graph;
   const std::vector<Tensor>& tensors;
-  const Tensor& ints;  // the input whose strides are the integers
+  const Tensor& ints;  // the input whose strides hold the integers
   size_t tensor = 0, number = 0;
 
   Value scalar(const Scalar& s, bool specialises) {
@@ -110,7 +111,7 @@ struct Symbolizer {
   }
 };
 
-// Strides, as sizes are known not to be negative.
+// Uses strides, since sizes are known to be nonnegative.
 Tensor ints_input(Graph& g, const OneOpCall& call) {
   if (call.ints.empty()) return Tensor();
   Sizes strides;
@@ -126,7 +127,7 @@ SymInt stride_symbol(Graph& g, int32_t input, int32_t dim, int64_t stride, int64
   return SymInt::of_expr(*g.env, g.env->leaf(SymOp::kStride, input, dim, hint));
 }
 
-// The op recorded on symbolic arguments. A pointwise creation has the result's sizes and dtype.
+// Records the op on symbolic arguments. created: the sizes of a pointwise creation's result, which has the given dtype.
 Results record(const OpInfo& op, const Args& args, Symbolizer& s, GraphRecorder& recorder, const Sizes* created,
                DType dtype) {
   Args symbolic = s.all(op, args);
@@ -138,7 +139,7 @@ Results record(const OpInfo& op, const Args& args, Symbolizer& s, GraphRecorder&
   return call_op(op.id, symbolic);
 }
 
-// The value that a write of r into out leaves there.
+// Returns the value of out after r is written into it.
 Tensor fitted(Tensor r, const Tensor& out, GraphRecorder& recorder) {
   ModeScope mode(&recorder);
   r = to_dtype(r, out->dtype);
@@ -151,7 +152,7 @@ Tensor fitted(Tensor r, const Tensor& out, GraphRecorder& recorder) {
 void read_call(const OpInfo& op, const Args& args, OneOpCall& call) {
   Reader reader{call};
   call.device = result_device(op, args);
-  // The origin is told in errors about elements.
+  // The key has the origin, since errors about elements name it.
   call.key.push_back(uint64_t(op.id) | uint64_t(current_origin()) << 16 | uint64_t(call.device.type) << 32 |
                      uint64_t(call.device.index) << 40);
   for (size_t i = 0; i < args.size(); i++) {
@@ -163,7 +164,7 @@ bool has_short_rows(const Collapsed& c) { return c.dims > 1 && c.sizes[c.dims - 
 
 namespace {
 
-// Hints of a generic trace, innermost first: a large contiguous result.
+// Returns the hints of a generic trace, innermost first: a large contiguous result.
 const int64_t* size_hints(const Collapsed& c, Device device) {
   const LikelySizes& likely = backend_of(device).preferences.likely;
   return (c.dims == 1 ? likely.flat : has_short_rows(c) ? likely.short_rows : likely.rows).data();
@@ -248,7 +249,7 @@ std::unique_ptr<EagerEntry> build_entry(OneOpGraph made, const EagerKey& key) {
   entry->guards.begin(plan.exprs, {});
   for (const SymGuard& g : plan.guards) {
     const bool equality = (g.cmp == SymCmp::kEq && g.outcome) || (g.cmp == SymCmp::kNe && !g.outcome);
-    // What a decomposition asked of a number chose its formula.
+    // A decomposition that compared a number has chosen a formula by it.
     const bool of_numbers = is_number(plan.exprs[size_t(g.a)].op) || g.cmp == SymCmp::kWhole;
     if (!made.all_guards && !equality && !of_numbers) continue;
     entry->guards.add_guard(g);

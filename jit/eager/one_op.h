@@ -1,4 +1,4 @@
-// A call of an op in; the key that its code is kept under, and the graph of that one op, out.
+// Makes the key of an op's call, and the graph of that one op.
 #pragma once
 #include "jit/eager/collapse.h"
 #include "jit/eager/table.h"
@@ -6,8 +6,8 @@
 
 namespace lutra {
 
-// What a call brings, apart from its tensors' layouts: tensors in order, numbers that are passed when running (scalars,
-// and integers that do not specialise), and the words of the key for all that is neither.
+// A call without its tensors' layouts: the tensors in order, the numbers that are passed at run time (scalars, and
+// integers that do not specialise), and the key for everything else.
 struct OneOpCall {
   SmallVec<const TensorImpl*, 8> tensors;
   SmallVec<double, 8> scalars;
@@ -15,25 +15,26 @@ struct OneOpCall {
   EagerKey key;
   Device device;
 };
-// Arguments are read in order: their kinds, specialising values and the tensors' dtypes go into the key.
+// Reads the arguments in order. Their kinds, specialising values and the tensors' dtypes go into the key.
 void read_call(const OpInfo& op, const Args& args, OneOpCall& call);
 
-// A graph input for each tensor, then one whose sizes are call.ints, if there are any.
+// The graph of a call. It has an input for each tensor, then one whose strides are call.ints, if there are any.
 struct OneOpGraph {
   std::unique_ptr<Graph> graph;
-  bool all_guards = true;  // else only equalities: the trace was generic
+  bool all_guards = true;  // false: only equalities, since the trace was generic
 };
 
-// Whether rows are too short for a block of a GPU each, which has code of its own.
+// Returns true if rows are too short for a block of a GPU each. Such rows have code of their own.
 bool has_short_rows(const Collapsed& c);
-// For pointwise ops on collapsed operands (operand 0 the result): the graph writes input 0. The trace is generic: its
-// hints are no call's, so the code serves every call with the same key. `generic` off takes the call's own numbers.
+// Makes the graph of a pointwise op on collapsed operands (operand 0 is the result): it writes input 0. generic: the
+// hints do not come from the call, so the code serves every call with the same key. Otherwise the hints are the call's
+// own sizes.
 OneOpGraph pointwise_graph(const OpInfo& op, const Args& args, const OneOpCall& call, const Collapsed& c, DType dtype,
                            bool generic);
-// For any other op: sizes and strides are symbols with the call's hints; outputs are the op's results.
+// Makes the graph of any other op: sizes and strides are symbols with the call's hints; outputs are the op's results.
 OneOpGraph general_graph(const OpInfo& op, const Args& args, const OneOpCall& call);
 
-// Graph to entry: decomposed where needed, scheduled, compiled.
+// Compiles the graph and makes its entry.
 std::unique_ptr<EagerEntry> build_entry(OneOpGraph g, const EagerKey& key);
 
 }  // namespace lutra

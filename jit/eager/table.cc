@@ -1,5 +1,5 @@
-// Keys in, entries out. Invariants: used_ is at most half of the slots; a chain of entries with one key is at most
-// kChain long (the oldest is dropped), so that sizes that change answers at every call do not grow the table.
+// Finds entries by key. Invariants: used_ is at most half of the slots. A chain of entries with one key has at most
+// kChain entries (the oldest is dropped), so sizes whose guards fail at every call do not grow the table.
 #include "jit/eager/table.h"
 
 namespace lutra {

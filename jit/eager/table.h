@@ -1,5 +1,5 @@
-// Compiled one-op executables by key. A key says everything about a call that its code depends on by construction; what
-// it depends on beyond that are guards, asked at each look-up.
+// Compiled one-op executables by key. A key has everything that a call's code depends on by construction. Everything
+// else is a guard, which is checked at each look-up.
 #pragma once
 #include <memory>
 #include <vector>
@@ -17,13 +17,13 @@ struct EagerEntry {
   uint64_t hash = 0;
   std::shared_ptr<Executable> executable;
   HostProgram guards;
-  bool guards_sizes = false;         // some guard asks about more than numbers
-  std::vector<HostValue> values;     // of the guards
-  std::unique_ptr<EagerEntry> next;  // same key, other answers
+  bool guards_sizes = false;         // some guard depends on more than numbers
+  std::vector<HostValue> values;     // of the guards' program
+  std::unique_ptr<EagerEntry> next;  // same key, other guards
   bool holds(const InputView* inputs, const double* scalars);
 };
 
-// Open addressing; one table a thread, so that no look-up waits (kernels themselves are shared by the process).
+// A hash table with open addressing. Each thread has one, so no look-up waits (the process shares the kernels).
 class EagerTable {
  public:
   EagerEntry* find(const EagerKey& key, const InputView* inputs, const double* scalars);
