@@ -22,12 +22,12 @@ constinit thread_local bool is_background = false;
 
 }  // namespace
 
-// The threads of one pace, with their queue.
+// The threads of one pace, and their queue.
 struct Background {
   explicit Background(Job::Pace pace) : pace(pace) {}
   const Job::Pace pace;
   std::mutex mutex;
-  std::condition_variable changed;  // the queue, a job's state, closed
+  std::condition_variable changed;  // notified of changes to the queue, a job's state, and closed
   std::deque<std::shared_ptr<Job>> queue;
   std::vector<std::thread> threads;
   size_t idle = 0;
@@ -36,7 +36,7 @@ struct Background {
 
   void work() {
     is_background = true;
-    constexpr int kPolitely = 15;  // a thread that computes has 29 of 30 parts of a processor that both want
+    constexpr int kPolitely = 15;  // a thread without it gets 29 of 30 parts of a processor that both want
     if (pace == Job::kPolite) (void)!setpriority(PRIO_PROCESS, id_t(gettid()), kPolitely);
     std::unique_lock lock(mutex);
     while (true) {
@@ -59,7 +59,7 @@ struct Background {
     job.state_.store(good ? Job::kDone : Job::kFailed, std::memory_order_release);
     changed.notify_all();
   }
-  // A forked child has no such threads.
+  // A forked child does not have the threads, so it does not join them.
   void close() {
     std::unique_lock lock(mutex);
     if (std::exchange(closed, true)) return;
@@ -69,7 +69,8 @@ struct Background {
     for (std::thread& t : threads) process == getpid() ? t.join() : t.detach();
   }
   static void close_all();
-  // Of the first jobs: the system's list of what runs at exit only grows. MakesObjects does so at any time.
+  // Registers close_all for the first jobs only, since the system's list of exit functions only grows. MakesObjects
+  // registers it at any time.
   static void close_at_exit() {
     constexpr int kMost = 512;
     static std::atomic<int> times{0};
@@ -86,11 +87,12 @@ Background& background(Job::Pace pace) {
 
 void close_both() { background(Job::kUsual).close(), background(Job::kPolite).close(); }
 
-// What jobs call must not be gone while they run. NVRTC makes static objects while it compiles, which go before all
-// that was registered to run at exit until then; a thread that calls exit() lets go of what is its own before those.
-// Where that is not the main thread, or where it has started no job, what each job registers comes early enough: before
-// its run, for what the jobs before it made, and after it; so does each call of NVRTC. What is left is such an exit
-// during a job in which NVRTC makes a static object for the first time.
+// Objects that jobs use must not be destroyed while jobs run. NVRTC creates static objects while it compiles. At exit
+// these are destroyed before everything that was registered earlier. A thread that calls exit() destroys its
+// thread_local objects first, so on the main thread this Closer is early enough. If another thread calls exit(), or the
+// main thread has started no job, the functions that each job registers run early enough: it registers them before its
+// run, for objects of earlier jobs, and after it. So does each call of NVRTC. One case remains: such an exit during a
+// job in which NVRTC makes a static object for the first time.
 struct Closer {
   ~Closer() {
     if (gettid() == getpid()) close_both();
@@ -118,7 +120,7 @@ std::shared_ptr<Job> Job::start(std::function<void()> work, Pace pace) {
     return job;
   try {
     b.threads.emplace_back([&b] { b.work(); });
-  } catch (const std::exception&) {  // no thread, no memory: it runs when it is waited for
+  } catch (const std::exception&) {  // without a thread or memory, the job runs when it is waited for
   }
   return job;
 }

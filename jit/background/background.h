@@ -1,4 +1,4 @@
-// Work that nobody waits for yet, on threads of its own: compiling kernels and segments.
+// Runs work that nobody waits for yet on background threads: compiling kernels and segments.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -13,25 +13,24 @@ namespace lutra {
 struct Background;
 
 // Invariants:
-// 1. A job runs once unless it throws, on a thread of the background or on one that waits for it.
-// 2. When the process exits, jobs that have not begun are dropped and those that run are waited for.
-// 3. A job that threw (a std::exception) is run again by whoever asks for it next, which has what it throws then: what
-//    there was no memory for may find some later.
+// 1. A job runs once unless it throws, on a background thread or on a thread that waits for it.
+// 2. When the process exits, jobs that have not begun are dropped, and running ones are waited for.
+// 3. A job that threw (a std::exception) is run again by the next thread that waits for it, which gets what it throws
+//    then. For example, there may be enough memory by then.
 class Job {
  public:
-  // kPolite leaves the processors to threads that want them, as far as the system does that: what runs meanwhile is
-  // what the program waits for.
+  // kPolite leaves the processors to other threads as far as the system supports that: the program waits for those.
   enum Pace { kUsual, kPolite };
-  // Queued for up to a quarter as many threads of that pace as the machine has, four at most.
+  // Queues a job. Each pace has up to a quarter as many threads as the machine, four at most.
   static std::shared_ptr<Job> start(std::function<void()> work, Pace pace = kUsual);
-  // Whether it has run.
+  // Returns true if it has run.
   bool done();
-  // Runs it here if nobody does yet, else waits.
+  // Runs the job here if no thread does yet, otherwise waits for it.
   void finish();
-  // Waits for so long at most. False: it may be waited for again; true: it has run, or never will, as this is a forked
-  // child, which has none of the threads.
+  // Waits at most this long. Returns false if it is not finished. Returns true if it has run, or never will: a forked
+  // child has no background threads.
   bool wait(std::chrono::milliseconds most);
-  // Where it has not begun it never will, else this waits for its end: what it refers to may go then.
+  // Removes the job if it has not begun, otherwise waits for its end. Afterwards its data may be destroyed.
   void drop();
 
  private:
@@ -42,12 +41,13 @@ class Job {
 
   Background& home_;
   std::function<void()> work_;
-  Settings settings_;           // of who asked for it
-  std::exception_ptr problem_;  // of kFailed
+  Settings settings_;           // of the thread that started it
+  std::exception_ptr problem_;  // set in state kFailed
   std::atomic<State> state_{kQueued};
 };
 
-// Around what makes objects that go at exit, as NVRTC does while it compiles: jobs that run are waited for before that.
+// Encloses code that makes objects with destructors at exit, as NVRTC does while it compiles. Running jobs are waited
+// for before these destructors.
 class MakesObjects {
  public:
   MakesObjects();
@@ -55,7 +55,7 @@ class MakesObjects {
   MakesObjects(const MakesObjects&) = delete;
 };
 
-// Whether this thread is one of the background's.
+// Returns true on a background thread.
 bool in_background();
 
 }  // namespace lutra
