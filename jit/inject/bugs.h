@@ -1,4 +1,4 @@
-// The bugs themselves: each spoils a graph or a plan in place. False where there is nothing for it to spoil.
+// The bugs. Each one spoils a graph or a plan in place. They return false if there is nothing to spoil.
 #pragma once
 
 namespace lutra {

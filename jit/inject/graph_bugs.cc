@@ -1,4 +1,4 @@
-// Bugs of passes: a graph in, the same with wrong nodes out.
+// Bugs of passes: make some nodes of a graph wrong.
 #include <algorithm>
 
 #include "jit/graph/graph.h"
@@ -33,7 +33,7 @@ void replace(Value& v, const Tensor& old, const Tensor& now) {
   }
 }
 
-// Same tensors, as many arguments.
+// Returns true if both have the same tensors and as many arguments.
 bool same_operands(const Node& a, const Node& b, bool attributes_too) {
   if (a.op != b.op || a.args.size() != b.args.size()) return false;
   for (size_t i = 0; i < a.args.size(); i++) {
@@ -81,7 +81,7 @@ bool drop_write(Graph* graph, Plan*) {
   auto& nodes = graph->nodes;
   const auto last = std::find_if(nodes.rbegin(), nodes.rend(), [](const auto& n) { return n->is_copy(); });
   if (last == nodes.rend()) return false;
-  // What leaves the graph as the written input goes on doing so.
+  // The output that is the written input stays.
   nodes.erase(std::next(last).base());
   return true;
 }

@@ -1,4 +1,4 @@
-// The table of bugs, and the switches.
+// The table of bugs, and their switches.
 #include "jit/inject/inject.h"
 
 #include <cstring>

@@ -1,10 +1,10 @@
-// Compiler bugs that tests switch on: what a stage of the compiler gave in; the same with a bug in it out.
+// Compiler bugs that tests switch on. They change the output of a compiler stage.
 //
 // Invariants:
-// 1. A bug is in compiled segments only. Eager ops, which go the same road with one node, stay right: they are the
-//    witness.
-// 2. A bug computes something else, and reads and writes nothing beyond what the right code may.
-// 3. Where no bug is on, a compilation asks one question a stage, and a run none.
+// 1. A bug affects compiled segments only. Eager ops, which are compiled in the same way with one node, stay correct:
+//    they are the reference.
+// 2. A bug computes something else. It accesses no memory that the correct code may not access.
+// 3. If no bug is on, a compilation makes one check for each stage, and a run none.
 #pragma once
 #include <string>
 
@@ -15,17 +15,19 @@ namespace lutra {
 
 struct Bug {
   const char* name;
-  const char* stage;  // whose result it spoils
+  const char* stage;  // the stage whose output it spoils
   const char* about;
-  bool (*apply)(Graph* graph, Plan* plan);  // false where there is nothing to spoil; null: the stage asks bug_is_on
+  bool (*apply)(Graph* graph, Plan* plan);  // returns false if there is nothing to spoil; null: the stage itself calls
+                                            // bug_is_on
 };
 
-// Names with commas between them, of the process; "" for none. An unknown name is an error that lists those there are.
+// Switches on the named bugs for the process; names are separated by commas, "" for none. For an unknown name, throws
+// an error that lists the bugs.
 void switch_on_bugs(const std::string& names);
 std::string bugs_on();
 bool any_bug_is_on();
 bool bug_is_on(const char* name);
-// After a stage: graph or plan is what there is.
+// Call it after a stage, with the stage's graph and plan.
 void spoil(const char* stage, Graph* graph, Plan* plan);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// Bugs of lowering, fusion and memory planning: a plan in, the same with wrong loops or slots out.
+// Bugs of lowering, fusion and memory planning: make some loops or slots of a plan wrong.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -17,8 +17,8 @@ using loop::Stmt;
 struct Visit {
   Plan& plan;
   KernelLaunch& launch;
-  std::vector<Loop*> around{};                                             // loops that the instruction stands in
-  std::function<bool(Visit&, std::vector<Stmt>&, size_t)> inst = nullptr;  // true: it has spoiled something
+  std::vector<Loop*> around{};                                             // loops around the instruction
+  std::function<bool(Visit&, std::vector<Stmt>&, size_t)> inst = nullptr;  // returns true if it has spoiled something
   std::function<bool(Visit&, Loop&)> loop = nullptr;
 
   bool walk(std::vector<Stmt>& body) {
@@ -37,8 +37,8 @@ struct Visit {
   }
 };
 
-// The first kernel in which visit spoils something is the only one; those of functions come last. visit knows the plan
-// that the kernel is of, whose expressions it reads.
+// Visits kernels until the visit spoils one; kernels of functions come last. The visit gets the kernel's own plan,
+// whose expressions it reads.
 bool spoil_kernel(Plan& plan, const std::function<bool(Visit&, std::vector<Stmt>&, size_t)>& inst,
                   const std::function<bool(Visit&, Loop&)>& loop = nullptr) {
   for (Launch& launch : plan.launches) {
@@ -51,7 +51,7 @@ bool spoil_kernel(Plan& plan, const std::function<bool(Visit&, std::vector<Stmt>
                      [&](Plan& function) { return spoil_kernel(function, inst, loop); });
 }
 
-// What a coefficient was when the graph was captured.
+// Returns the value of a coefficient when the graph was captured.
 int64_t hint(const Visit& v, const loop::Coef& c) {
   return c.arg < 0 ? c.literal : v.plan.exprs[size_t(v.launch.ints[size_t(c.arg)])].i;
 }
@@ -71,7 +71,7 @@ void find_definitions(const std::vector<Stmt>& body, std::map<int32_t, const Ins
   }
 }
 
-// Terms of loop variables, by their strides.
+// Returns true for a load whose address depends on loop variables only.
 bool is_plain_load(const Inst& i) {
   if (i.op != loop::Op::kLoad) return false;
   for (const loop::Access::Term& t : i.access.terms) {
