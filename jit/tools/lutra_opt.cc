@@ -1,14 +1,14 @@
-// Text of a graph, a lowered graph or an artifact in, text of a later stage out: for reading and testing the compiler
+// Prints a later stage of a graph, a lowered graph or an artifact, given as text. It reads and tests the compiler
 // without Lua.
 //
 //   lutra-opt [--stage STAGE] [--pass NAME]... [--without NAME]... [--device cpu|cuda] [--isa ISA] FILE|-
 //
 // STAGE is a row of jit/stages.cc (graph, a pass, lower, schedule, fusion, loop, asm), mapping or artifact.
 //
-// Stages run as LUTRA_LOGS shows them, all up to STAGE but those that --without names. --pass runs the named passes
-// alone, in the order given, then what follows the passes up to STAGE. fusion tells what the scheduler weighed, mapping
-// what the mapping of each kernel to a GPU did. Choices are made for a stated machine: for cuda there need be no GPU.
-// Compiled code is neither taken from the disk nor kept there.
+// It runs the stages as LUTRA_LOGS shows them, up to STAGE, except those named by --without. --pass runs only the named
+// passes, in the given order, then the stages after the passes up to STAGE. fusion prints what the scheduler weighed,
+// mapping how each kernel is mapped to a GPU. Choices are made for a stated machine, so cuda needs no GPU. Compiled
+// code is neither read from the disk cache nor stored in it.
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -25,7 +25,7 @@ namespace {
 struct Options {
   std::vector<std::string> passes, without;
   std::string stage = "graph", file;
-  std::optional<Device> device;  // none: as the text says
+  std::optional<Device> device;  // none: the text's device
 };
 
 KnownNames stages() {
@@ -75,7 +75,7 @@ std::string read_all(const std::string& file) {
   return std::string(Chars(in), Chars());
 }
 
-// Of an artifact's text.
+// Prints a stage of an artifact's text.
 std::string artifact_stage(const std::string& text, const Options& o) {
   const Artifact a = parse_artifact(text);
   if (!o.passes.empty()) fail("an artifact goes through no pass");
@@ -85,7 +85,7 @@ std::string artifact_stage(const std::string& text, const Options& o) {
   fail("unknown stage of an artifact '", o.stage, "'", KnownNames{"artifact", "schedule", "loop"}.known(o.stage));
 }
 
-// Of a lowered graph's text.
+// Prints a stage of a lowered graph's text.
 std::string lowered_stage(const std::string& text, const Options& o) {
   if (!o.passes.empty() || (o.stage != "graph" && o.stage != "lower")) fail("a lowered graph is only read and printed");
   const ParsedLowering p = parse_lowered(text);
