@@ -25,11 +25,10 @@
 //    loop. Within a body, loads see earlier stores of the same and of earlier iterations.
 // 3. The meaning of a kernel is a sequential run of its loops in order; `vector` and `parallel` assert that iterations
 //    are independent. Results never depend on vector width, threads or instruction set.
-// 4. Reduction order: an accumulator with lanes L (a power of two <= kMaxLanes) keeps L partial results; iteration i of
-// the
-//    lanes loop goes to partial i % L (outer serial loops of the reduction go on with the same partials); the partials
-//    are combined as a halving tree: for (w = L/2; w >= 1; w /= 2) for j < w: p[j] = op(p[j], p[j + w]). L = 1 is plain
-//    sequential order. Partials begin as the identity (sum 0, prod 1, max -inf or the smallest integer, ...).
+// 4. Reduction order: an accumulator with lanes L (a power of two <= kMaxLanes) keeps L partial results. Iteration i of
+//    the lanes loop goes to partial i % L; outer serial loops of the reduction continue with the same partials. The
+//    partials are combined as a halving tree: for (w = L/2; w >= 1; w /= 2) for j < w: p[j] = op(p[j], p[j + w]). L = 1
+//    is plain sequential order. Partials begin as the identity (sum 0, prod 1, max -inf or the smallest integer, ...).
 //    A sum "by B" is summed in blocks, so that its error does not grow with the number of terms. A feed is one
 //    iteration, with lanes L consecutive ones from a multiple of L (the loop's last feed may be shorter). Before feed B
 //    + 1 each partial p is added to the sum (s, c) of its earlier blocks and begins again at 0: t = s + p; c += p - (t
@@ -43,10 +42,10 @@
 //    smaller integers take the low bits of the i32. Mathematical functions and the random ops are the algorithms of
 //    jit/loop/math.h and functions.h.
 // 6. After a failing check the launch has failed: what is written from then on is unspecified.
-// 7. lanes loops hold no loops and feed only accumulators with lanes > 1 (all the same), each once; vector loops hold
-//    no vector loops and store to no place twice. A parallel loop stands at the top, alone but for instructions
-//    without effect; others may stand so directly within it (a CPU's threads share the outermost one). Kernels for a
-//    CPU have at most kMaxCpuLanes lanes, and no lanes loop within a vector loop.
+// 7. lanes loops contain no loops. They feed only accumulators with lanes > 1, all with the same lanes, each once.
+//    vector loops contain no vector loops, and store to no place twice. A parallel loop is the only statement at the
+//    top, except instructions without effect; other parallel loops may be in it in the same way (a CPU's threads share
+//    the outermost one). Kernels for a CPU have at most kMaxCpuLanes lanes, and no lanes loop within a vector loop.
 #pragma once
 #include <memory>
 #include <string>
