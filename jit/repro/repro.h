@@ -33,6 +33,7 @@ struct Repro {
 std::string write_repro(const Repro& repro);
 Repro read_repro(const std::string& bytes);  // throws Error(kUser)
 
+// store.cc
 // Stores the repro in the folder `repro` of the cache directory, which keeps the newest kMostRepros. Returns the file's
 // name, or "(not written: why)".
 constexpr size_t kMostRepros = 32;
@@ -40,6 +41,7 @@ std::string keep_repro(const Repro& repro);
 Repro load_repro(const std::string& path);
 void save_repro(const std::string& path, const Repro& repro);
 
+// replay.cc
 // The outcome of running both sides again.
 struct Replay {
   std::string kind;  // "" (the same), "differs", "fails"
@@ -58,6 +60,7 @@ Runnable runnable(const Repro& repro);
 Replay replay(const Runnable& run);
 Replay replay(const Repro& repro);
 
+// minify.cc
 // Returns the smallest repro found that fails in the same way. Throws Error(kUser) if the repro does not fail.
 Repro minify(const Repro& repro);
 size_t ops_of(const Repro& repro);
