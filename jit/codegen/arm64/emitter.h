@@ -2,9 +2,9 @@
 // at a time in loop order, as the interpreter does.
 //
 // Invariants:
-// 1. Integers and bools are in 64-bit registers, sign-extended, in their type's range. float64 is in a double's
-//    register; other floats are in a single's, and their type can represent them. wrapped() and rounded() bring results
-//    back.
+// 1. Integers and bools are in 64-bit registers, in their type's range and with their type's sign. float64 is in a
+//    double's register; other floats are in a single's, and their type can represent them. wrapped() and rounded()
+//    bring results back.
 // 2. No instruction writes to a value's register after its definition.
 // 3. Partial results are on the stack, 8 bytes each.
 // 4. A failing check records the fault and leaves the kernel.
