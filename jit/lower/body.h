@@ -1,8 +1,8 @@
 // Builds a kernel. In: loops, scalar instructions and accesses with symbolic coefficients. Out: a loop::Kernel, whose
 // arguments are numbered in order of first use.
 // Invariants:
-// 1. Pure instructions are numbered by value and stand in the outermost loop in which their operands are known.
-// 2. A load whose address holds a checked value stands no further out than the check.
+// 1. Pure instructions are numbered by value, and are in the outermost loop in which their operands are known.
+// 2. A load whose address contains a checked value is no further out than the check.
 // 3. Loops are merged only where every position in them is provably unchanged; reductions keep their order.
 #pragma once
 #include <memory>

@@ -36,7 +36,7 @@ struct Reduction {
   std::vector<int> kept;               // the other dimensions, outermost first
   bool rows = false;                   // the innermost dimension is reduced
   int32_t lanes = 1;
-  int32_t block = 0;  // terms in a block of a sum (loop.h); 0: one block
+  int32_t block = 0;  // feeds in a block of a sum (loop.h); 0: one block
   bool keepdim = false;
   loop::RedOp op = loop::RedOp::kSum;
   DType type = DType::kFloat32;  // of the accumulator
