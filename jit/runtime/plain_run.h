@@ -15,8 +15,9 @@ class PlainRun : public Dense {
  public:
   // Returns null if the plan is not of this kind.
   static std::unique_ptr<PlainRun> of(const FlatPlan& flat);
-  // views: of the inputs; a view without data is filled in; null: all views are made. Returns false, and does nothing,
-  // if the loops are large, launches are being watched or inputs are missing. Then Runner::run makes the run.
+  // views: of the inputs; if it is null, or a view has no data, the view is made from the input. Returns false, and
+  // does nothing, if the loops are large, launches are being watched or inputs are missing. Then Runner::run makes the
+  // run.
   bool run(const std::vector<Tensor>& inputs, const InputView* views, const double* scalars,
            std::vector<Value>& results) const;
 
