@@ -1,5 +1,5 @@
 // If a body is arithmetic on elements, several steps become one kernel, whose values stay in registers from step to
-// step. For that it must be known that these steps are made: a test of counters tells it some steps ahead.
+// step. It must be known that these steps are made: a test of counters decides this some steps ahead.
 #include "jit/schedule/several_steps.h"
 
 #include <algorithm>
