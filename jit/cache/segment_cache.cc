@@ -16,7 +16,7 @@
 namespace lutra {
 namespace {
 
-constexpr uint64_t kLeastEntries = 64;  // an entry may take at most this fraction of the cache
+constexpr uint64_t kLeastEntries = 64;  // the cache has room for at least this many entries, of any size
 
 std::atomic<uint64_t> hits, misses, refused;
 
