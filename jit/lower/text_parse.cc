@@ -9,7 +9,7 @@ namespace lutra {
 namespace {
 
 constexpr int64_t kMostNumbered = 1 << 24;  // dimensions, loops, tensors and statements
-constexpr size_t kMostLoops = 64;           // nesting
+constexpr size_t kMostLoops = 64;           // depth of nesting
 
 class Parser : public TextReader {
  public:
