@@ -38,8 +38,8 @@ struct StateOp : HostOp {
   std::vector<HostResult> shape(const HostForm& form, const std::vector<HostResult>& tensors) const override;
 };
 
-// Ops by the Modes that are installed on the thread that runs a Lua state. Portals install nothing else, and a Lua
-// state may run without having been entered through lutra.h.
+// Ops by the Modes of their Lua state, which are installed on the thread that runs it. A kernel can find only these:
+// portals install nothing else, and a Lua state may run without having been entered through lutra.h.
 struct Registered {
   std::mutex mutex;
   std::map<const Modes*, std::vector<std::unique_ptr<StateOp>>> ops;
