@@ -59,7 +59,7 @@ struct Liveness {
 Liveness liveness(const Proto& proto);
 
 // Returns the pc that consumes the MULTRES values of the instruction `maker`: the next instruction, or the target of a
-// UCLO that follows (a return from a scope with captured variables; its end may lie behind the function's end).
+// UCLO that follows (a return from a scope with captured variables; its end may lie after the function's end).
 Pc taker_of(const Proto& proto, Pc maker);
 
 // Returns whether code may be inserted before pc (facts: not after a compare, not within MULTRES pairs, not before
