@@ -125,8 +125,8 @@ class Walk {
     for (Header* o : seen_) o->marked &= uint8_t(~kSeen);
   }
 
-  // Marks all that is reachable, where the userdata from first to end are the new ones. Returns false if that is too
-  // much to visit.
+  // Marks all objects that are reachable from the running thread, the roots, the collector's lists, open upvalues and
+  // the userdata of other kinds between first and end. Returns false if there is too much to visit.
   bool reach(lua_State* L, const Udata* first, const Udata* end) {
     mark(std::bit_cast<Header*>(L));
     for (Header* o : g_.roots) mark(o);
