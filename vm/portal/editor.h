@@ -73,7 +73,7 @@ class Editor {
   Block& entry() { return entry_; }                             // runs once, at the function's start
   Block& before(bc::Pc pc) { return before_[pc]; }              // runs on every path to pc
   Block& replace(bc::Pc pc) { return replace_[pc]; }            // replaces the instruction at pc
-  Block& tail(bc::Pc pc) { return tail_[pc]; }                  // placed behind the function's end, with pc's line
+  Block& tail(bc::Pc pc) { return tail_[pc]; }                  // placed after the function's end, with pc's line
   struct Result {
     bc::Proto proto;
     std::vector<Site> sites;

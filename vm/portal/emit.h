@@ -46,7 +46,7 @@ class PortalEmitter {
   void share(const Share& s, const std::function<void(unsigned slot)>& load);
   unsigned fetch_room() const { return kMaxSlots - scratch_ - 1; }
 
-  // Emits a call with the same effect on the frame as the instruction at pc, and then a jump behind that instruction.
+  // Emits a call with the same effect on the frame as the instruction at pc, and then a jump after that instruction.
   // `load(callee)` loads the function into slot callee and its `nargs` arguments into the slots from callee + 2 on.
   void call_like(bc::Pc pc, unsigned nargs, const std::function<void(unsigned callee)>& load);
 
@@ -61,9 +61,10 @@ class PortalEmitter {
   unsigned used_ = 0;
 };
 
-// Adds a call behind each FNEW that restores the hashes of upvalues: an FNEW of a prototype other than the original
+// Adds a call after each FNEW that restores the hashes of upvalues: an FNEW of a prototype other than the original
 // gives them other hashes (closures.cc). No trace contains an FNEW, so none contains that call. A frame without room
-// for the call has no room for points either, and gets none. Returns the frame's size.
+// for the call has no room for points either, and gets none. Returns the frame size that the calls need; 0 if there are
+// none.
 unsigned keep_hashes(const bc::Proto& proto, Editor& editor, const std::set<unsigned>& born = {});
 constexpr unsigned kHashSlots = 3;            // slots that the frame needs for that call
 bool makes_closures(const bc::Proto& proto);  // whether it makes closures with upvalues that are assigned

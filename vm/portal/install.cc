@@ -529,7 +529,7 @@ bool move_frame(lua_State* L, const mirror::LuaFrame& frame, int index, bc::Pc p
   const mirror::Func* f = lua_function(L, index);
   const mirror::Proto* p = mirror::proto_of(f);
   const uint32_t* to = p->bytecode() + pc;
-  // The calls must have the same opcode and operand A, so that the results are where the code behind the call expects
+  // The calls must have the same opcode and operand A, so that the results are where the code after the call expects
   // them.
   if (!frame.called || ((*to ^ *frame.called) & 0xffff) != 0) return false;
   if (!flush_traces(L) || !lua_checkstack(L, p->framesize + 40)) return false;
@@ -549,7 +549,7 @@ bool move_frame(lua_State* L, int index, int id) {
   if (!from || record == s.records.end()) return false;
   for (const Site& site : record->second.sites) {
     const uint32_t* to = p->bytecode() + site.return_pc;
-    // The calls must have the same opcode and base, so that the results are where the code behind the call expects
+    // The calls must have the same opcode and base, so that the results are where the code after the call expects
     // them.
     if (site.id != id || ((to[-1] ^ from[-1]) & 0xffff) != 0) continue;
     if (to == from) return true;

@@ -43,7 +43,7 @@ class PointEmitter {
     packed_ = packs_results(proto, point);
   }
 
-  // Emits the call before the instruction and all exits behind the function's end. So the code before an instruction,
+  // Emits the call before the instruction and all exits after the function's end. So the code before an instruction,
   // which LuaJIT searches backwards for names in error messages, stays the same.
   unsigned emit() {
     emit_portal_call();
@@ -72,7 +72,7 @@ class PointEmitter {
   }
 
  private:
-  // Repeats the copy of a method's object behind the portal call. LuaJIT's messages call a field a method if the
+  // Repeats the copy of a method's object after the portal call. LuaJIT's messages call a field a method if the
   // instruction before its lookup copies the object.
   void repeat_method_object() {
     const bc::Ins lookup = proto_.code[point_.pc];

@@ -90,7 +90,7 @@ bool restore(lua_State* L, int index);
 bool redirected(lua_State* L, int index);
 // Returns whether the function at `index` was ever redirected, is a clone, or is the copy that running frames use.
 bool was_patched(lua_State* L, int index);
-// For a portal that declines: makes the frame that called it continue behind portal `id` of the function's current
+// For a portal that declines: makes the frame that called it continue after portal `id` of the function's current
 // prototype, at the same place. The frame is one of the function at `index`, or of the copy that redirection gave to
 // its frames. Returns false and does nothing if that is impossible.
 bool move_frame(lua_State* L, int index, int id);
@@ -100,7 +100,7 @@ uint64_t version_of(lua_State* L, const mirror::Proto* p);
 // If the function at `index` is a copy for running frames, pushes the function that it copies; else pushes the function
 // itself.
 void push_function_of_frame(lua_State* L, int index);
-// Makes a frame below the running C function continue in the current prototype of the function at `index`, behind the
+// Makes a frame below the running C function continue in the current prototype of the function at `index`, after the
 // call that it made. `pc` is that call in this prototype. Returns false and does nothing if that is impossible.
 bool move_frame(lua_State* L, const mirror::LuaFrame& frame, int index, bc::Pc pc);
 
