@@ -37,7 +37,8 @@ class LuaHook : public UserdataKeeper, public LuaCallee {
     in_turn_ += begins ? 1 : -1;
     if (removed_) drop();
   }
-  // A reference to the node was dropped; the remaining one may not be the tensor's, so it is ignored unless it is.
+  // If a reference to the node was dropped, the remaining one need not be the tensor's. The call is then ignored unless
+  // it is.
   void graph_leads_here(bool leads) override {
     if (!leads && node_ && !(userdata_ && is_result())) return;
     graph_ = leads;

@@ -132,8 +132,8 @@ void relieve(lua_State* L) {
   for (Pressure* of : each) of->outlived = of->made = of->period = 0, of->last = of->now();
 }
 
-// lt.config.stress = "collect": a minor collection at each new tensor. Some are checked by a full collection of LuaJIT,
-// which must free the userdata that the minor one found.
+// lt.config.stress = "collect": a minor collection at each new tensor. One in 32 is checked by a full collection of
+// LuaJIT, which must free the userdata that the minor one found.
 const char kJudged = 0;
 
 void judge(lua_State* L) {
