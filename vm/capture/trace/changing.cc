@@ -7,7 +7,7 @@ namespace lutra {
 
 namespace {
 constexpr int kUnsteady = 3;         // number of other values in misses
-constexpr int kUnsteadyLengths = 2;  // the same for lengths; they cost only one op
+constexpr int kUnsteadyLengths = 2;  // the same for lengths: stopping because of one leaves out only one op
 }  // namespace
 
 bool Trace::is_dynamic_number(const Source& s) const {

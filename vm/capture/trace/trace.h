@@ -71,7 +71,7 @@ struct TraceDecisions {
   // Sizes with which the trace continues, by number, because they fit the stated facts.
   std::map<size_t, double> likely_sizes;
   int size_tries = 0;
-  int sizes_learnt = 0;  // sizes learnt from calls that passed others
+  int sizes_learnt = 0;  // number of sizes learnt from calls that passed others
   // By source: whether its first size may also be 0 or 1. It bounds a loop that is not unrolled, or follows from one.
   std::map<std::string, bool> open_sizes;
   size_t callers = ~size_t{0};  // number of frames above the first one to which the trace may return
@@ -90,7 +90,7 @@ struct TraceOptions {
   bool automatic = false;       // lt.auto compiles it, without a request
   bool has_to_pay = false;      // the trace ends after too many instructions without ops
   double until_ms = HUGE_VAL;   // limit in the thread's CPU time; a longer attempt is too expensive
-  bool fullgraph = false;       // reading a value may not end the segment
+  bool fullgraph = false;       // the segment may not end because of a value
   bool is_callee = false;       // compiled only because a segment leaves the call to Lua
   bool leaves_calls = false;    // frames are not rebuilt: a callee that breaks is compiled as a frame of its own
   bool enters_callees = false;  // a callee that breaks before its first op is still resumed
@@ -190,7 +190,7 @@ class Trace {
   Scalar symbolic(Var* number);  // keeps it symbolic if possible be
   // Returns whether earlier misses brought at least `values` other values of this number or string.
   bool has_varied(Var* v, int values = 1);
-  // Returns whether it depends on a value that is known to change the result of a comparison.
+  // Returns whether it contains a number or size that is known to change, so that a comparison may have another result.
   bool has_come_out_otherwise(const Var* v) const;
   // Returns whether an expression may become a constant: it contains only numbers without misses, and no sizes.
   bool may_be_pinned(int32_t expr) const;
@@ -266,7 +266,7 @@ class Trace {
   // [another closure of its prototype] = the child's constant in the first frame's function, or {the function that
   // makes it, the child's constant}.
   int left_out = 0;
-  std::map<bc::Pc, size_t> called_ops;          // by call of the first frame: number of nodes that it made
+  std::map<bc::Pc, size_t> called_ops;          // by call of the first frame: the most nodes that it made
   bool is_loose(const Source* function) const;  // a later call may have another closure of the prototype there
 
   // -- guards (guards.cc)

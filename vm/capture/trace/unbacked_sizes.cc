@@ -325,7 +325,7 @@ std::optional<Scalar> tell_element(Trace& t, const Tensor& element, bool whole) 
 }
 
 // In an unrolled loop the trace accepts only a few such sizes. The break at the next one keeps the loop, so its body
-// becomes a segment, which continues behind such a size.
+// becomes a segment, which continues after such a size.
 bool TraceSizes::takes() {
   constexpr size_t kMostInLoops = 8;
   if (t_.ended || !t_.regions.empty() || t_.decisions.sizes_outside) return false;
