@@ -29,7 +29,7 @@ struct Config {
   int random_cut = 0;
   std::vector<std::string> passes_off;  // sorted
   std::string isa;
-  std::string stress;           // "", "capture", "break", "backward"
+  std::string stress;           // "", "capture", "break", "backward", "collect"
   std::string profit = "auto";  // "auto", "always"
 };
 
