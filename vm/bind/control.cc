@@ -1,4 +1,5 @@
-// lt._native.control_join, control_border: borders of eager control flow (stdlib/control). Lists of tensors in and out.
+// lt._native.control_join, control_border: borders of eager control flow (stdlib/control). They take and return lists
+// of tensors.
 #include "ops/grad/control_border.h"
 
 #include <lua.hpp>

@@ -1,4 +1,4 @@
-// Lua values in, the abstract values of binding.h out, and back (push_value).
+// Reads Lua values as the abstract values of binding.h, and pushes such values (push_value).
 #include "vm/bind/lua_reader.h"
 
 #include <cmath>
