@@ -96,7 +96,8 @@ std::string verify(const Proto& proto, const Dump* dump = nullptr);
 // unknown.
 std::string expression_text(const Proto& proto, Pc pc, unsigned slot);
 
-// The listing: pc, line, opcode, operands with the names of constants, globals, locals. One line an instruction.
+// Returns the listing, one line for each instruction: pc, line, opcode, operands with the names of constants, globals
+// and locals.
 std::string print(const Proto& proto);
 std::string print_instruction(const Proto& proto, Pc pc);
 

@@ -98,7 +98,7 @@ std::vector<Pc> successors(const Proto& p, Pc pc) {
   if (has(i, kJump)) next.push_back(jump_target(pc, i));
   if (has(i, kCompare)) {
     next.push_back(pc + 1);
-    next.push_back(pc + 2);  // the JMP is skipped where the comparison is false
+    next.push_back(pc + 2);  // the JMP is skipped if the comparison is false
   } else if (!has(i, kEnds)) {
     next.push_back(pc + 1);
   }
