@@ -143,7 +143,7 @@ void recycle(lutra_State* S) {
   std::lock_guard lock(s.mutex);
   try {
     s.closed.push_back(S);
-  } catch (const std::bad_alloc&) {  // it is never used again
+  } catch (const std::bad_alloc&) {  // the memory is not reused then
   }
 }
 
