@@ -2,8 +2,8 @@
 // written here. The functions read raw fields, or get the same answer through the public API.
 //
 // Invariants:
-// 1. Nothing marked "only where available" is used unless available(L) is true. The check runs once a lua_State and
-// costs microseconds.
+// 1. Declarations marked "only if available" are used only if available(L) is true. The check runs once for each
+//    lua_State and costs microseconds.
 // 2. Raw pointers are valid while the Lua object is reachable; nothing here keeps it alive.
 #pragma once
 

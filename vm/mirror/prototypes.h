@@ -41,11 +41,11 @@ enum class PrototypeTable {
   kClones,    // [closure] = dump of its original, if there is no mirror
   kResumed,   // [prototype of a frame that resumes after a break] = true
   kIdentity,  // [prototype] = its number, which is never reused
-  kChanged,   // [prototype] = true: a deep stack has made tail calls of its calls (vm/loader)
+  kChanged,   // [prototype] = true: its calls became tail calls because of a deep stack (vm/loader)
   kCount
 };
 void push_weak_table(lua_State* L, const char* mode);  // pushes a new table; tables of one mode share a metatable
-void open_prototypes(lua_State* L);                    // once a lua_State, before anything else here
+void open_prototypes(lua_State* L);                    // once for each lua_State, before anything else here
 void push_table(lua_State* L, PrototypeTable table);
 void push_anchor(lua_State* L, int index);    // kAnchors[function at index] or nil
 void push_proto(lua_State* L, int index);     // pushes the prototype that a function runs now, as a Lua value
