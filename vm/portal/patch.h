@@ -85,7 +85,7 @@ struct Site {
 };
 
 struct Patch {
-  std::vector<Point> points;    // at most one a pc
+  std::vector<Point> points;    // at most one for each pc
   std::set<unsigned> born{};    // constants of children whose new closures adopt_newborn sees (run_newborn)
   std::vector<Site> helpers{};  // helper calls that the prototype already contains
 };
