@@ -1,4 +1,4 @@
-// The history of the REPL: a file of one entry a line, shared by sessions.
+// The history of the REPL: a file with one entry in each line, shared by sessions.
 #pragma once
 #include <string>
 #include <vector>
