@@ -41,7 +41,7 @@ bool Trace::has_varied(Var* v, int values) {
   if (v->source) return have(v->source->text) >= values;
   if (v->kind != VarKind::kNumber) return false;
   bool found = false;
-  // A size is a symbol after its first miss, which was no reason to count.
+  // A size became a symbol at its first miss, which is not counted.
   each_leaf(v->num.expr, [&](const Source* s, int dim) {
     if (s) found = found || (dim < 0 ? have(s->text) >= values : values_of(size_name(s->text, dim)) >= values - 1);
   });
@@ -55,7 +55,7 @@ double Trace::constant(Var* v) {
     if (v->source) {
       check(GuardOp::kValueCheck, v->source, constant_slot(number(v->num.to_double())), str(v->num.to_double()));
     } else {
-      // A size is a symbol after its first miss, which was no reason to count.
+      // A size became a symbol at its first miss, which is not counted.
       each_leaf(v->num.expr, [&](const Source* s, int dim) {
         const bool unsteady = s && dim >= 0 && values_of(size_name(s->text, dim)) >= kUnsteady - 1;
         if (unsteady && !ended && !options.fullgraph) stop(Break::changing_value, {.dirty = true});

@@ -147,7 +147,7 @@ void op_unm(Trace& t, Frame& f, bc::Ins i) {
   Scalar s = t.symbolic(v);
   SymEnv& env = *t.graph->env;
   if (s.kind == Scalar::kInt) {
-    if (!env.range(s.expr).contains(0)) {  // -0 is no integer
+    if (!env.range(s.expr).contains(0)) {  // -0 is not an integer
       const int32_t e = env.make(SymOp::kSub, env.constant(0), s.expr);
       return t.set(f, op_a(i), t.scalar(Scalar::of_sym(SymInt::of_expr(env, e))));
     }

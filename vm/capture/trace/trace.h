@@ -66,7 +66,7 @@ struct TraceDecisions {
   bool leaves_outside = false;  // break where a leaf that requires grad is made
   std::map<ControlPlace, std::string> plain_control;  // control flow that stays ordinary Lua, and why
   bool functions_outside = false;                     // break where a result of an autograd.Function is made
-  bool sizes_outside = false;                         // break where elements decide a size
+  bool sizes_outside = false;                         // break where a size depends on elements
   bool sources_apart = false;  // calls have passed one tensor as two arguments that take gradients
   // Sizes with which the trace continues, by number, because they fit the stated facts.
   std::map<size_t, double> likely_sizes;
