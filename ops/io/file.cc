@@ -1,4 +1,4 @@
-// Paths in, bytes out and back; see file.h for the invariants of saving.
+// Reads and writes files. See file.h for the invariants of saving.
 #include "ops/io/file.h"
 
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 
 namespace lutra {
 namespace {
-constexpr size_t kMostAtOnce = size_t(4) << 20;  // between two looks whether it shall stop
+constexpr size_t kMostAtOnce = size_t(4) << 20;  // bytes between two checks for a stop
 }
 
 void ByteSource::damaged(const std::string& why) const { fail("load: ", name_, " is damaged: ", why); }
@@ -64,14 +64,15 @@ void AtomicFile::fail_errno(const char* what) const {
 
 namespace {
 
-// fd is the file at path, and this user's own.
+// Returns whether fd is the file at path, and belongs to this user.
 bool is_at(int fd, const std::string& path) {
   struct stat mine, there;
   return fstat(fd, &mine) == 0 && lstat(path.c_str(), &there) == 0 && S_ISREG(mine.st_mode) &&
          mine.st_dev == there.st_dev && mine.st_ino == there.st_ino && mine.st_uid == geteuid();
 }
 
-// Removes what a process left that was killed: nobody has it locked. False where something stays, or nothing was.
+// Removes the file of a killed process, which nobody has locked. Returns false if there is no such file, or if it
+// stays.
 bool remove_stale(const std::string& path) {
   const int fd = open(path.c_str(), O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return false;
@@ -82,7 +83,7 @@ bool remove_stale(const std::string& path) {
 
 }  // namespace
 
-// A new file, locked until it is closed (where the file system has locks).
+// Creates a file that is locked until it is closed (if the file system has locks).
 int AtomicFile::open_temporary(const std::string& prefix) {
   const auto numbered = [&](int i) { return str(prefix, i, ".tmp"); };
   const auto create = [&] {
@@ -94,7 +95,7 @@ int AtomicFile::open_temporary(const std::string& prefix) {
     if (fd < 0 && errno == EEXIST && remove_stale(temporary_)) fd = create();
     if (fd < 0 && errno == EEXIST) continue;
     if (fd < 0) break;
-    // Between its making and its locking another may take it for one that was left.
+    // Before it is locked, another process may take it for a file that was left behind.
     const bool taken = flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (!taken && is_at(fd, temporary_)) {
       while (remove_stale(numbered(++i))) continue;
@@ -121,11 +122,11 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(path) {
   const std::string base = (folder.empty() ? target_ : target_.substr(slash + 1)).substr(0, 200);
   fd_ = open_temporary(str(folder, ".", base, "."));
   if (fd_ < 0) fail_errno("write");
-  if (exists && fchmod(fd_, old.st_mode & 07777) != 0) errno = 0;  // the mode of a foreign file system: best effort
+  if (exists && fchmod(fd_, old.st_mode & 07777) != 0) errno = 0;  // the mode on a foreign file system: best effort
 }
 
 AtomicFile::~AtomicFile() {
-  if (!temporary_.empty()) unlink(temporary_.c_str());  // while it is locked: then the name may be another's
+  if (!temporary_.empty()) unlink(temporary_.c_str());  // before unlocking: the name may be reused afterwards
   if (fd_ >= 0) close(fd_);
 }
 
@@ -141,8 +142,8 @@ void AtomicFile::write(const void* bytes, size_t size) {
   }
 }
 
-// What was written goes to the disk meanwhile, a little at a time: commit's wait for the rest, in which nobody looks,
-// is short. Where that is not possible, commit does all.
+// Writes to the disk a little at a time, so that commit's wait for the rest, which cannot be stopped, is short. If that
+// is not possible, commit writes everything.
 void AtomicFile::push() {
   if (written_ - pushed_ < kMostAtOnce) return;
   sync_file_range(fd_, off_t(pushed_), off_t(written_ - pushed_), SYNC_FILE_RANGE_WRITE);
@@ -152,12 +153,12 @@ void AtomicFile::push() {
 
 void AtomicFile::commit() {
   if (fsync(fd_) != 0) fail_errno("write");
-  // Renamed while it is locked: what is closed under its temporary name counts as left behind.
+  // Renames before it unlocks: an unlocked file with a temporary name counts as left behind.
   if (std::rename(temporary_.c_str(), target_.c_str()) != 0) fail_errno("replace");
   temporary_.clear();
   close(fd_);
   fd_ = -1;
-  // The rename itself reaches the disk with its folder; where a folder cannot be synced the file is whole all the same.
+  // Syncing the folder writes the rename to the disk. If a folder cannot be synced, the file is still whole.
   const size_t slash = target_.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : target_.substr(0, slash + 1);
   const int dir = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,5 +1,5 @@
-// Files as the readers and writers of tensors see them: bytes in order, of a known number; and files that appear whole
-// or not at all.
+// Files for the readers and writers of tensors: sources of a known number of bytes, and files that appear whole or not
+// at all.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace lutra {
 
-// Bytes in order. The number still to come is known beforehand, so that a header can be checked before memory is taken.
+// Bytes in order. The number of bytes left is known, so that a header can be checked before memory is allocated.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  virtual void read(void* out, size_t size) = 0;  // all of them, or an Error
+  virtual void read(void* out, size_t size) = 0;  // reads all of them, or raises an Error
   uint64_t left() const { return left_; }
-  // "load: 'x.npy' is damaged: ...": what all messages begin with is the source's own.
+  // Raises "load: 'x.npy' is damaged: ...". All errors about a source begin like this.
   [[noreturn]] void damaged(const std::string& why) const;
   const std::string& name() const { return name_; }
 
@@ -39,7 +39,7 @@ class InputFile {
   uint64_t size_ = 0;
 };
 
-// A stretch of a file.
+// A range of a file.
 class FileSource : public ByteSource {
  public:
   FileSource(const InputFile& file, uint64_t offset, uint64_t size, std::string name)
@@ -51,7 +51,7 @@ class FileSource : public ByteSource {
   uint64_t offset_;
 };
 
-// Bytes in memory, which stay there as long as the source is used.
+// Bytes in memory, which must outlive the source.
 class MemorySource : public ByteSource {
  public:
   MemorySource(const void* bytes, size_t size, std::string name)
@@ -63,10 +63,10 @@ class MemorySource : public ByteSource {
 };
 
 // Invariants:
-// 1. Until commit returns, whatever was at `path` is untouched; then the new bytes are there, and on the disk.
+// 1. Until commit returns, the old file at `path` is untouched. Then the new bytes are there, and on the disk.
 // 2. Bytes go to a temporary file in the same folder, which the destructor removes. A killed process leaves it behind,
-//    and the next that writes to `path` removes it: a file that is being written is locked (flock) by its process.
-// 3. A symbolic link stays one (its target is replaced); a device, pipe or folder is refused.
+//    and the next writer of `path` removes it. A process locks (flock) the file that it is writing.
+// 3. A symbolic link stays one (its target is replaced). A device, pipe or folder is refused.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
@@ -85,7 +85,7 @@ class AtomicFile {
   uint64_t written_ = 0, pushed_ = 0;
 };
 
-// Little endian numbers of 2, 4 or 8 bytes.
+// Read and append little endian numbers of 2, 4 or 8 bytes.
 inline uint64_t little_endian(const void* p, size_t bytes) {
   uint64_t v = 0;
   for (size_t i = 0; i < bytes; i++) v |= uint64_t(static_cast<const uint8_t*>(p)[i]) << (8 * i);

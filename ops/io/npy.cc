@@ -1,4 +1,5 @@
-// A .npy file: magic, version, a Python literal {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, elements.
+// A .npy file has a magic, a version, a Python literal {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, and
+// the elements.
 #include "ops/io/npy.h"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ struct Header {
   std::vector<uint64_t> sizes;
 };
 
-// The literal, read as far as NumPy writes it.
+// Parses the literal in the form that NumPy writes.
 class Literal {
  public:
   Literal(const ByteSource& in, const std::string& text) : in_(in), text_(text) {}
@@ -194,7 +195,7 @@ std::string npy_header(const Tensor& t) {
       str("{'descr': '", size_of(t->dtype) == 1 ? "|" : "<", type, "', 'fortran_order': False, 'shape': (");
   for (size_t d = 0; d < t->sizes.size(); d++) text += str(d ? ", " : "", t->sizes[d].hint);
   text += t->sizes.size() == 1 ? ",), }" : "), }";
-  // The elements begin at a multiple of 64.
+  // The elements begin at a multiple of 64 bytes.
   const size_t prefix = 10, total = (prefix + text.size() + 1 + 63) / 64 * 64;
   LUTRA_CHECK(total - prefix < 65536);
   text.resize(total - prefix - 1, ' ');

@@ -1,6 +1,6 @@
-// A zip archive: entries, each behind a local header; the central directory; its end record. The directory is what is
-// believed, after it was checked against the file's size: entries lie apart from each other and within the file, a
-// deflated entry promises no more than deflate can hold (1032 times its bytes), and every CRC is checked.
+// A zip archive has entries, each behind a local header, then the central directory and its end record. The reader
+// trusts the directory after checking it against the file's size. Entries must not overlap and must lie within the
+// file. A deflated entry may promise no more than deflate can hold (1032 times its bytes). Every CRC is checked.
 #include "ops/io/npz.h"
 
 #include <zlib.h>
@@ -32,11 +32,11 @@ struct ZipEntry {
   std::string name;
   uint16_t flags = 0, method = 0;
   uint32_t crc = 0;
-  uint64_t packed = 0, size = 0, header = 0;  // header: where the local one is
+  uint64_t packed = 0, size = 0, header = 0;  // header: the offset of the local header
   uint64_t data = 0;
 };
 
-// The bytes of an entry, inflated where needed; the CRC is checked with the last byte.
+// The bytes of an entry, inflated if it is deflated. The CRC is checked with the last byte.
 class EntrySource : public ByteSource {
  public:
   EntrySource(const InputFile& file, const ZipEntry& e)
@@ -97,7 +97,7 @@ struct Directory {
   uint64_t offset, size, count;
 };
 
-// The end record, found from the back (a comment of up to 65535 bytes may follow it).
+// Finds the end record, from the back (a comment of up to 65535 bytes may follow it).
 Directory find_directory(const InputFile& file) {
   const uint64_t tail = std::min<uint64_t>(file.size(), 22 + 65535);
   if (tail < 22) fail("load: '", file.path(), "' is no .npz file");
@@ -133,7 +133,7 @@ Directory find_directory(const InputFile& file) {
   return d;
 }
 
-// Sizes and offset beyond 32 bits, in their order.
+// Reads sizes and offset that need more than 32 bits, in their order.
 void read_zip64(const InputFile& file, const uint8_t* p, size_t size, ZipEntry& e) {
   while (size >= 4) {
     const uint64_t id = little_endian(p, 2), n = little_endian(p + 2, 2);
@@ -200,7 +200,7 @@ void check_apart(const InputFile& file, std::vector<ZipEntry> entries) {
 
 // -- writing
 
-// 64-bit sizes go to an extra field, and only where they are needed.
+// Writes 64-bit sizes into an extra field, only if they are needed.
 std::string zip64_extra(std::initializer_list<uint64_t> values) {
   std::string body;
   for (const uint64_t v : values) append_little(&body, v, 8);
@@ -209,7 +209,7 @@ std::string zip64_extra(std::initializer_list<uint64_t> values) {
   return out + body;
 }
 
-// The fields that local header and directory share, from "version needed" to "extra length".
+// Writes the fields that local header and directory share, from "version needed" to "extra length".
 std::string common_fields(const ZipEntry& e, bool large, size_t extra) {
   std::string out;
   append_little(&out, large ? 45 : 20, 2), append_little(&out, 0x0800, 2), append_little(&out, 0, 2);
@@ -237,7 +237,7 @@ std::string directory_entry(const ZipEntry& e) {
   std::string out;
   append_little(&out, kCentral, 4), append_little(&out, 45, 2);
   out += common_fields(e, large || far, extra.size());
-  if (!large && far) {  // the sizes fit after all
+  if (!large && far) {  // the sizes themselves fit into 32 bits
     for (const size_t at : {20, 24}) {
       std::string size;
       append_little(&size, e.size, 4);

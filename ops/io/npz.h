@@ -1,4 +1,4 @@
-// NumPy's .npz: a zip archive of .npy files.
+// NumPy's .npz format: a zip archive of .npy files.
 #pragma once
 #include <string>
 #include <utility>
@@ -10,9 +10,9 @@ namespace lutra {
 
 using NamedTensors = std::vector<std::pair<std::string, Tensor>>;
 
-// Stored and deflated entries, zip64 too; names come without ".npy".
+// Reads stored and deflated entries, zip64 too. Names are returned without ".npy".
 NamedTensors load_npz(const std::string& path);
-// Stored entries; the tensors are contiguous and the names differ.
+// Writes stored entries. The tensors must be contiguous and the names different.
 void save_npz(const std::string& path, const NamedTensors& tensors);
 
 }  // namespace lutra

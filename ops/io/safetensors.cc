@@ -1,7 +1,7 @@
-// 8 bytes (the header's length, little endian), the header, the elements. The header is
+// A file has 8 bytes (the header's length, little endian), the header, and the elements. The header is
 //   {"__metadata__": {"name": "text"}, "weight": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
-// Invariant: memory is taken for tensors only after every range was checked: within the file, without gap or overlap,
-// and exactly as long as dtype and sizes say.
+// Invariant: tensors are allocated only after every range was checked: within the file, without gap or overlap, and
+// exactly as long as dtype and sizes require.
 #include "ops/io/safetensors.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kMostHeader = 100'000'000;  // as the format's own library has it
+constexpr uint64_t kMostHeader = 100'000'000;  // the limit of the format's own library
 
 DType dtype_of(const ByteSource& in, const std::string& tensor, const json& text) {
   if (!text.is_string()) in.damaged("tensor '" + tensor + "' has no dtype");
@@ -33,7 +33,7 @@ struct Item {
   uint64_t begin, end;
 };
 
-// nlohmann keeps the last of equal keys: they are found while parsing.
+// nlohmann keeps the last of equal keys, so duplicates are found while parsing.
 json parse_header(const ByteSource& in, const std::string& text) {
   std::vector<std::set<std::string>> open;
   bool twice = false;
@@ -99,7 +99,7 @@ void read_metadata(const ByteSource& in, const json& value, Safetensors* out) {
   }
 }
 
-// Larger elements first, then by name, as the format's own library writes them: every tensor is aligned so.
+// Sorts larger elements first, then by name, like the format's own library, so that every tensor is aligned.
 std::vector<size_t> order_of(const Safetensors& content) {
   std::vector<size_t> order(content.tensors.size());
   for (size_t i = 0; i < order.size(); i++) order[i] = i;
