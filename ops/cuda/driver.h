@@ -1,5 +1,5 @@
-// libcuda as a table of functions, opened when it is first requested. Its types and codes are declared here by the
-// driver's binary interface, so building needs nothing of CUDA.
+// libcuda as a table of functions, opened when it is first requested. Its types and codes follow the driver's binary
+// interface and are declared here, so building needs nothing of CUDA.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -135,9 +135,9 @@ struct Driver {
 // line.
 const Driver* driver();
 const std::string& driver_problem();
-// Whether a GPU may decide what of a graph it runs: since CUDA 12.4.
+// Returns whether a GPU may decide which nodes of a graph run: since CUDA 12.4.
 bool has_conditional_nodes();
-// Whether a launch of a graph may begin before those that it depends on have ended: since CUDA 12.3.
+// Returns whether a launch in a graph may begin before the launches that it depends on have ended: since CUDA 12.3.
 bool has_dependent_launches();
 // Replaces the driver for tests (its version is checked like the machine's); null restores the machine's driver. This
 // folder forgets all that it knows of GPUs, so no storage of theirs may be alive.
