@@ -1,6 +1,6 @@
 // Turns products into calls of cublasLtMatmul. The algorithm is the first of the library's heuristics, or the n-th if
-// requested. It is found once for each problem and kept. The library's types and codes are declared here by its binary
-// interface.
+// requested. It is found once for each problem and kept. The library's types and codes are declared here and follow
+// its binary interface.
 #include "ops/extern/cuda/cublaslt.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Turns convolutions into calls of cuDNN. Descriptors and algorithms are found once for each problem and kept. The
-// library's types and codes are declared here by its binary interface (version 9).
+// library's types and codes are declared here and follow its binary interface (version 9).
 #include "ops/extern/cuda/cudnn.h"
 
 #include <cstdio>
