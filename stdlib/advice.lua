@@ -1,6 +1,6 @@
--- What can be told of an error beside its message: "did you mean lt.softmax?" for a name that is nil, and the path of
--- the module whose forward failed, "in net.layers.2.attn, a MultiheadAttention". advice(message, level): level is that
--- of the function that raised, counted from here.
+-- Advice for an error beside its message: "did you mean lt.softmax?" for a name that is nil, and the path of the module
+-- whose forward failed, "in net.layers.2.attn, a MultiheadAttention". advice(message, level): level is the level,
+-- counted from here, of the function that raised.
 local lt = ...
 local native = lt._native
 
@@ -21,7 +21,7 @@ local function names_of(value)
   return names
 end
 
--- A field as a program would have read it, but by tables alone.
+-- Reads a field as a program would have done, but only through tables.
 local function field(value, key)
   for _ = 1, 20 do
     if type(value) ~= "table" then return end
@@ -33,7 +33,7 @@ local function field(value, key)
   end
 end
 
--- The value at the beginning of a path, in the function f at `level`.
+-- Returns the value at the start of a path, in the function f at `level`.
 local function start(kind, name, f, level)
   if kind == "global" then return field(getfenv(f), name) end
   local get, of = debug.getlocal, level + 1
@@ -61,7 +61,7 @@ local function suggestion(message, level)
   return meant and table.concat(path, ".", 2) .. (kind == "method" and ":" or ".") .. meant
 end
 
--- The module that the function at `level` is a method of, and how that was called.
+-- Returns the module that the function at `level` is a method of, and how the method was called (debug.getinfo).
 local function module_at(level)
   local name, value = debug.getlocal(level + 1, 1)
   if name ~= "self" or type(value) ~= "table" then return end

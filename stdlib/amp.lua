@@ -1,5 +1,5 @@
--- lt.amp: autocast, and GradScaler, which scales losses so that small gradients in float16 do not vanish, and leaves
--- out steps whose gradients overflowed. The scale is a Lua number: compiled code takes it as an input.
+-- lt.amp: autocast, and GradScaler, which scales losses so that small gradients in float16 do not vanish, and skips
+-- steps whose gradients overflowed. The scale is a Lua number, so compiled code takes it as an input.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -30,12 +30,12 @@ local function construct(class, ...)
     _growth_interval = o.growth_interval, _growth_tracker = 0, _used = false, _checks = {}}, class)
 end
 
--- A loss, or a list of tensors and lists, times the scale.
+-- Multiplies a loss, or a list of tensors and lists, by the scale.
 function GradScaler:scale(outputs)
   if not self._enabled then return outputs end
   self._used = true
   if lt.is_tensor(outputs) then
-    -- The scale is a float32 number, as PyTorch's: a loss of a half type would overflow.
+    -- As in PyTorch, the scale is a float32 number: a loss of a half type would overflow.
     local half = outputs.dtype == "float16" or outputs.dtype == "bfloat16"
     if half and outputs:dim() == 0 then outputs = outputs:float() end
     return outputs * self._scale
@@ -72,8 +72,8 @@ local function check_used(self, method)
   if not self._used then fail("GradScaler.%s: scale() has not been called in this iteration", method) end
 end
 
--- What is known of an optimiser since the last update: {optimizer, stage, found}, found being whether a gradient is not
--- finite.
+-- Returns the state of an optimiser since the last update: {optimizer, stage, found}. found says whether a gradient is
+-- not finite.
 local function check_of(self, optimizer)
   local checks = self._checks
   for i = 1, #checks do
@@ -84,7 +84,7 @@ local function check_of(self, optimizer)
   return new
 end
 
--- Divides the optimiser's gradients by the scale, once before each update; notes whether all are finite.
+-- Divides the optimiser's gradients by the scale, once before each update. Records whether all are finite.
 function GradScaler:unscale_(optimizer)
   if not self._enabled then return end
   check_used(self, "unscale_")
@@ -97,13 +97,13 @@ function GradScaler:unscale_(optimizer)
   check.stage = "unscaled"
 end
 
--- Whether a gradient was not finite, read once.
+-- Returns whether a gradient was not finite. The tensor is read once.
 local function overflowed(check)
   if lt.is_tensor(check.found) then check.found = check.found:item() end
   return check.found
 end
 
--- optimizer:step(), unless a gradient is not finite; gives what that gives.
+-- Calls optimizer:step() and returns its results, unless a gradient is not finite.
 function GradScaler:step(optimizer, closure)
   if not self._enabled then return optimizer:step(closure) end
   if closure ~= nil then fail("GradScaler.step: a closure is not supported while the scaler is enabled") end
@@ -134,8 +134,8 @@ local function next_scale(self)
   self._growth_tracker = 0
 end
 
--- At the end of an iteration: a smaller scale after an overflow, a larger one after growth_interval steps without; or
--- new_scale.
+-- Called at the end of an iteration. Reduces the scale after an overflow, raises it after growth_interval steps without
+-- one, or sets it to new_scale.
 function GradScaler:update(new_scale)
   if not self._enabled then return end
   check_used(self, "update")

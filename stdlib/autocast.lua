@@ -1,7 +1,7 @@
 -- lt.autocast(device_type, {dtype =, enabled =, cache_enabled =}, f, ...): runs f with ops on that device in the types
--- that PyTorch's lists choose, and restores the mode when f returns, also by an error. Without options, f may come
--- second. In Lua, so that f may yield and that capture inlines it; what capture has a model of is
--- _native.autocast_check, and _native.autocast_region, whose arguments are complete: nil leaves a part as it is around.
+-- that PyTorch's lists choose. It restores the mode when f returns or raises. Without options, f may come second. It is
+-- in Lua so that f may yield and capture inlines it. Capture has models of _native.autocast_check and
+-- _native.autocast_region. The latter's arguments are complete: nil keeps a part of the surrounding mode.
 local lt = ...
 local native = lt._native
 local enabled, dtype_of, cached = lt.is_autocast_enabled, lt.get_autocast_dtype, lt.is_autocast_cache_enabled
@@ -10,7 +10,7 @@ local kKeys = {dtype = true, enabled = true, cache_enabled = true}
 
 local function wrong(...) native.use("errors").wrong("autocast", ...) end
 
--- A module passes by its metatable, which is all that capture need guard.
+-- Accepts a module by its metatable, so that capture guards nothing else.
 local function callable(f)
   if type(f) == "function" or type(f) == "table" and getmetatable(f) ~= nil then return end
   native.use("errors").callable("autocast", "f", f)

@@ -3,16 +3,16 @@
 --   function Exp.forward(ctx, x) local y = x:exp(); ctx:save_for_backward(y); return y end
 --   function Exp.backward(ctx, gradient) local y = unpack(ctx.saved_tensors); return gradient * y end
 --   local y = Exp.apply(x)
--- forward runs without recording. backward gives a gradient for each argument of forward, nil where there is none. A
--- class may have setup_context(ctx, inputs, output) beside a forward that takes no ctx. Compiled code breaks at apply,
--- unless it has the backward, too.
+-- forward runs without recording. backward returns a gradient for each argument of forward, or nil for none. A class
+-- may have setup_context(ctx, inputs, output) beside a forward without ctx. Compiled code breaks at apply, unless it
+-- also has the backward.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
 
--- results become those of a node: backward(context, ...) takes the results' gradients, then what was saved, and gives
--- the inputs' gradients. context[1], context[2] ... are functions that it calls. Where `to` is a result of an earlier
--- node, backward gives as many more gradients as there are results: the earlier node's backward gets them behind those
+-- Makes results those of a new node. backward(context, ...) takes the results' gradients, then the saved tensors, and
+-- returns the inputs' gradients. context[1], context[2] ... are functions that it calls. If `to` is a result of an
+-- earlier node, backward returns one more gradient for each result. The earlier node's backward gets these behind those
 -- of its own results.
 local function node_of(name, backward, context, inputs, results, saved, to) lt._native.make_node(name, backward,
   context, inputs, results, saved, to) end
@@ -49,7 +49,7 @@ local function listed(...) return {n = select("#", ...), ...} end
 local function kind_of(t) return {shape = t.shape, dtype = t.dtype, device = t.device} end
 local function zeros(kind) return lt.zeros(kind.shape, {dtype = kind.dtype, device = kind.device}) end
 
--- Whether sizes come of `from` by broadcasting.
+-- Returns whether broadcasting `from` gives these sizes.
 local function is_broadcast(sizes, from)
   local before = #sizes - #from
   for i = 1, #from do
@@ -66,7 +66,7 @@ local function is_same(sizes, from)
   return true
 end
 
--- A gradient in the shape and dtype of its input.
+-- Returns a gradient in the shape and dtype of its input.
 local function fitted(name, i, gradient, kind)
   errors.tensor(name, "gradient " .. i, gradient)
   if is_same(gradient.shape, kind.shape) then return gradient:to(kind.dtype) end
@@ -77,7 +77,8 @@ local function fitted(name, i, gradient, kind)
   return gradient:sum_to_size(kind.shape):to(kind.dtype)
 end
 
--- For a node: gradients of the differentiable results and what was saved in, gradients of the inputs that want one out.
+-- The backward of a node: takes the gradients of the differentiable results and the saved tensors, returns those of the
+-- inputs that want one.
 local function run_backward(context, ...)
   local class, ctx, facts = context.class, context.ctx, context.facts
   local given, count = {}, #facts.places
@@ -107,7 +108,7 @@ local function run_backward(context, ...)
   return unpack(list, 1, #facts.inputs)
 end
 
--- Results that are inputs become aliases, so that they have a history of their own; those that were written stay.
+-- Replaces results that are inputs by aliases, so that they have a history of their own. Inputs that were written stay.
 local function own_results(ctx, results, is_input)
   for i = 1, results.n do
     local t = results[i]
@@ -139,7 +140,7 @@ local function record(class, ctx, args, results)
   for i = 1, facts.saved.n do
     if list[i] ~= nil then saved[#saved + 1], facts.saved[#facts.saved + 1] = list[i], i end
   end
-  ctx._saved, ctx._dirty, ctx._non_differentiable = nil, nil, nil -- what ctx holds lives as long as the results
+  ctx._saved, ctx._dirty, ctx._non_differentiable = nil, nil, nil -- ctx keeps them alive as long as the results
   if #outputs > 0 then
     node_of(class.name .. "Backward", run_backward, {class.backward, class = class, ctx = ctx, facts = facts}, inputs,
       outputs, saved)
@@ -176,7 +177,7 @@ end
 local Function = {name = "Function"}
 Function.__index = Function
 
--- Class.apply(...), Class:apply(...) and Class(...) are the same.
+-- Class.apply(...), Class:apply(...) and Class(...) do the same.
 function Function:extend(name)
   errors.text("extend", "name", name)
   local class = {name = name}

@@ -1,11 +1,11 @@
--- lt.backends: how libraries of devices may compute, as fields that are read and set: cudnn.allow_tf32,
+-- lt.backends: settings of the devices' libraries, as fields that can be read and set: cudnn.allow_tf32,
 -- cuda.matmul.allow_tf32.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
 local native = lt._native
 
--- A table whose fields {name = {get, set}} are the process's settings; all are booleans.
+-- Returns a table whose fields {name = {get, set}} are boolean settings of the process.
 local function settings(where, fields)
   local function field_of(name)
     return fields[name] or fail("%s: unknown field '%s'%s", where, tostring(name), errors.known(name, fields))

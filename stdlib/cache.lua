@@ -1,4 +1,4 @@
--- lutra cache list: what earlier runs left on the disk, and what it takes. lutra cache clear: removes it.
+-- lutra cache list: lists the files that earlier runs left on the disk, with sizes. lutra cache clear: removes them.
 local lt = ...
 
 local function size_text(bytes)
@@ -12,7 +12,7 @@ local function age_text(seconds)
   return string.format("%d days", seconds / 86400)
 end
 
--- Of a segment what it was captured from; of a kernel the compiler that it went through.
+-- Returns, for a segment, what it was captured from; for a kernel, its compiler.
 local function about_text(entry)
   if entry.about == "" then return "of another version" end
   return (entry.about:gsub("^segment ", ""))

@@ -1,7 +1,8 @@
--- lt.checkpoint(f, ...): gives f(...), but nothing is saved for its backward, which runs f(...) again, with the random
--- state and the autocast of then, when it first needs something. f may not yield: C calls it. In Lua, so that capture
--- inlines it: in a compiled function it is a plain call, which lt.explain counts. Under lt.auto it stays a
--- checkpoint: what f reads may be something else at the time of the backward, and nobody asked for compiled code.
+-- lt.checkpoint(f, ...): returns f(...), but saves nothing for its backward. When the backward first needs a saved
+-- tensor, it runs f(...) again with the original random state and autocast mode. f may not yield, because C calls it.
+-- It is in Lua so that capture inlines it: in a compiled function it is a plain call, which lt.explain counts. Under
+-- lt.auto it stays a checkpoint: what f reads may have changed by the time of the backward, and nobody asked for
+-- compiled code.
 local lt = ...
 local native = lt._native
 local watched = native.checkpoint

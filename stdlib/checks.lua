@@ -1,12 +1,12 @@
--- lt.check(condition, message) and lt.check_is_size(n, {min=, max=}): facts that a program states. One that does not
--- hold is an error at the caller's line; in compiled code one that holds is a guard at most.
+-- lt.check(condition, message) and lt.check_is_size(n, {min=, max=}): conditions that a program states. A false one is
+-- an error at the caller's line. In compiled code a true one is a guard at most.
 local lt, use = ...
 local errors = use "errors"
 local keywords = use "keywords"
 
 local M = {}
 
--- The message is a text, or a function that gives one and is called only where it is needed.
+-- message: a text, or a function that returns one and is called only if it is needed.
 function M.check(condition, message)
   if condition == true then return end
   if condition ~= false then errors.wrong("check", "condition", "a boolean", condition) end

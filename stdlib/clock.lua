@@ -1,7 +1,7 @@
--- perf_counter(): seconds on the monotonic clock, as a number; differences alone mean something.
+-- perf_counter(): seconds on the monotonic clock, as a number. Only differences are meaningful.
 local ffi = require "ffi"
 
--- Declared under a name of our own, so that a program's declaration of clock_gettime is not in the way.
+-- Declared under our own name, so that it does not conflict with a program's declaration of clock_gettime.
 ffi.cdef [[
 typedef struct { long lutra_seconds; long lutra_nanoseconds; } lutra_timespec;
 int lutra_clock_gettime(int, lutra_timespec*) __asm__("clock_gettime");

@@ -1,4 +1,4 @@
--- lt.cuda: the GPUs of this machine. A device is an index or "cuda:1"; the current one where none is given.
+-- lt.cuda: the GPUs of this machine. A device is an index or "cuda:1". The default is the current one.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -19,7 +19,7 @@ end
 
 function cuda.get_device_properties(device) return setmetatable(native.get_device_properties(device), Properties) end
 
--- What PyTorch has for devices that compute in bfloat16 themselves.
+-- As in PyTorch, true for devices that compute in bfloat16 natively.
 function cuda.is_bf16_supported()
   return cuda.is_available() and cuda.get_device_capability() >= 8
 end
@@ -30,8 +30,7 @@ local function restore(device, ok, ...)
   return ...
 end
 
--- cuda.device(i, f, ...) runs f with i as the current device, and restores the one before when f returns, also by an
--- error.
+-- cuda.device(i, f, ...) runs f with i as the current device. It restores the previous one when f returns or raises.
 function cuda.device(device, f, ...)
   errors.callable("cuda.device", "f", f)
   lt._native.device("cuda.device", device)
@@ -40,13 +39,13 @@ function cuda.device(device, f, ...)
   return restore(before, pcall(f, ...))
 end
 
--- cuda.Event{enable_timing = true}: a point in the GPU's work. start:elapsed_time(stop) is in milliseconds.
+-- cuda.Event{enable_timing = true}: a point in the GPU's work. start:elapsed_time(stop) returns milliseconds.
 local Event = {}
 Event.__index = Event
 function Event:__tostring() return string.format("<lutra.cuda.Event %s>", tostring(self.handle):match("0x%x+")
   or "") end
 
--- The native event of what a method is called on.
+-- Returns the native event of the object that a method is called on.
 local function handle(self, method)
   if getmetatable(self) ~= Event then errors.object("cuda.Event", method, nil) end
   return self.handle

@@ -1,5 +1,5 @@
--- lt.deepcopy(value): a copy of a module, an optimiser, a tensor or a table of such things that shares no memory with
--- it. What is reached twice is copied once; functions, classes and dtypes are shared.
+-- lt.deepcopy(value): copies a module, an optimiser, a tensor or a table of such things. The copy shares no memory with
+-- it. A value that is reached twice is copied once. Functions, classes and dtypes are shared.
 local lt, use = ...
 local errors = use "errors"
 local module = use "nn.module"
@@ -19,7 +19,7 @@ local function copy_tensor(t, seen)
   return new
 end
 
--- A class is shared: it is its own __index, or that of a module.
+-- Returns whether t is a class, which is shared: it is its own __index, or the class of a module.
 local function is_class(t) return rawget(t, "__index") == t or module.is_class(t) end
 
 local function copy_table(t, seen)

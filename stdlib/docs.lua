@@ -1,4 +1,4 @@
--- lutra docs DIR: a page an op in DIR/ops, annotations for editors in DIR/meta.
+-- lutra docs DIR: writes a page for each op to DIR/ops, and annotations for editors to DIR/meta.
 local _, use = ...
 
 local function write(folder, files)

@@ -1,12 +1,12 @@
--- Errors of the standard library: they carry the script's line, that of the first function on the stack which is not
--- the library's own, and say who minds which value. errors.fail(format, ...) raises; count, number, boolean, tensor,
--- text and callable raise where a value is of another kind.
+-- Errors of the standard library. They name the script's line: that of the first function on the stack that is not the
+-- library's own. They also name the function that refuses a value. errors.fail(format, ...) raises. count, number,
+-- boolean, tensor, text and callable raise if a value is of another kind.
 local lt = ...
 local raise = lt._native.fail
 
 local M = {}
 
--- "number 3", "string 'a'", "a Tensor": as errors of ops name a value.
+-- Formats a value as errors of ops do: "number 3", "string 'a'", "a Tensor".
 local function show(v)
   local kind = type(v)
   if kind == "nil" then return "nil" end
@@ -26,8 +26,8 @@ local function fail(format, ...)
 end
 M.fail = fail
 
--- The end of an error that refuses a name, where the keys of `names`, or its items, are the known ones: "; did you mean
--- 'b'?", or "".
+-- Returns the end of an error that refuses a name: "; did you mean 'b'?", or "". The keys or items of `names` are the
+-- known names.
 local function question(name, names)
   local known = {}
   for key, value in pairs(names) do known[type(key) == "string" and key or value] = true end
@@ -36,7 +36,7 @@ local function question(name, names)
 end
 M.question = question
 
--- The same after " (known: a, b)": a list in its order, keys in theirs.
+-- Returns the same after " (known: a, b)". A list keeps its order; keys are sorted.
 function M.known(name, names)
   local list = names
   if names[1] == nil then
@@ -47,7 +47,7 @@ function M.known(name, names)
   return (" (known: %s)%s"):format(table.concat(list, ", "), question(name, list))
 end
 
--- The names that will do are those that `wanted` quotes.
+-- The valid names are those that `wanted` quotes.
 local function wrong(where, name, wanted, v)
   local names = {}
   for each in wanted:gmatch "['\"]([%w_]+)['\"]" do names[#names + 1] = each end
@@ -75,14 +75,14 @@ function M.text(where, name, v)
   if type(v) ~= "string" then wrong(where, name, "a string", v) end
 end
 
--- A function, or an object with __call; numbers have one too, for portals.
+-- Accepts a function, or an object with __call. A number has __call too, for portals, but is refused.
 function M.callable(where, name, v)
   if type(v) == "function" then return end
   local meta = (type(v) == "table" or type(v) == "userdata") and getmetatable(v)
   if not (type(meta) == "table" and rawget(meta, "__call")) then wrong(where, name, "a function or a module", v) end
 end
 
--- A method that was called without its object: m.eval().
+-- Raises if a method was called without its object: m.eval().
 function M.object(where, method, v)
   if type(v) ~= "table" then
     fail("%s.%s: is called with a colon, object:%s(), got %s as the object", where, method, method, show(v))

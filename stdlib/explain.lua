@@ -1,7 +1,7 @@
--- lutra explain [--json] script.lua [args]: runs the script and then tells what became of each function it compiled:
--- frames, graphs, graph breaks, guards, recompiles, and which kernels took the time. For people on standard error, in
--- 80 columns; with --json one document on standard output (its fields: vm/repl/README.md), while what the script prints
--- goes to standard error.
+-- lutra explain [--json] script.lua [args]: runs the script, then reports on each function that it compiled: frames,
+-- graphs, graph breaks, guards, recompiles, and which kernels took the time. The report for people goes to standard
+-- error, in 80 columns. With --json, one document goes to standard output (its fields: vm/repl/README.md), and what the
+-- script prints goes to standard error.
 local lt, use = ...
 local ffi = require "ffi"
 local reports, fold = use "reports", use("folding").lines
@@ -15,14 +15,14 @@ local function place(f)
   return string.format("function at %s:%d", info.short_src, info.linedefined)
 end
 
--- The script's part of the stack.
+-- Returns the script's part of the stack.
 local function traceback(e)
   local text = debug.traceback(tostring(e), 2)
   return text:match("^(.*)\n\t%[C%]: in function 'xpcall'\n") or text
 end
 
--- Runs chunk(...), remembers what it gives to lt.compile and lt.patch (describe(item) what became of it until
--- lt.unpatch), and calls done(compiled, ok, message) in the end: also when the script leaves by os.exit.
+-- Runs chunk(...) and remembers the functions that it passes to lt.compile and lt.patch. describe(item) describes a
+-- patched one before lt.unpatch. At the end it calls done(compiled, ok, message), also when the script calls os.exit.
 local function run(chunk, describe, done, ...)
   local compiled = {}
   local compile, patch, unpatch, exit = lt.compile, lt.patch, lt.unpatch, os.exit
@@ -52,9 +52,9 @@ local function run(chunk, describe, done, ...)
   if not ok then error(message, 0) end
 end
 
--- What is known, as plain tables --------------------------------------------------------------------------------------
+-- The facts, as plain tables ------------------------------------------------------------------------------------------
 
--- A list stays one where it is empty.
+-- A list that stays a list in JSON if it is empty.
 local function new_list() return setmetatable({}, {__jsontype = "array"}) end
 
 local function plain_list(list, fields)
@@ -204,7 +204,7 @@ end
 local MOST_KERNELS = 20
 
 local function print_people(doc)
-  io.stdout:flush() -- what the script has printed stands before it, also in one pipe
+  io.stdout:flush() -- what the script has printed comes before the report, also in one pipe
   io.stderr:write("\n", ("-- " .. doc.script .. " " .. string.rep("-", WIDTH)):sub(1, WIDTH), "\n")
   for _, f in ipairs(doc.functions) do print_function(f) end
   if #doc.functions == 0 then out(0, "nothing was compiled: give a function to lt.compile or lt.patch\n") end

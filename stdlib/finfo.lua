@@ -1,8 +1,8 @@
--- finfo(dtype): what a floating point dtype can say: bits, eps, max, min, tiny, smallest_normal, resolution.
+-- finfo(dtype): the properties of a floating point dtype: bits, eps, max, min, tiny, smallest_normal, resolution.
 local lt, use = ...
 local errors = use "errors"
 
--- Bits, bits of the fraction, the exponent of the smallest normal number, the largest number, decimal digits.
+-- Bits, bits of the fraction, exponent of the smallest normal number, largest number, decimal digits.
 local rows = {
   float8_e4m3fn = {8, 3, -6, 448, 0}, float8_e5m2 = {8, 2, -14, 57344, 0}, float16 = {16, 10, -14, 65504, 3},
   bfloat16 = {16, 7, -126, 0x1.fep127, 2}, float32 = {32, 23, -126, 0x1.fffffep127, 6},

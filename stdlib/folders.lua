@@ -1,4 +1,4 @@
--- Folders of the file system: make(path, mode) makes those of a path; those that are there stay as they are.
+-- make(path, mode) makes the folders of a path. Existing ones stay unchanged.
 local ffi = require "ffi"
 ffi.cdef [[int lutra_mkdir(const char*, unsigned) __asm__("mkdir");]]
 

@@ -1,14 +1,14 @@
--- lines(guards): a list of guards in; lines for people out, those that are alike in one: by kind and by the shape of
--- their sources, where what stands in brackets is any key. First what a program computes on, then what it is made of.
+-- lines(guards): turns a list of guards into lines for people. Guards of the same kind whose sources have the same
+-- shape share a line; a key in brackets may differ. Guards of values come first, then guards of a program's structure.
 local M = {}
 
-local NAMES = 4 -- sources that a line names
-local TEXTS = 2 -- values that a line names
+local NAMES = 4 -- sources named on a line
+local TEXTS = 2 -- values named on a line
 
--- opt.state[opt.param_groups[1].params[1]].exp_avg -> opt.state[*].exp_avg
+-- Turns opt.state[opt.param_groups[1].params[1]].exp_avg into opt.state[*].exp_avg.
 local function shape_of(text) return (text:gsub("%b[]", "[*]")) end
 
--- The part of a source before its last field or key, and the rest.
+-- Returns the part of a source before its last field or key, and the rest.
 local function split(source)
   local head, tail = source:match("^(.+)(%.[%a_][%w_]*)$")
   if head then return head, tail end
@@ -17,7 +17,7 @@ local function split(source)
   return "", source
 end
 
--- "opt.param_groups[1].lr, .eps, .betas[1]": fields of one object follow it by their own names.
+-- Returns "opt.param_groups[1].lr, .eps, .betas[1]": further fields of an object are listed by their own names.
 local function joined(sources)
   local out, last, shown = {}, nil, 0
   for _, source in ipairs(sources) do
@@ -39,7 +39,7 @@ local function add(list, seen, text)
   list[#list + 1] = text
 end
 
--- Groups in order of their first guard; key(g) names the group, or nil for none.
+-- Groups guards, in the order of their first ones. key(g) names the group, or is nil for none.
 local function grouped(guards, key)
   local groups, by_key = {}, {}
   for _, g in ipairs(guards) do
@@ -57,12 +57,13 @@ local function grouped(guards, key)
   return groups
 end
 
--- Kinds of what a program is made of: who reads a report seldom asks for them.
+-- Guard kinds of a program's structure. Readers of a report seldom need them.
 local of_structure = {type = true, identity = true, ["nil"] = true, metatable = true, prototype = true, keys = true}
 
 local FLOAT_MAX = "3.4028234663852886e+38"
 
--- A relation's shape, without the keys in brackets; the two that keep a number within float32's range are one.
+-- Returns a relation's shape, without the keys in brackets. The two relations that keep a number within float32's range
+-- have one shape.
 local function relation_shape(text)
   local inside = text:match("^(.*) >= %-" .. FLOAT_MAX:gsub("%p", "%%%0") .. "$")
     or text:match("^" .. FLOAT_MAX:gsub("%p", "%%%0") .. " >= (.*)$")
@@ -84,7 +85,7 @@ local function relation_lines(relations, out)
   end
 end
 
--- Sources that begin alike, by their first name: "opt (52), net (20)".
+-- Groups sources by their first name: "opt (52), net (20)".
 local function roots(guards)
   local order, counts = {}, {}
   for _, g in ipairs(guards) do
@@ -109,7 +110,7 @@ local function value_text(group)
   return string.format("%s, %s ... (%d kinds)", group.texts[1], group.texts[2], #group.texts)
 end
 
--- Guards in lists by what becomes of them.
+-- Sorts guards into the lists by which they are reported.
 local function sorted_out(guards)
   local values, structure, relations, different = {}, {}, {}, {}
   for _, g in ipairs(guards) do
@@ -126,7 +127,7 @@ local function sorted_out(guards)
   return values, structure, relations, different
 end
 
-local FEW = 6 -- guards of structure that are shown each
+local FEW = 6 -- up to so many guards of structure are listed one by one
 
 function M.lines(guards)
   local out = {}
@@ -135,7 +136,7 @@ function M.lines(guards)
     for _, g in ipairs(structure) do values[#values + 1] = g end
     structure = {}
   end
-  -- Sources of one shape are one; then those that hold the same.
+  -- Groups sources of one shape, then groups that require the same value.
   local shapes = grouped(values, function(g) return g.kind .. " " .. shape_of(g.source) end)
   local by_text, lines = {}, {}
   for _, group in ipairs(shapes) do

@@ -1,6 +1,6 @@
--- lt.Generator(seed): random numbers of its own for what takes generator=. Numbers are a function of (seed, call), the
--- same on every device: lt.Generator("cuda") and lt.Generator{device = "cuda"}, as PyTorch has it, check that the
--- device is there and keep its name.
+-- lt.Generator(seed): a random state of its own, for ops with generator=. Numbers are a function of (seed, call), the
+-- same on every device. As in PyTorch, lt.Generator("cuda") and lt.Generator{device = "cuda"} check that the device is
+-- available and keep its name.
 local lt, use = ...
 local errors = use "errors"
 local keywords = use "keywords"

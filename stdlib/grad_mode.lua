@@ -1,6 +1,6 @@
--- lt.no_grad(f, ...), lt.enable_grad(f, ...): run f with recording off or on, and restore the mode when f returns, also
--- by an error. In Lua, so that f may yield; then, as in a Python generator's `with torch.no_grad()`, who resumed it
--- goes on in f's mode. inference_mode is no_grad: a tensor made in it may be used anywhere.
+-- lt.no_grad(f, ...), lt.enable_grad(f, ...): run f with recording off or on. They restore the mode when f returns or
+-- raises. They are in Lua so that f may yield. Then the code that resumed it goes on in f's mode, as in a Python
+-- generator's `with torch.no_grad()`. inference_mode is no_grad: a tensor made in it may be used anywhere.
 local lt = ...
 local enabled, set = lt.is_grad_enabled, lt.set_grad_enabled
 

@@ -1,5 +1,4 @@
--- iinfo(dtype): the bits of an integer dtype, its smallest and its largest number; those of 64 bits are LuaJIT's
--- integers.
+-- iinfo(dtype): the bits of an integer dtype, its smallest and its largest number. 64-bit ones are LuaJIT's integers.
 local lt, use = ...
 local errors, ffi = use "errors", require "ffi"
 

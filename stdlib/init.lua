@@ -1,6 +1,6 @@
--- The first chunk of the standard library: the native module table in; lt.nn, lt.optim and what else is listed below
--- added, each loaded at its first use. A chunk of stdlib/ is called with (lt, use); use "nn.module" gives what
--- stdlib/nn/module.lua returns.
+-- The first chunk of the standard library. It gets the native module table and adds lt.nn, lt.optim and the other names
+-- listed below. Each is loaded at its first use. A chunk of stdlib/ is called with (lt, use). use "nn.module" returns
+-- the value of stdlib/nn/module.lua.
 local lt = ...
 local chunk_of = lt._native.stdlib
 
@@ -17,7 +17,8 @@ end
 local lazy = use "lazy"
 lt._native.lazy, lt._native.use = lazy, use -- for traces, the REPL and the commands of the executable
 
--- lt.float33 would be nil, which `dtype =` takes for "not given": what looks like a dtype and is none is an error.
+-- lt.float33 would be nil, which `dtype =` takes for "not given". So a name that looks like a dtype but is none is an
+-- error.
 local function check_dtype(_, key)
   if type(key) ~= "string"
     or not (key:find "^b?float%d+[%w_]*$" or key:find "^u?int%d+$" or key:find "^complex%d+$") then

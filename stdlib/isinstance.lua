@@ -1,4 +1,4 @@
--- lt.isinstance(value, class): whether a module, optimiser or scheduler is of that class or of one that extends it;
+-- lt.isinstance(value, class): returns whether a module, optimiser or scheduler is of that class or of a subclass.
 -- class may be a list of classes.
 local _, use = ...
 local errors = use "errors"

@@ -1,8 +1,8 @@
--- Arguments that have names. An unknown name is an error that lists the known ones; keywords.none stands for the
--- default nil. check(where, given, known): a trailing table of options in, a new table with every option out; `known`
--- maps names to defaults. read(where, schema, ...): PyTorch's arguments by position, by name in a trailing table, or
--- both, in; the same out. schema is the list of {name, default} in order; an argument without a default is needed. An
--- empty table at the end, beyond the needed arguments, holds no options: `{bias = nil}` is one.
+-- Named arguments. An unknown name is an error that lists the known ones. keywords.none stands for the default nil.
+-- check(where, given, known): takes a trailing table of options and returns a new table with every option; `known` maps
+-- names to defaults. read(where, schema, ...): takes PyTorch's arguments by position, by name in a trailing table, or
+-- both, and returns them by position. schema is the list of {name, default} in order; an argument without a default is
+-- required. An empty table at the end, beyond the required arguments, counts as no options: `{bias = nil}` is one.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail

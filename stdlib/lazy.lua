@@ -1,12 +1,12 @@
--- Fields of a table that are loaded at their first use. fill(t, files, fields): files[name] is the file whose value
--- t[name] is, fields[file] the names (in one string) of what t takes from the table that a file gives. A name that was
--- read is a plain field from then on. Who looks at a table without reading its fields (completion, help, advice, a
--- trace) asks load, names and all.
+-- Fields of a table that are loaded at their first use. fill(t, files, fields): files[name] is the file whose value is
+-- t[name]. fields[file] lists, in one string, the names that t takes from the table that the file returns. After it is
+-- read, a name is a plain field. Code that looks at a table without reading its fields (completion, help, advice, a
+-- trace) calls `load`, `names` and `all`.
 local _, use = ...
 
 local places = {} -- [table] = {files, fields}
 
--- The file that gives t[key], and whether it is a field of the file's value.
+-- Returns the file of t[key], and whether t[key] is a field of the file's value.
 local function file_of(place, key)
   local file = place[1][key]
   if file then return file, false end
@@ -38,7 +38,7 @@ local function fill(t, files, fields)
   return setmetatable(t, meta)
 end
 
--- The set of names that a table has so, loaded or not.
+-- Returns the set of a table's lazy names, loaded or not.
 local function names(t)
   local found, place = {}, places[t]
   if place == nil then return found end
@@ -49,7 +49,7 @@ local function names(t)
   return found
 end
 
--- Loads all, so that pairs(t) meets each name.
+-- Loads all names, so that pairs(t) visits each.
 local function all(t)
   for name in next, names(t) do local _ = t[name] end
   return t

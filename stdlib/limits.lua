@@ -1,4 +1,5 @@
--- What this machine can do: measured once by `lutra tune --limits`, kept as a small text in the user's cache folder.
+-- The limits of this machine, measured once by `lutra tune --limits` and kept as a small text in the user's cache
+-- folder.
 --   limits.measure(say) -> limits; limits.save(limits) -> path; limits.load() -> limits or nil
 -- limits = {cpu =, threads =, cache_bytes =, shared_bytes =, [1] = {read_cache, copy_cache, read_shared, copy_shared,
 -- read_memory, copy_memory, fma, gemm, gemm_bfloat16}, [threads] = {...}} in bytes and operations a second: of a core's
@@ -87,7 +88,7 @@ local function save(limits)
   return path()
 end
 
--- A file that is of another version, of another processor or damaged counts as absent.
+-- Parses a file. One of another version or processor, or a damaged one, counts as absent.
 local function parse(text)
   local limits = {}
   if tonumber(text:match("\nversion (%d+)\n")) ~= VERSION then return nil end
@@ -103,7 +104,7 @@ local function parse(text)
     limits[threads] = limits[threads] or {}
     limits[threads][name] = rate
   end
-  for threads = 1, limits.threads do -- between one and all: what one has, as often
+  for threads = 1, limits.threads do -- between one and all threads: a multiple of one thread's rate
     limits[threads] = limits[threads] or {}
     for _, name in ipairs(RATES) do
       local one = limits[1][name]

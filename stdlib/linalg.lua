@@ -1,4 +1,4 @@
--- linalg: the ops that PyTorch keeps in that namespace, as plain fields that hold the native functions themselves.
+-- linalg: the ops that PyTorch keeps in that namespace, as plain fields that hold the native functions.
 local lt, use = ...
 local keywords = use "keywords"
 
@@ -8,7 +8,7 @@ local diagonal_options = {offset = 0, dim1 = -2, dim2 = -1}
 local linalg = {matmul = lt.matmul, matrix_power = lt.matrix_power}
 for _, name in ipairs(names) do linalg[name] = assert(lt["linalg_" .. name], name) end
 
--- Matrices stand in the last two dimensions here.
+-- Here matrices are the last two dimensions.
 function linalg.diagonal(x, options)
   options = keywords.check("linalg.diagonal", options, diagonal_options)
   return lt.diagonal(x, options.offset, options.dim1, options.dim2)

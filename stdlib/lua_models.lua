@@ -1,17 +1,17 @@
--- Functions of Lua's library as Lua code, for capture: it inlines them where a call passes functions or makes one
--- (vm/capture/trace/builtin_models.cc). They never run. What the real one would raise an error for, `error` stands for:
--- the graph breaks there, and the real one runs.
+-- Functions of Lua's library as Lua code, for capture. It inlines them if a call passes functions or makes one
+-- (vm/capture/trace/builtin_models.cc). They never run. `error` stands for each error of the real function: the graph
+-- breaks there, and the real function runs.
 local find, sub, type, error, select, rawget, rawset = string.find, string.sub, type, error, select, rawget, rawset
 local next = next
 local M = {}
 
--- The match of `pattern` in s at `at` or later: its place, what it is told by, and its captures.
+-- Returns a match in s: its place, then its captures, or the whole match if there are none.
 local function captured(s, from, to, ...)
   if from and select("#", ...) == 0 then return from, to, sub(s, from, to) end
   return from, to, ...
 end
 
--- What a loop over string.gmatch calls. An anchor has no meaning there.
+-- The iterator of string.gmatch. An anchor has no meaning there.
 function M.gmatch(s, pattern)
   if sub(pattern, 1, 1) == "^" then pattern = "%" .. pattern end
   local at = 1
@@ -74,7 +74,7 @@ local function swap(list, i, a, j, b)
   rawset(list, j, b)
 end
 
--- The steps of LuaJIT's own: what equals what may end up in another order otherwise.
+-- Sorts by the same steps as LuaJIT, because otherwise equal elements could end up in another order.
 local function sort(list, low, high, before)
   while low < high do
     local a, b = rawget(list, low), rawget(list, high)

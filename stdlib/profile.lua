@@ -1,12 +1,12 @@
--- lt.profile(f, {warmup = 0})(...): runs f once on these arguments, after `warmup` times that do not count, and tells
--- what each kernel and library call cost:
+-- lt.profile(f, {warmup = 0})(...): runs f once on these arguments, after `warmup` runs that do not count, and returns
+-- the cost of each kernel and library call:
 -- {kernels = {{name, op, calls, ms, bytes, flops, gbps, gflops, ratio_to_limit, file, line, candidate, why}, ...},
 --    total_ms, kernel_ms, compile_ms, compiled_kernels, result = {n =, ...}}
--- candidate is who made a library's call, and why tells why that one (mode "max-autotune", `lutra tune`).
--- compile_ms is what capture and compilation took of total_ms, and compiled_kernels what they made; no kernel's time
--- has a share of it. kernels by time, those of one name and line together; tostring gives a table of 80 columns.
--- ratio_to_limit is the time that the machine's memory and arithmetic would need at least (as `lutra tune --limits`
--- measured them) over the time taken; nil without a measurement.
+-- candidate is the implementation of a library call, and why is the reason for choosing it (mode "max-autotune", `lutra
+-- tune`). compile_ms is the part of total_ms that capture and compilation took, and compiled_kernels the kernels that
+-- they made; no kernel's time includes it. Kernels are sorted by time, those of one name and line together. tostring
+-- gives a table of 80 columns. ratio_to_limit is the least time that the machine's memory and arithmetic need (as
+-- `lutra tune --limits` measured them), divided by the time taken. It is nil without a measurement.
 local lt, use = ...
 local keywords = use "keywords"
 local fail = use("errors").fail
@@ -16,7 +16,7 @@ local WIDTH = 80
 
 local function by_time(a, b) return a.ms > b.ms end
 
--- Seconds at least for so many bytes and operations a call, some of them of bfloat16.
+-- Returns the least seconds for so many bytes and operations of a call, some of them of bfloat16.
 local function bound(limits, bytes, flops, bfloat16_flops)
   local threads = math.min(lt.get_num_threads(), limits.threads)
   local rates, level = limits[threads], "memory"
@@ -97,7 +97,7 @@ function Profile:__tostring()
   return table.concat(lines, "\n")
 end
 
--- What the native records are to users.
+-- Makes the users' report from the native records.
 local function report(rows, total_ms, compile_ms, compiled_kernels, ...)
   table.sort(rows, by_time)
   local has_limits, kernel_ms = add_rates(rows), 0
@@ -106,7 +106,7 @@ local function report(rows, total_ms, compile_ms, compiled_kernels, ...)
     compiled_kernels = compiled_kernels,
                        has_limits = has_limits, result = {n = select("#", ...), ...}}, Profile)
 end
-lt._native.profile_report = report -- lutra explain's, too
+lt._native.profile_report = report -- lutra explain uses it too
 
 local function finish(start, ok, ...)
   local total = (lt.perf_counter() - start) * 1e3

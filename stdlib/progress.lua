@@ -1,6 +1,6 @@
--- lt.progress(iterator, {desc =, total =}): a loader or an iterator function in, the same values out, and on standard
--- error a bar with rate and time left: redrawn ten times a second on a terminal, a line every tenth of the way (at
--- least a second apart) elsewhere.
+-- lt.progress(iterator, {desc =, total =}): passes on the values of a loader or an iterator function. On standard error
+-- it draws a bar with rate and time left. It redraws the bar ten times a second on a terminal. Elsewhere it writes a
+-- line every tenth of the way (at least a second apart).
 --   local bar = lt.progress(loader, {desc = "epoch 1"})
 --   for x, y in bar do ... bar:set("loss 0.31") end
 local lt, use = ...
@@ -57,7 +57,7 @@ local function due(self, now)
   return self.count - self.drawn_count >= self.total / 10
 end
 
--- What is shown after the rate from the next drawing on.
+-- Sets the text after the rate, from the next drawing on.
 function Progress:set(note) self.note = note end
 
 local function finish(self) draw(self, clock(), true) end
@@ -71,7 +71,7 @@ local function pass(self, first, ...)
   return first, ...
 end
 
--- One call an item, by the for loop. The item before counts as done when the next is asked for.
+-- Called by the for loop for each item. The previous item counts as done when the next one is requested.
 function Progress:__call(state, last)
   if last == nil or not self.started then
     self.next = self.source.iter and self.source:iter() or self.source.next

@@ -1,27 +1,27 @@
--- Reports for people, of what vm/capture/lab/report.cc lists: lt.guards, lt.recompiles, lt.explain. Each function makes
--- of a table one that prints.
+-- Reports for people from the lists of vm/capture/lab/report.cc: lt.guards, lt.recompiles, lt.explain. Each function
+-- turns a table into one that prints.
 local _, use = ...
 local fold = use("folding").lines
 
 local WIDTH = 80
-local MISSING = 3 -- guards that the entry before has beyond one, named in its report
+local MISSING = 3 -- how many of the previous entry's extra guards a report names
 local M = {}
 
--- count(1, "graph") is "1 graph"; count(2, "entry") "2 entries".
+-- count(1, "graph") is "1 graph"; count(2, "entry") is "2 entries".
 local function count(n, word)
   if n == 1 then return "1 " .. word end
   return n .. " " .. (word:find "y$" and word:gsub("y$", "ies") or word .. "s")
 end
 M.count = count
 
--- Lines of at most WIDTH characters; what goes on is indented further.
+-- Wraps text to lines of at most WIDTH characters. Continuation lines are indented further.
 local function wrapped(text)
   local out = {}
   for line in (text:gsub("\n$", "") .. "\n"):gmatch("(.-)\n") do
     local indent = line:match("^ *") .. "    "
     while #line > WIDTH do
       local at = line:sub(1, WIDTH + 1):match("^.*() ")
-      if not at or at <= #indent then break end -- a word that is longer than a line
+      if not at or at <= #indent then break end -- a word longer than a line
       out[#out + 1] = line:sub(1, at - 1)
       line = indent .. line:sub(at + 1)
     end
@@ -33,7 +33,7 @@ M.wrapped = wrapped
 
 local function subject(g) return g.source ~= "" and g.kind .. " " .. g.source or g.kind end
 
--- Each guard, below the line that reads what it is about.
+-- Lists each guard below the line that reads its source.
 local function all_lines(guards)
   local out, here = {}, nil
   for _, g in ipairs(guards) do
@@ -47,7 +47,7 @@ local function all_lines(guards)
   return out
 end
 
--- Those of a list that another has not, or not about the same source.
+-- Returns the guards of a list that another list lacks. by_source: those whose sources have no guard in the other list.
 local function without(guards, others, by_source)
   local has, out = {}, {}
   local function name(g) return by_source and g.kind ~= "relation" and subject(g) or subject(g) .. ": "
@@ -59,7 +59,7 @@ local function without(guards, others, by_source)
   return out
 end
 
--- What differs from the entry before it, as lines; nil where most does.
+-- Returns the differences from the previous entry as lines; nil if most guards differ.
 local function differences(guards, before)
   local new, gone = without(guards, before), without(before, guards, true)
   if #new + #gone > #guards / 2 then return nil end
@@ -88,10 +88,10 @@ local function guards_text(list, infos, all)
   return wrapped(table.concat(out, "\n"))
 end
 
--- What the program's lists are made of stays their own: the methods lie in the metatable.
+-- Turns the list itself into a report: the methods are in the metatable.
 function M.guards(list, infos)
   local methods = {}
-  -- {all = true}: each guard with the line that reads it.
+  -- {all = true}: shows each guard with the line that reads its source.
   function methods:text(options) return guards_text(self, infos, options ~= nil and options.all) end
   return setmetatable(list, {__index = methods, __tostring = function(self) return guards_text(self, infos, false) end})
 end
@@ -114,7 +114,7 @@ end
 
 local STAGES = {"capture", "passes", "schedule", "codegen"}
 
--- "1.2 ms (capture 0.3, passes 0.1, schedule 0.2, codegen 0.6)" of the stages of one graph, or of several.
+-- Returns "1.2 ms (capture 0.3, passes 0.1, schedule 0.2, codegen 0.6)" for the stages of one graph, or of several.
 function M.times(list)
   local total, sums, parts = 0, {}, {}
   for _, stages in ipairs(list) do
@@ -127,7 +127,7 @@ function M.times(list)
   return string.format("%.2f ms (%s)", total, table.concat(parts, ", "))
 end
 
--- A backward outside of compiled functions (lt.config.compiled_autograd).
+-- Reports a backward outside of compiled functions (lt.config.compiled_autograd).
 function M.backward(b)
   local calls = #b.calls > 0 and ", with the calls of " .. table.concat(b.calls, ", ") or ""
   return string.format("backward at %s: %s, %s, %s, compiled in %.2f ms%s", b.place, count(b.ops, "op"),

@@ -1,4 +1,4 @@
--- lutra repro FILE: runs a repro, compiled and eagerly, and says where they differ; an error where they do.
+-- lutra repro FILE: runs a repro, compiled and eagerly, and reports where they differ. A difference is an error.
 local lt = ...
 
 return function(file)

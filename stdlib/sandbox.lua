@@ -1,6 +1,6 @@
--- What programs get in a sandbox: make(read, parse, patterns) -> globals, methods of strings, module. read(name) gives
--- the text of one of the host's files, or nil; parse(text) what a .safetensors file holds; patterns are find, match,
--- gmatch and gsub that can be stopped.
+-- The environment of programs in a sandbox: make(read, parse, patterns) -> globals, methods of strings, module.
+-- read(name) returns the text of one of the host's files, or nil. parse(text) returns the content of a .safetensors
+-- file. patterns are find, match, gmatch and gsub that can be stopped.
 local lt, use = ...
 local lazy = use "lazy"
 local fail = use("errors").fail
@@ -15,7 +15,7 @@ local LIBRARIES = {
   coroutine = "create isyieldable running status yield",
   bit = "arshift band bnot bor bswap bxor lshift rol ror rshift tobit tohex",
 }
--- Files, addresses, and settings of the whole process.
+-- Not in a sandbox: files, addresses, and settings of the whole process.
 local NOT_OF_LT = {
   from_blob = true, from_ffi = true, from_dlpack = true, save = true, load = true, set_num_threads = true,
   set_float32_matmul_precision = true, backends = true, config = true, data = true}
@@ -62,7 +62,7 @@ local function module(read, parse)
   for name, value in next, lt do
     if is_open(name) then open[name] = value end
   end
-  setmetatable(open, {__index = getmetatable(lt).__index}) -- dtypes that are none
+  setmetatable(open, {__index = getmetatable(lt).__index}) -- errors for names that look like dtypes
   lazy.fill(open, files, fields)
   open.config = settings()
   open.data = {}
@@ -78,7 +78,7 @@ local function module(read, parse)
   return open
 end
 
--- Only text is loaded, and only tables are looked into.
+-- Loads only text, and reads only tables' metatables.
 local function loaders(globals)
   local load, getmetatable = load, getmetatable
   function globals.load(chunk, name, _, env)
@@ -113,10 +113,11 @@ local function requirer(globals, open, read)
   end
 end
 
--- Without %p, which shows where an object lies. Byte by byte: a pattern would try again from each of its digits.
+-- format without %p, which shows an object's address. It goes byte by byte, because a pattern would retry from each
+-- digit.
 local format, find, gsub, byte, sub = string.format, string.find, string.gsub, string.byte, string.sub
 local pcall, error = pcall, error
-local BETWEEN = {} -- % and the letter
+local BETWEEN = {} -- bytes between % and the letter
 for c in ("-+ #.0123456789"):gmatch "." do BETWEEN[byte(c)] = true end
 local PERCENT, POINTER = byte "%", byte "p"
 
@@ -134,7 +135,7 @@ local function shows_address(text)
   end
 end
 
--- An error of format's own says where format was called, not this line.
+-- format's own errors must name the place where format was called, not this line.
 local function formatted(ok, result)
   if ok then return result end
   local begin = type(result) == "string" and sub(result, 1, 14)
@@ -156,8 +157,8 @@ local function methods(patterns)
   return all
 end
 
--- A resume within a resume takes stack of the processor, of which Lua's own coroutines know no end. Each coroutine has
--- how deep it was resumed: where one fails, or a limit ends it, nothing is left to count back.
+-- A resume within a resume uses the processor's stack, which Lua's own coroutines don't limit. Each coroutine stores
+-- the depth at which it was resumed. So if one fails, or a limit ends it, nothing has to be counted back.
 local function coroutines()
   local all = pick(coroutine, LIBRARIES.coroutine)
   local resume, create, running = coroutine.resume, coroutine.create, coroutine.running

@@ -1,4 +1,5 @@
--- lt.set_stance(stance, f, ...): what compiled functions do from now on, or while f runs, which then gives the results.
+-- lt.set_stance(stance, f, ...): sets what compiled functions do from now on, or while f runs. It then returns f's
+-- results.
 --   "default"             runs compiled code, and compiles where there is none for a call
 --   "force_eager"         runs the original code
 --   "eager_on_recompile"  runs compiled code that is there, and the original code otherwise

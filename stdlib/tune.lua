@@ -1,13 +1,13 @@
--- lutra tune [SCRIPT [ARGS]]: measures which candidate of each library call is the fastest on this machine, and in how
--- many pieces: of the calls that the script makes, or of products and convolutions as networks have them. From then on
--- all programs of this user make such calls so, eager and compiled alike.
--- lutra tune --limits: measures what this machine can do at most, for reports of kernels.
+-- lutra tune [SCRIPT [ARGS]]: measures which candidate of each library call is the fastest on this machine, and with
+-- how many pieces. It measures the calls that the script makes, or products and convolutions that are common in
+-- networks. From then on all programs of this user make such calls that way, eager and compiled alike.
+-- lutra tune --limits: measures the limits of this machine, for reports of kernels.
 local lt, use = ...
 local native = lt._native
 
 local PRODUCTS = {{128, 128, 128}, {512, 512, 512}, {1024, 1024, 1024}, {2048, 2048, 2048}, {1, 4096, 4096},
   {8, 4096, 4096}, {128, 768, 768}, {1024, 768, 768}, {1024, 768, 3072}, {1024, 3072, 768}, {64, 784, 128}}
--- Images, channels, rows and columns; results' channels, the window, its step, groups.
+-- Images, channels, rows and columns; then the results' channels, the window, its step, the groups.
 local CONVOLUTIONS = {{{8, 3, 224, 224}, 64, 7, 2, 1}, {{8, 64, 56, 56}, 64, 3, 1, 1}, {{8, 64, 56, 56}, 256, 1, 1, 1},
   {{8, 128, 28, 28}, 128, 3, 1, 1}, {{8, 256, 14, 14}, 256, 3, 1, 1}, {{8, 512, 7, 7}, 512, 3, 1, 1},
   {{8, 96, 56, 56}, 96, 3, 2, 96}, {{8, 144, 28, 28}, 144, 3, 1, 144}}

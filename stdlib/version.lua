@@ -1,4 +1,4 @@
--- lutra --version: what this executable is, and what it found on this machine.
+-- lutra --version: prints the version of this executable, and what it found on this machine.
 local lt = ...
 local native = lt._native
 
