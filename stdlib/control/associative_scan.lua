@@ -1,7 +1,7 @@
--- lt.associative_scan(f, xs, dim, {reverse = false}): the prefixes of xs along dim under f(a, b), which is associative:
--- element i is f(f(x_0, x_1), ...) of the first i + 1. f takes and gives slices of any size along dim, and combines
--- them element by element. About 2 log2(n) rounds of calls, each on many elements (Blelloch, "Prefix sums and their
--- applications", 1990). xs: a tensor or a (nested) table of tensors.
+-- lt.associative_scan(f, xs, dim, {reverse = false}): returns the prefixes of xs along dim under f(a, b), which must be
+-- associative: element i is f(f(x_0, x_1), ...) of the first i + 1. f takes and returns slices of any size along dim,
+-- and combines them element by element. It takes about 2 log2(n) rounds of calls, each on many elements (Blelloch,
+-- "Prefix sums and their applications", 1990). xs: a tensor or a (nested) table of tensors.
 local lt, use = ...
 local errors, keywords, tree = use "errors", use "keywords", use "control.tree"
 
@@ -22,7 +22,7 @@ local function part(list, dim, from, to, step)
   return out
 end
 
--- even[0], odd[0], even[1], ...: even has as many as odd, or one more.
+-- Returns even[0], odd[0], even[1], ...: even has as many elements as odd, or one more.
 local function interleave(even, odd, dim)
   local out = {}
   for k = 1, #even do

@@ -1,6 +1,6 @@
--- lt.cond(pred, f, g, ...): f(...) where pred holds, else g(...). pred: a boolean, or a tensor of one element. In a
--- graph both are functions of it, where they can be: of a tensor, its elements decide when the graph runs. Then results
--- are copies where f or g gives a tensor that it was given or reads.
+-- lt.cond(pred, f, g, ...): returns f(...) if pred holds, else g(...). pred: a boolean, or a tensor of one element. In
+-- a graph both become functions of the graph, if possible. If pred is a tensor, its elements decide when the graph
+-- runs. Then results are copies if f or g returns a tensor that it was given or reads.
 local lt, use = ...
 local errors, tree, record, reads = use "errors", use "control.tree", use "control.record", use "control.reads"
 local native = lt._native
@@ -10,7 +10,7 @@ local function list_of(...) return {...}, select("#", ...) end
 
 local function none(list) return not list or #list == 0 end
 
--- What the other branch's result reads and this one's does not: it has a gradient, too, of zeros.
+-- Lists the tensors that the other branch's result reads and this one's does not. They get gradients too, of zeros.
 local function others_of(own, other)
   local out, any = {}, false
   for k = 1, #own do
@@ -27,7 +27,7 @@ local function others_of(own, other)
   return any and out
 end
 
--- Results are tensors of their own, as those of the graph's function are.
+-- Copies results, so that they are tensors of their own, as those of the graph's function are.
 local function of_branch(branch, others, ...)
   local results, n = list_of(branch(...))
   for i = 1, n do results[i] = tree.copy(results[i]) end

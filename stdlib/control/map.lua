@@ -1,5 +1,5 @@
--- lt.map(f, xs, ...): f(x, ...) for each slice x of xs along dimension 0; its results, stacked along dimension 0. xs
--- and each result: a tensor or a (nested) table of tensors.
+-- lt.map(f, xs, ...): calls f(x, ...) for each slice x of xs along dimension 0. Returns the results, stacked along
+-- dimension 0. xs and each result: a tensor or a (nested) table of tensors.
 --
 -- In a graph a long map is a scan that carries nothing.
 local lt, use = ...

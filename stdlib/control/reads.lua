@@ -1,11 +1,10 @@
--- Which tensors the gradients of branches and loops go on to, for eager code: (f, g, ...) or (cond, body, carried, n)
--- in; what a trace of them says out, nil where they cannot be functions of a graph. With gradients, data do not decide
--- which tensors have one (ops/grad/control_border.h).
+-- Finds, for eager code, the tensors to which the gradients of branches and loops flow. It takes (f, g, ...) or (cond,
+-- body, carried, n), traces them, and returns the result of the trace, or nil if they cannot be functions of a graph.
+-- So the data do not decide which tensors get a gradient (ops/grad/control_border.h).
 --
 -- The trace is a compiled function that runs nothing: the next call costs its guards. There is one for each pair of
--- functions and each shape of their arguments; beyond lt.config.recompile_limit a new one takes its place. Where
--- compiled code leaves control flow to Lua, it is asked outside of the graph, so that it says what it says in eager
--- code.
+-- functions and each shape of their arguments. Beyond lt.config.recompile_limit a new one replaces it. If compiled code
+-- leaves control flow to Lua, it is called outside of the graph, so that it returns the same as in eager code.
 local lt, use = ...
 local tree = use "control.tree"
 local native = lt._native
@@ -33,7 +32,7 @@ local function fresh(kind)
   return lt.compile(native.stdlib "lutra.control.traces"(lt, use)[kind], {dynamic = false})
 end
 
--- What a trace of this kind says of ...; the arguments of f and g are the n values.
+-- Runs a trace of this kind on ... The arguments of f and g are the n values.
 local function ask(kind, f, g, values, n, ...)
   local parts = {kind, place(f), place(g)}
   for i = 1, n do add(parts, values[i]) end
@@ -50,13 +49,14 @@ end
 
 local function outside(f) return lt.disable(f, {reason = "which gradients there are is found out for eager code"}) end
 
--- Whether pred holds. By flat result of f and of g: a list of tensors, false where it has no gradient.
+-- Returns whether pred holds. Then, for f and for g, by flat result: a list of the tensors it reads, or false if it has
+-- no gradient.
 M.branches = outside(function(pred, f, g, ...)
   local holds = tree.truth("cond", "pred", pred)
   return holds, ask("branches", f, g, {...}, select("#", ...), f, g, ...)
 end)
 
--- By flat value that is carried: whether it takes a gradient; the tensors that body reads.
+-- Returns, by flat carried value, whether it takes a gradient; and the tensors that body reads.
 M.loop = outside(function(cond, body, carried, n)
   return ask("loop", cond, body, carried, n, cond, body, carried, n)
 end)

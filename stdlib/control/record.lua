@@ -1,4 +1,4 @@
--- What control flow asks of a trace: a branch or the body of a loop as a function of the graph.
+-- The trace's interface for control flow: makes a branch or the body of a loop a function of the graph.
 local lt, use = ...
 local tree = use "control.tree"
 local native = lt._native
@@ -8,7 +8,7 @@ local M = {}
 
 local function list_of(...) return {...}, select("#", ...) end
 
--- The tensors of n values, in one list; nil has none.
+-- Returns the tensors of n values in one list. A nil has none.
 function M.flatten(where, values, n)
   local flat = {}
   for i = 1, n do
@@ -20,7 +20,7 @@ function M.flatten(where, values, n)
   return flat
 end
 
--- n values, built as those of `values` are, of the tensors in list, from `at` on.
+-- Returns n values with the structure of `values`, built from the tensors in list, from `at` on.
 function M.rebuild(values, n, list, at)
   local out = {}
   at = at or 1
@@ -32,21 +32,21 @@ function M.rebuild(values, n, list, at)
   return out
 end
 
--- The n results, built as `values` are.
+-- Returns the n results, with the structure of `values`.
 function M.unpack(values, n, list) return unpack(M.rebuild(values, n, list), 1, n) end
 
--- "f (model.lua:12)": a side of control flow, in what is said of it.
+-- Names a side of control flow for messages: "f (model.lua:12)".
 M.side = tree.place_of
 
--- The number of the function f(...), its results and how many they are. name: f's.
+-- Traces f(...). Returns the function's number, the results and their count. name: the name of f.
 function M.call(where, name, f, ...)
   local parameters = open({}, M.side(name, f))
   local results, n = list_of(f(...))
   return close(M.flatten(where, results, n), parameters, 0), results, n
 end
 
--- The same for f(values...): the tensors of its arguments are parameters, the first of which are carried by a loop.
--- tests: it tells whether a loop goes on.
+-- Does the same for f(values...). The tensors of its arguments are parameters; the first `carried` of them are carried
+-- by a loop. tests: f decides whether a loop goes on.
 function M.body(where, name, carried, f, values, n, tests)
   local tensors = M.flatten(where, values, n)
   while true do
@@ -67,7 +67,7 @@ local function shape(value)
   return "{" .. table.concat(parts, ", ") .. "}"
 end
 
--- "tensor, {a = tensor}": how values are built.
+-- Returns the structure of values: "tensor, {a = tensor}".
 local function shapes(values, n)
   if n == 0 then return "nothing" end
   local parts = {}
@@ -75,7 +75,7 @@ local function shapes(values, n)
   return table.concat(parts, ", ")
 end
 
--- Leaves control flow to Lua where two sides, as texts, have values that are built differently.
+-- Leaves control flow to Lua if the values of two sides, named by texts, have different structures.
 function M.same(first, a, n, second, b, m)
   local one, other = shapes(a, n), shapes(b, m)
   if one ~= other then refuse(first .. " gives " .. one .. ", but " .. second .. " " .. other) end

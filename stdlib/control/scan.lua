@@ -1,8 +1,8 @@
--- lt.scan(f, init, xs, {dim = 0, reverse = false}): carry, y = f(carry, x) for each slice x of xs along dim, from the
--- first to the last or in reverse; gives the last carry and the ys, stacked along dimension 0 so that ys[i] belongs to
--- slice i. carry, x and y: a tensor or a (nested) table of tensors; y may be nil.
+-- lt.scan(f, init, xs, {dim = 0, reverse = false}): calls carry, y = f(carry, x) for each slice x of xs along dim, from
+-- the first to the last or in reverse. Returns the last carry and the ys, stacked along dimension 0 so that ys[i]
+-- belongs to slice i. carry, x and y: a tensor or a (nested) table of tensors; y may be nil.
 --
--- In a graph a short scan is unrolled; f is a function of the graph that a long one runs, where it can be.
+-- In a graph a short scan is unrolled. For a long one f becomes a function of the graph, if possible.
 local lt, use = ...
 local errors, keywords, tree, record = use "errors", use "keywords", use "control.tree", use "control.record"
 local native = lt._native
@@ -47,7 +47,7 @@ return function(f, init, xs, options)
   local dim, reverse = options.dim, options.reverse
   local slices, n = tree.slices("scan", "argument 'xs'", xs, dim)
   if n == 0 then errors.fail("scan: argument 'xs' has size 0 along dim %d", dim) end
-  -- Ops of unrolled steps may be fused with each other, but compiling them takes as long as they are many.
+  -- Ops of unrolled steps may be fused with each other, but compile time grows with their number.
   if possible(n) then return of_graph(f, init, xs, slices, dim, reverse) end
   local carry, last, model, ys = init, nil, nil, {}
   local first = tree.flatten("scan", "argument 'init'", init)

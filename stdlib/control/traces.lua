@@ -1,6 +1,5 @@
--- What is traced for control/reads.lua, each time it is loaded as functions of their own. What makes no tensor
--- would not be compiled: hence lt.zeros(0). Where they run as they are (beyond lt.config.recompile_limit), they say
--- false.
+-- The functions that control/reads.lua traces. Each load makes new ones. A function that makes no tensor would not be
+-- compiled, hence lt.zeros(0). If they run uncompiled (beyond lt.config.recompile_limit), they return false.
 local lt, use = ...
 local record = use "control.record"
 local native = lt._native

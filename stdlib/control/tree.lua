@@ -1,11 +1,11 @@
--- Values that control flow carries: a tensor, or a table of such values. flatten gives the tensors in a list, in the
--- order of array fields, then of names; like puts others in their places; check compares two.
+-- Values that control flow carries: a tensor, or a table of such values. flatten lists the tensors in the order of
+-- array fields, then of names. like replaces them. check compares two lists.
 local lt, use = ...
 local errors = use "errors"
 
 local M = {}
 
--- The names among a table's keys, sorted; by insertion, which a graph can hold, as there are few.
+-- Returns the names among a table's keys, sorted. It sorts by insertion, which a graph can hold, and there are few.
 function M.names(t)
   local names = {}
   for key in pairs(t) do
@@ -34,10 +34,10 @@ local function add(where, what, value, list)
   return list
 end
 
--- The tensors of a value. `what` names it in errors.
+-- Returns the tensors of a value. `what` names it in errors.
 function M.flatten(where, what, value) return add(where, what, value, {}) end
 
--- A value built as `value` is, of the tensors in list from `at` on; where the next one would begin.
+-- Returns a value with the structure of `value`, built from the tensors in list from `at` on, and the next position.
 function M.place(value, list, at)
   if lt.is_tensor(value) then return list[at], at + 1 end
   local out = {}
@@ -47,10 +47,10 @@ function M.place(value, list, at)
   return out, at
 end
 
--- A value built as `value` is, of the tensors in list.
+-- Returns a value with the structure of `value`, built from the tensors in list.
 function M.like(value, list) return (M.place(value, list, 1)) end
 
--- The tensors of a value that is taken apart along dim, and how many slices they have.
+-- Returns the tensors of a value that is sliced along dim, and the number of slices.
 function M.slices(where, what, value, dim)
   local list = M.flatten(where, what, value)
   if #list == 0 then errors.fail("%s: %s has no tensors", where, what) end
@@ -70,7 +70,7 @@ function M.slices(where, what, value, dim)
   return list, n
 end
 
--- A value built as `value` is, of copies of its tensors.
+-- Returns a value with the structure of `value`, built from copies of its tensors.
 function M.copy(value)
   if lt.is_tensor(value) then return value:clone() end
   if type(value) ~= "table" or getmetatable(value) ~= nil then return value end
@@ -79,7 +79,7 @@ function M.copy(value)
   return out
 end
 
--- A loop's results are tensors of their own: a value built as `value` is, in which copies stand for what came in.
+-- Makes a loop's results tensors of their own: returns the value with copies of the tensors that came in (`given`).
 function M.own(value, list, given)
   local copies = false
   for i = 1, #list do
@@ -93,7 +93,7 @@ function M.own(value, list, given)
   return copies and M.like(value, list) or value
 end
 
--- "f (model.lua:12)"
+-- Returns "f (model.lua:12)".
 function M.place_of(name, f)
   if type(f) ~= "function" then return name end
   return name .. " (" .. lt._native.control_place_of(f) .. ")"
@@ -110,7 +110,7 @@ local function same_shape(a, b)
   return true
 end
 
--- Raises where the tensors of two lists differ in number, dtype, device or shape. `given` and `wanted` name the sides.
+-- Raises if the tensors of two lists differ in number, dtype, device or shape. `given` and `wanted` name the sides.
 function M.check(where, given, list, wanted, model)
   if #list ~= #model then
     errors.fail("%s: %s has %d tensors, but %s has %d", where, given(), #list, wanted, #model)
@@ -127,7 +127,7 @@ function M.check(where, given, list, wanted, model)
   end
 end
 
--- What a condition says: a boolean, or a tensor of one element.
+-- Returns the value of a condition: a boolean, or a tensor of one element.
 function M.truth(where, what, value)
   if type(value) == "boolean" then return value end
   if not lt.is_tensor(value) then errors.wrong(where, what, "a boolean or a tensor of one element", value) end

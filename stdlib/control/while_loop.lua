@@ -1,6 +1,6 @@
--- lt.while_loop(cond, body, ...): while cond(...) holds, the carried values become body(...); gives the last ones. A
--- carried value is a tensor or a (nested) table of tensors, and keeps its shape, dtype and device. In a graph both are
--- functions of it, where they can be.
+-- lt.while_loop(cond, body, ...): while cond(...) holds, replaces the carried values by body(...). Returns the last
+-- ones. A carried value is a tensor or a (nested) table of tensors, and keeps its shape, dtype and device. In a graph
+-- both become functions of the graph, if possible.
 local lt, use = ...
 local errors, tree, record, reads = use "errors", use "control.tree", use "control.record", use "control.reads"
 local native = lt._native
@@ -27,8 +27,8 @@ local function of_graph(cond, body, carried, n)
   return record.unpack(carried, n, emit(test, step, tensors, record.side("cond", cond), side))
 end
 
--- In eager code: what stands between steps, where gradients go through the loop. Whatever is carried and takes a
--- gradient has one there; those of what is read begin with zeros, behind the last step.
+-- Returns, for eager code, a function that puts a border between two steps if gradients flow through the loop. Each
+-- carried value that takes a gradient has one there. Gradients of read tensors begin with zeros, behind the last step.
 local function border_of(cond, body, carried, n)
   if not lt.is_grad_enabled() then return nil end
   local takes, read = reads.loop(cond, body, carried, n)
@@ -57,7 +57,7 @@ return function(cond, body, ...)
   if possible() then return of_graph(cond, body, carried, n) end
   local border = border_of(cond, body, carried, n)
   local function given() return "what " .. tree.place_of("body", body) .. " gives" end
-  -- What came in, under all the names that borders have given it.
+  -- `came` lists the tensors that came in, with all the aliases that borders have made of them.
   local last, came = first, {unpack(first)}
   if border then carried = border(carried, first, came) end
   while tree.truth("while_loop", "cond", cond(unpack(carried, 1, n))) do
