@@ -1,6 +1,5 @@
--- FashionMNIST {root = DIR, train = true}: the four IDX files of Debian's dataset-fashion-mnist in, a TensorDataset of
--- uint8 images
--- {n, 28, 28} and int64 labels {n} out.
+-- FashionMNIST {root = DIR, train = true}: reads the four IDX files of Debian's dataset-fashion-mnist. Returns a
+-- TensorDataset of uint8 images {n, 28, 28} and int64 labels {n}.
 local lt, use = ...
 local fail = use("errors").fail
 local keywords = use "keywords"
@@ -17,7 +16,7 @@ local function exists(path)
   return file ~= nil
 end
 
--- The file as it is, or compressed.
+-- Finds a file, compressed or not.
 local function find(root, name)
   local plain = root .. "/" .. name
   for _, path in ipairs {plain .. ".gz", plain} do

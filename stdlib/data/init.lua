@@ -1,5 +1,5 @@
--- lt.data: datasets and DataLoader. A dataset has len() and batch(indices), where indices is an int64 tensor: what
--- batch returns is what the loop gets. Tensors are gathered natively, one indexing op a tensor.
+-- lt.data: datasets and DataLoader. A dataset has len() and batch(indices), where indices is an int64 tensor. The loop
+-- gets what batch returns. Tensors are gathered natively, by one indexing op a tensor.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -10,7 +10,7 @@ local subset = use "data.subset"
 
 local data = {read_idx = lt._native.read_idx, Subset = subset.Subset, random_split = subset.random_split}
 
--- The __index of a class whose objects are no lists: object[3] would be nil.
+-- Returns the __index of a class whose objects are no lists: object[3] would be nil, so it is an error.
 local function no_list(class, name, instead)
   return function(_, key)
     if type(key) == "number" then fail("%s: is no list, got index %.14g; %s", name, key, instead) end
@@ -43,7 +43,7 @@ data.TensorDataset = setmetatable(TensorDataset, {
 
 function TensorDataset:len() return self.tensors[1]:size(0) end
 
--- f(tensor, argument) of each tensor, as several results.
+-- Calls f(tensor, argument) for each tensor and returns all results.
 local function each_tensor(tensors, f, argument, i)
   i = i or 1
   if i == #tensors then return f(tensors[i], argument) end
@@ -53,7 +53,7 @@ end
 local function rows(tensor, indices) return tensor:index_select(0, indices:to(tensor.device)) end
 local function row(tensor, i) return tensor[i] end
 
--- Where its tensors are: a loader keeps its order of rows there.
+-- Returns the device of the tensors. A loader keeps its order of rows there.
 function TensorDataset:device() return self.tensors[1].device end
 
 function TensorDataset:batch(indices)
@@ -62,7 +62,7 @@ function TensorDataset:batch(indices)
   return each_tensor(self.tensors, rows, indices)
 end
 
--- Element i, counting from 0.
+-- Returns element i, counting from 0.
 function TensorDataset:get(i)
   errors.number("TensorDataset.get", "i", i)
   return each_tensor(self.tensors, row, i)
@@ -88,13 +88,13 @@ data.DataLoader = setmetatable(DataLoader, {
   end,
 })
 
--- The number of batches of one epoch.
+-- Returns the number of batches of one epoch.
 function DataLoader:len()
   local batches = self.dataset:len() / self.batch_size
   return self.drop_last and math.floor(batches) or math.ceil(batches)
 end
 
--- One epoch: for x, y in loader:iter() do.
+-- Starts one epoch: for x, y in loader:iter() do.
 function DataLoader:iter()
   local n, size, position, batches = self.dataset:len(), self.batch_size, 0, self:len()
   local order = nil
@@ -112,8 +112,8 @@ function DataLoader:iter()
   end
 end
 
--- for x, y in loader do: a for loop calls the loader with nil first, which begins an epoch, then with the batch before.
--- One loop at a time; loops within loops over the same loader use iter().
+-- for x, y in loader do: a for loop first calls the loader with nil, which begins an epoch, then with the previous
+-- batch. Only one such loop may run at a time. Nested loops over the same loader must use iter().
 function DataLoader:__call(_, last)
   if last == nil then self.current = self:iter() end
   return self.current()

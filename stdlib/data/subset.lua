@@ -1,4 +1,4 @@
--- Parts of a dataset: Subset(dataset, indices) and random_split(dataset, lengths), which shares all rows out at random.
+-- Parts of a dataset: Subset(dataset, indices) and random_split(dataset, lengths), which divides all rows at random.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -12,7 +12,7 @@ local function check_dataset(where, dataset)
   errors.wrong(where, "dataset", "a dataset, which has len() and batch(indices)", dataset)
 end
 
--- indices: a list or an int64 tensor of row numbers, which count from 0.
+-- indices: a list or an int64 tensor of row numbers that count from 0.
 local function make(class, dataset, indices)
   check_dataset("Subset", dataset)
   if type(indices) == "table" then indices = lt.tensor(indices, {dtype = "int64", device = "cpu"}) end
@@ -34,7 +34,7 @@ function Subset:batch(indices)
   return self.dataset:batch(self.indices:index_select(0, indices:to(self.indices.device)))
 end
 
--- Element i, counting from 0.
+-- Returns element i, counting from 0.
 function Subset:get(i)
   errors.number("Subset.get", "i", i)
   if not self.dataset.get then fail("Subset.get: the dataset has no get(i)") end
@@ -43,8 +43,8 @@ end
 
 function Subset:__tostring() return string.format("Subset(%d of %d rows)", self:len(), self.dataset:len()) end
 
--- Row numbers of each part: lengths are whole numbers whose sum is n, or shares whose sum is 1; of shares what is left
--- over goes to the first parts, one row each.
+-- Returns the number of rows of each part. lengths are whole numbers whose sum is n, or shares whose sum is 1. With
+-- shares, the remaining rows go to the first parts, one each.
 local function counts_of(lengths, n)
   local sum, counts, total = 0, {}, 0
   for i, length in ipairs(lengths) do
