@@ -1,5 +1,6 @@
--- Annotations (LuaLS) of every name whose arguments a schema tells, as texts by file name; lutra.lua, by hand, has the
--- others. A form is the arguments in order and a table of those that are keywords only; a second one takes all by name.
+-- Annotations (LuaLS) of every name whose arguments a schema describes, as texts by file name. lutra.lua, written by
+-- hand, has the others. A form has the arguments in order and a table of the keyword-only ones. A second overload takes
+-- all by name.
 local lt, use = ...
 local names, examples = use "meta.names", use "meta.examples"
 
@@ -26,7 +27,7 @@ local function table_of(args)
   return "{" .. table.concat(fields, ", ") .. "}"
 end
 
--- Whether some argument must be given.
+-- Returns whether some argument is required.
 local function needed(args)
   for _, arg in ipairs(args) do
     if not optional(arg) then return true end
@@ -41,7 +42,7 @@ local function returns_of(form, d)
     for i = 1, form.results do out[i] = "lutra.Tensor" end
     return out
   end
-  local ok, results = examples.run(examples.example(d)) -- no op: what the example gives
+  local ok, results = examples.run(examples.example(d)) -- not an op: the kinds of the example's results
   local out = {}
   for i = 1, ok and results.n or 0 do
     out[i] = lt.is_tensor(results[i]) and "lutra.Tensor" or results[i] == nil and "nil" or type(results[i])
@@ -49,7 +50,7 @@ local function returns_of(form, d)
   return out
 end
 
--- The arguments of a form behind `self`: in order, and those given by name only.
+-- Splits the arguments of a form behind `self` into positional ones and keyword-only ones.
 local function split(form, method)
   local ordered, named = {}, {}
   for i = method and 2 or 1, #form do
@@ -63,7 +64,7 @@ local function fun(parts, returns)
   return "fun(" .. table.concat(parts, ", ") .. ")" .. (#returns > 0 and ": " .. table.concat(returns, ", ") or "")
 end
 
--- A form as a type of a function.
+-- Returns the function type of a form.
 local function overload(form, method, returns)
   local ordered, named = split(form, method)
   local parts = {method and "self: lutra.Tensor" or nil}
@@ -74,7 +75,7 @@ local function overload(form, method, returns)
   return fun(parts, returns)
 end
 
--- All arguments by name; sizes one by one, where they are all.
+-- Adds the overloads that take all arguments by name, or sizes one by one if there is nothing else.
 local function other_calls(out, form, method, returns)
   local ordered, named = split(form, method)
   local all, prefix = {}, method and "self: lutra.Tensor, " or ""
@@ -88,7 +89,7 @@ local function other_calls(out, form, method, returns)
   end
 end
 
--- The annotation of d as a method or as a function: of lt, or by another name.
+-- Returns the annotation of d as a method or as a function, of lt or under another name.
 local function annotate(d, method, name)
   local out, form = {"---" .. d.about}, d.forms[1]
   local ordered, named = split(form, method)
@@ -134,7 +135,7 @@ local function ops()
   return table.concat(out, "\n") .. "\n"
 end
 
--- The namespaces whose fields are functions of lt.
+-- Returns the annotations of namespaces whose fields are functions of lt.
 local function spaces()
   local out = {"---@meta", "-- Made by lutra docs: namespaces that hold functions of lt.", "", "---@type lutra",
     "local lt", ""}
@@ -152,7 +153,7 @@ local function spaces()
   return table.concat(out, "\n") .. "\n"
 end
 
--- Texts by file name.
+-- Returns texts by file name.
 local function files() return {["ops.lua"] = ops(), ["spaces.lua"] = spaces(),
   ["lutra.lua"] = lt._native.source "lutra.meta.lutra"} end
 

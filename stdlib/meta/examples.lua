@@ -1,10 +1,10 @@
--- One short line a public name, for its page and for tests; what nothing here names follows by rule from its schema:
--- x:NAME() or x:NAME(y). A name_ has the example of its name, another name that of the op. Loaded by docs.lua and tests
--- alone.
+-- One short example line for each public name, for its page and for tests. A name without a line has one by rule from
+-- its schema: x:NAME() or x:NAME(y). A name_ has the example of its name, an alias that of the op. Only docs.lua and
+-- tests load this.
 local lt = ...
 local describe = lt._native.describe
 
--- What the lines use. `floats` are cast where an op is tried in each dtype; the others stay.
+-- The inputs of the lines. `floats` are cast when an op is tried in each dtype. The others are not.
 local floats = {
   {"x", "lt.tensor {{0.5, -1, 2}, {1.5, 0.25, -0.5}}"},
   {"y", "lt.tensor {{1, 2, -1}, {0.5, 3, 2}}"},
@@ -198,10 +198,10 @@ local lines = {
   set_autocast_cache_enabled = "lt.set_autocast_cache_enabled(true)",
 }
 
--- Where an example needs a GPU, it is shown and not run.
+-- Examples that need a GPU, which are shown but not run.
 local shown = {cuda = true, pin_memory = true}
 
--- As one writes it: x:NAME(y), or lt.NAME(x, y).
+-- Returns the natural way to write a call: x:NAME(y), or lt.NAME(x, y).
 local function by_rule(d)
   local args, used = {}, {"x", "y", "p"}
   for _, arg in ipairs(d.forms[1] or {}) do
@@ -211,7 +211,7 @@ local function by_rule(d)
   return string.format("lt.%s(%s)", d.name, table.concat(args, ", "))
 end
 
--- The example of a described name.
+-- Returns the example of a described name.
 local function example(d)
   if lines[d.name] then return lines[d.name] end
   local base = d.name:match "^(.+)_$"
@@ -234,7 +234,7 @@ local function example(d)
   return by_rule(d)
 end
 
--- An environment in which lines run: the inputs, those of `floats` in a dtype where one is given.
+-- Returns an environment with the lines' inputs. Those of `floats` have the dtype, if one is given.
 local function environment(dtype, requires_grad)
   local env = setmetatable({lt = lt}, {__index = _G})
   local function add(rows, change)
@@ -251,10 +251,10 @@ local function environment(dtype, requires_grad)
   return env
 end
 
--- The line as a function of no arguments.
+-- Returns the line as a function of no arguments.
 local function chunk(line, env) return setfenv(assert(loadstring("return " .. line, "=example")), env) end
 
--- true and what the line gives, or false and the message without its place.
+-- Runs a line. Returns true and its results, or false and the message without its place.
 local function run(line, dtype, requires_grad)
   lt.manual_seed(0)
   local function pack(ok, ...)
@@ -264,7 +264,7 @@ local function run(line, dtype, requires_grad)
   return pack(pcall(chunk(line, environment(dtype, requires_grad))))
 end
 
--- The primitives that the example of d runs, each once; whether all are views; whether one draws.
+-- Returns the primitives that the example of d runs, each once; whether all are views; whether one draws.
 local function parts(d)
   local ok, list, draws = pcall(lt._native.parts, chunk(example(d), environment()))
   local out, views = {}, true

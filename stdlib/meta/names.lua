@@ -1,5 +1,5 @@
--- Every public name that native code has, as describe tells of it: a list by name, and a table from names. Each gets
--- `places`, where else it stands.
+-- Every public name of native code, as describe returns it: a list sorted by name, and a table by name. Each gets
+-- `places`, the other names under which it can be found.
 local lt = ...
 local describe = lt._native.describe
 
@@ -33,7 +33,7 @@ end
 table.sort(list, function(a, b) return a.name < b.name end)
 for _, d in ipairs(list) do table.sort(d.places) end
 
--- The name on whose page another one stands: of name_ that of name, of another name that of the op, of a function of
+-- Returns the name whose page documents d: for name_ that of name, for an alias that of the op, for a function of
 -- nn.functional that of the function of lt.
 local function page_of(d)
   if d.same_as then return page_of(of[d.same_as]) end

@@ -1,5 +1,5 @@
--- One page of Markdown an op, and an index by family: what its row, its schema and its example, run in each dtype,
--- tell.
+-- One page of Markdown for each op, and an index by family. A page comes from the op's row, its schema and its example,
+-- run in each dtype.
 local lt, use = ...
 local names, examples = use "meta.names", use "meta.examples"
 
@@ -15,7 +15,7 @@ local function signature(name, form)
   return name .. "(" .. table.concat(parts, ", ") .. ")"
 end
 
--- "float32 {2, 3}" of each result.
+-- Returns "float32 {2, 3}" for each result.
 local function kinds(results)
   local out = {}
   for i = 1, results.n do
@@ -33,7 +33,7 @@ local function kinds(results)
   return #out == 0 and "nothing" or table.concat(out, ", ")
 end
 
--- What the example uses, as one writes it.
+-- Returns the definitions of the inputs that the example uses.
 local function inputs(line)
   local out = {}
   for _, rows in ipairs {examples.floats, examples.others} do
@@ -44,7 +44,7 @@ local function inputs(line)
   return out
 end
 
--- Whether a cast of the inputs changes what the example is given.
+-- Returns whether a cast of the inputs changes the example's arguments.
 local function casts(line)
   for _, row in ipairs(examples.floats) do
     if line:find("%f[%w_]" .. row[1] .. "%f[^%w_]") then return true end
@@ -52,7 +52,7 @@ local function casts(line)
   return false
 end
 
--- A value as text; of a table, its list.
+-- Formats a value; for a table, its list.
 local function text_of(v)
   if type(v) == "table" then
     local out = {}
@@ -120,7 +120,7 @@ local function add_facts(out, d)
   out[#out + 1] = ""
 end
 
--- Each argument once, with its types in all forms.
+-- Lists each argument once, with its types in all forms.
 local function add_arguments(out, d)
   local rows, of = {}, {}
   for _, form in ipairs(d.forms) do
@@ -189,7 +189,7 @@ local function index()
   return table.concat(out, "\n")
 end
 
--- Texts by file name.
+-- Returns texts by file name.
 local function files()
   local out = {["index.md"] = index()}
   for _, d in ipairs(names.list) do
