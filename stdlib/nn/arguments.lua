@@ -1,9 +1,9 @@
--- What layers over images and sequences do with their arguments: lists of one number a dimension, and their text.
+-- Helpers for the arguments of layers over images and sequences: lists of one number a dimension, and their text.
 local _, use = ...
 local errors = use "errors"
 local M = {}
 
--- A list of `dims` numbers.
+-- Returns a list of `dims` numbers.
 function M.list_of(where, name, value, dims)
   if type(value) == "number" then value = {value, value} end
   if type(value) ~= "table" or #value < dims then

@@ -47,7 +47,7 @@ function MultiheadAttention:reset_parameters()
   end
 end
 
--- The three projections; of one input in one product.
+-- Computes the three projections. If all inputs are the same tensor, it uses one product.
 local function project(self, query, key, value)
   local e, bias = self.embed_dim, self.in_proj_bias
   local weight = self.in_proj_weight
@@ -65,7 +65,7 @@ local function project(self, query, key, value)
   return part(query, "q_proj_weight", 0), part(key, "k_proj_weight", 1), part(value, "v_proj_weight", 2)
 end
 
--- Masks that say what is hidden (bool) or what is added (float), as one that is added.
+-- Converts a mask that hides (bool) to one that is added (float).
 local function as_added(mask, dtype)
   if mask.dtype ~= "bool" then return mask end
   return lt.zeros(mask.shape, {dtype = dtype, device = mask.device}):masked_fill(mask, -math.huge)
@@ -87,7 +87,7 @@ local known = {key_padding_mask = keywords.none, need_weights = true, attn_mask 
   average_attn_weights = true,
                is_causal = false}
 
--- Returns the output and, unless need_weights is false, the weights. Behind value, options by position or in a table.
+-- Returns the output and, unless need_weights is false, the weights. Options follow value, by position or in a table.
 function MultiheadAttention:forward(query, key, value, key_padding_mask, need_weights, attn_mask,
   average_attn_weights, is_causal)
   local options = key_padding_mask

@@ -1,4 +1,4 @@
--- nn.EmbeddingBag and functional.embedding_bag: rows of a table, reduced by bag. A bag is a row of ids, or what lies
+-- nn.EmbeddingBag and functional.embedding_bag: rows of a table, reduced by bag. A bag is a row of ids, or the ids
 -- between two offsets.
 local lt, use = ...
 local errors = use "errors"
@@ -10,10 +10,10 @@ local keywords = use "keywords"
 local Module, Parameter = base.Module, base.Parameter
 local read, none = keywords.read, keywords.none
 
--- x, whose elements must not be negative, else `wrong` is the error. Compiled code looks when it runs.
+-- Returns x and checks that no element is negative; `wrong` is the error. Compiled code checks when it runs.
 local function checked(x, wrong) return lt._native.check_values(x, "nonnegative", "embedding_bag: " .. wrong) end
 
--- Which bag each id is in: how many offsets lie at or before it, less 1.
+-- Returns the bag of each id: the number of offsets at or before it, less 1.
 local function bags_of(offsets, count)
   local bags = offsets:size(0)
   if bags > 0 then
@@ -26,7 +26,7 @@ local function bags_of(offsets, count)
     :cumsum(0):narrow(0, 0, count) - 1
 end
 
--- rows (ids, features) reduced by bag; kept, a mask of ids that count, is nil where all do.
+-- Reduces rows (ids, features) by bag. kept: a mask of the ids that count; nil if all do.
 local reduce = {}
 
 function reduce.sum(rows, bag, bags, kept, features)
@@ -47,7 +47,7 @@ function reduce.max(rows, bag, bags, kept, features)
   local out = rows.new_zeros(rows, {bags, features}):scatter_reduce(0, index, rows, "amax", {include_self = false})
   if kept == nil then return out end
   local any = lt.zeros({bags}, {dtype = "int64", device = bag.device}):index_add(0, bag, kept:long()):gt(0)
-  return out:masked_fill(any:logical_not():unsqueeze(1), 0) -- a bag of padding alone
+  return out:masked_fill(any:logical_not():unsqueeze(1), 0) -- a bag of padding only
 end
 
 local schema = {{"input"}, {"weight"}, {"offsets", none}, {"max_norm", none}, {"norm_type", 2},
@@ -73,7 +73,7 @@ local function check_index(name, t)
   end
 end
 
--- The row of padding, counted from 0.
+-- Returns the row of padding, counted from 0.
 local function padding_of(o)
   local row, n = o.padding_idx, o.weight:size(0)
   if row == nil then return nil end
@@ -109,11 +109,11 @@ local function check(o)
   end
 end
 
--- embedding_bag(input, weight, offsets, {mode =, padding_idx =, per_sample_weights =, ...}): rows of weight, reduced by
+-- embedding_bag(input, weight, offsets, {mode =, padding_idx =, per_sample_weights =, ...}): reduces rows of weight by
 -- bag.
 local function embedding_bag(...)
   local o = read("embedding_bag", schema, ...)
-  -- PyTorch's first order of the two.
+  -- PyTorch formerly had the two in the other order.
   if lt.is_tensor(o.input) and lt.is_tensor(o.weight) and o.input:is_floating_point()
     and not o.weight:is_floating_point() then
     o.input, o.weight = o.weight, o.input
@@ -137,7 +137,7 @@ local function embedding_bag(...)
   if weights ~= nil then rows = rows * weights:unsqueeze(1) end
   local out = reduce[o.mode](rows, bag, bags, padding and ids:ne(padding), o.weight:size(1))
   if not o.include_last_offset then return out end
-  return out:narrow(0, 0, bags - 1) -- ids from the last offset on are in no bag
+  return out:narrow(0, 0, bags - 1) -- no bag has the ids from the last offset on
 end
 
 local EmbeddingBag = Module:extend("EmbeddingBag")

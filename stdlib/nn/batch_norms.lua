@@ -55,7 +55,7 @@ local function check_dims(name, input, least, most)
   end
 end
 
--- momentum = nil averages over all batches.
+-- momentum = nil: averages over all batches.
 local function factor_of(self)
   if self.momentum ~= nil then return self.momentum end
   return 1 / self.num_batches_tracked:item()
@@ -107,7 +107,7 @@ norm_of("BatchNorm3d", false, 5, 5)
 norm_of("InstanceNorm1d", true, 2, 3)
 norm_of("InstanceNorm2d", true, 3, 4)
 
--- Statistics over several processes, which Lutra does not have.
+-- Normalises with statistics over several processes, which Lutra does not have.
 local SyncBatchNorm = Module:extend("SyncBatchNorm")
 M.SyncBatchNorm = SyncBatchNorm
 local function no_processes()

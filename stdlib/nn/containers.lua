@@ -1,5 +1,5 @@
--- nn.Sequential and ModuleList. The parts of a container are those of any module, in order: items of the list, and what
--- has a name. Positions count from 1, names in a state dict as PyTorch's: from 0.
+-- nn.Sequential and ModuleList. A container's parts are those of any module, in order: items of the list, and named
+-- fields. Positions count from 1; names in a state dict are PyTorch's and count from 0.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -17,7 +17,7 @@ end
 local function is_pair(v) return type(v) == "table" and not is_module(v) and not base.is_class(v)
   and type(v[1]) == "string" end
 
--- {a, b} or {{"name", a}, {"other", b}}: lists alone have an order.
+-- Appends {a, b} or {{"name", a}, {"other", b}}. The table must be a list, because only lists have an order.
 local function append_all(self, modules)
   local n = #modules
   for key in pairs(modules) do
@@ -39,7 +39,7 @@ local function append_all(self, modules)
   return self
 end
 
--- Class(a, b), Class({a, b}) or Class({{"name", a}, {"other", b}}).
+-- Implements Class(a, b), Class({a, b}) and Class({{"name", a}, {"other", b}}).
 local function fill(self, ...)
   local count, first = select("#", ...), (...)
   if count == 1 and first == nil then return end
@@ -50,7 +50,7 @@ local function fill(self, ...)
   for i = 1, count do append(self, (select(i, ...))) end
 end
 
--- Whether the children are the items 1 to n and nothing else.
+-- Returns whether the children are exactly the items 1 to n.
 local function is_list(self)
   local keys = base.part_keys(self, "module")
   for i = 1, #keys do
@@ -65,8 +65,8 @@ local function need_list(self, method)
   end
 end
 
--- list[{start, stop, step}]: a part of the same class, from start to before stop, as x[{{start, stop, step}}] of a
--- tensor has it. Positions are those of list[i], negative ones count from the end.
+-- list[{start, stop, step}]: a container of the same class with the items from start to before stop, like x[{{start,
+-- stop, step}}] of a tensor. Positions are those of list[i]; negative ones count from the end.
 local function part_of(self, slice)
   local keys = base.part_keys(self, "module")
   for key in pairs(slice) do
@@ -90,7 +90,7 @@ local function part_of(self, slice)
   return append_all(classes[self._list](), part)
 end
 
--- What is no field: list[{1, 3}] or, from the end, list[-1].
+-- Looks up keys that are not fields: list[{1, 3}] or, from the end, list[-1].
 local function item(self, key)
   if type(key) == "table" and getmetatable(key) == nil then return part_of(self, key) end
   if type(key) ~= "number" or key >= 0 then return nil end
@@ -112,7 +112,7 @@ local function list_class(name)
   local class = Module:extend(name)
   classes[name] = class
   class.init, class._list = fill, name
-  class._named = false -- whether a key was defined that is not the next position
+  class._named = false -- whether a key other than the next position was defined
   function class:append(module) return append(self, module) end
   function class:len() return #base.part_keys(self, "module") end
   -- list:extend({a, b}) appends; Class:extend("Name") makes a class.
@@ -120,7 +120,7 @@ local function list_class(name)
     if type(modules) ~= "table" then return Module.extend(self, modules) end
     return append_all(self, modules)
   end
-  -- PyTorch's names of items are numbers.
+  -- PyTorch names items by numbers.
   function class:add_module(key, module)
     local number = type(key) == "string" and key:find "^%d+$" and tostring(tonumber(key)) == key and tonumber(key)
     if not number then return Module.add_module(self, key, module) end
@@ -151,7 +151,7 @@ local function list_class(name)
     base.forget(self, key)
     return module
   end
-  -- The children from position first to last, as a container of the same class.
+  -- Returns the children from position first to last, as a container of the same class.
   function class:slice(first, last)
     local keys, part = base.part_keys(self, "module"), {}
     first, last = first or 1, last or #keys
@@ -179,7 +179,7 @@ local function run_named(self, order, input)
   return input
 end
 
--- The items 1 to n, unless something has got a name or was taken away.
+-- Runs the items 1 to n, unless a part has a name or was removed.
 function Sequential:forward(input)
   local order, n = self._order, #self
   if self._named or #order ~= n then

@@ -50,7 +50,7 @@ end
 
 local padding_modes = {zeros = true, reflect = true, replicate = true, circular = true}
 
--- What lt.pad takes: from the last dimension on, before and after; where it is "same", more of an odd sum after.
+-- Returns lt.pad's argument: sizes from the last dimension on, before and after. For "same", an odd sum has more after.
 local function pad_list(self, dims)
   local list = {}
   for d = dims, 1, -1 do

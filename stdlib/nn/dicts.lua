@@ -7,15 +7,15 @@ local Module, is_module = base.Module, base.is_module
 
 local classes = {}
 
--- ModuleDict({name = module, ...}), in the order in which the modules were made, or ModuleDict({{name, module}, ...}),
--- in the order of the list; ParameterDict alike. accept(class name, value) gives what is stored for a value.
+-- ModuleDict({name = module, ...}) has the order in which the modules were made. ModuleDict({{name, module}, ...}) has
+-- the order of the list. ParameterDict does the same. accept(class name, value) returns what is stored for a value.
 local function put(self, name, value)
   base.check_free_name(self, self._name, name)
   value = self._accept(self._name, value)
   local is_new = rawget(self, name) == nil
   self[name] = value
   if not is_new then return end
-  local order = self._order -- last, whenever it was made
+  local order = self._order -- moves it to the end, whenever it was made
   for i = #order, 1, -1 do
     if order[i] == name then table.remove(order, i) end
   end
@@ -46,7 +46,7 @@ local function dict_class(name, kind, accept)
     for _, key in ipairs(names) do put(self, key, parts[key]) end
     return self
   end
-  -- Iterators in order: names, values, both.
+  -- Return iterators in order: over names, values, or both.
   function class:items()
     local keys, i = base.part_keys(self, kind), 0
     return function()
@@ -84,7 +84,7 @@ end)
 
 -- Parameters ----------------------------------------------------------------------------------------------------------
 
--- As PyTorch, takes tensors for parameters.
+-- Accepts tensors as parameters, as PyTorch does.
 local function as_parameter(name, value)
   errors.tensor(name, "value", value)
   return base.is_parameter(value) and value or base.Parameter(value)
@@ -112,7 +112,7 @@ function ParameterDict:setdefault(key, default)
   return self[key]
 end
 
--- ParameterList({a, b}): items from 1, in a state dict from "0".
+-- ParameterList({a, b}): items count from 1; their names in a state dict count from "0".
 local ParameterList = Module:extend("ParameterList")
 classes.ParameterList = ParameterList
 ParameterList.__tostring = show_parameters

@@ -1,4 +1,4 @@
--- Layers that drop elements or whole channels while training: a class each, whose forward calls its op.
+-- Layers that drop elements or whole channels while training: one class for each, whose forward calls its op.
 local lt, use = ...
 local errors = use "errors"
 local Module = use("nn.module").Module

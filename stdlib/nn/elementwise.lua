@@ -1,14 +1,14 @@
--- Modules that are one op with options: activations, losses and distances. A table of classes out, each made from its
--- row when its name is read first. Options come by position or in a trailing table, by PyTorch's names; they go on to
--- the op as they were given.
+-- Modules of one op with options: activations, losses and distances. Returns a table of classes; each is made from its
+-- row when its name is first read. Options come by position or in a trailing table, by PyTorch's names. They are passed
+-- on to the op unchanged.
 local lt, use = ...
 local errors = use "errors"
 local keywords = use "keywords"
 local Module, none = use("nn.module").Module, keywords.none
 
-local flags = {"inplace", "log_target", "log_input", "full"} -- what else is wrong the op says
+local flags = {"inplace", "log_target", "log_input", "full"} -- the op itself checks the other options
 
--- The options of a constructor's call, by name; only those that were given.
+-- Returns the options of a constructor's call by name, only those that were given.
 local function read_options(where, names, ...)
   local schema = {}
   for i, name in ipairs(names) do schema[i] = {name, none} end
@@ -31,8 +31,7 @@ local function repr(self)
   return table.concat(parts, ", ")
 end
 
--- What every class here does with its options: fields to read, one table to pass on (nil where there are none), tensors
--- as buffers.
+-- Stores the options in the module: fields to read, one table to pass on (nil if there are none), tensors as buffers.
 local function take(self, names, ...)
   local given, any, tensors = read_options(self._name, names, ...), false, false
   for name, value in pairs(given) do
@@ -48,7 +47,7 @@ local function take(self, names, ...)
   rawset(self, "_tensors", tensors)
 end
 
--- The options as they are now: buffers move and change their dtype.
+-- Returns the current options: buffers may have moved or changed their dtype.
 local function options_of(self)
   if not self._tensors then return self._given end
   local now = {}
@@ -80,7 +79,7 @@ local function of_three(op)
   end
 end
 
--- How many tensors forward takes; class, op, options in PyTorch's order.
+-- The number of tensors that forward takes; the class, the op, and the options in PyTorch's order.
 local rows = [[
 1 CELU celu alpha inplace
 1 ELU elu alpha inplace

@@ -1,10 +1,10 @@
--- functional.fractional_max_pool2d and nn.FractionalMaxPool2d: windows at places that are drawn anew at each call.
+-- functional.fractional_max_pool2d and nn.FractionalMaxPool2d: windows at random places, drawn anew at each call.
 local lt, use = ...
 local errors, keywords = use "errors", use "keywords"
 local Module = use("nn.module").Module
 local none = keywords.none
 
--- Windows at places that are drawn anew at each call, as many as output_size says, or output_ratio of the input's size.
+-- Windows at random places, drawn anew at each call. Their number is output_size, or output_ratio of the input's size.
 local take = lt.fractional_max_pool2d_with_indices
 local function fractional_max_pool2d(...)
   local where = "fractional_max_pool2d"

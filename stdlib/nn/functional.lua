@@ -1,5 +1,4 @@
--- nn.functional: the ops that PyTorch keeps in that namespace, as plain fields that hold the native functions
--- themselves.
+-- nn.functional: the ops that PyTorch keeps in that namespace, as plain fields that hold the native functions.
 local lt, use = ...
 
 local names = {
@@ -32,7 +31,7 @@ local names = {
   "affine_grid", "grid_sample", "interpolate", "upsample", "upsample_bilinear", "upsample_nearest",
 }
 
-local functional, own = {}, lt._native.functional -- own: what takes more than the function of lt
+local functional, own = {}, lt._native.functional -- own: variants that take more than the function of lt
 for _, name in ipairs(names) do
   functional[name] = assert(own[name] or lt[name], name)
   functional[name .. "_"] = rawget(lt, name .. "_")

@@ -1,7 +1,7 @@
 -- Hooks of modules: register_forward_pre_hook, register_forward_hook, register_full_backward_pre_hook and
--- register_full_backward_hook give a handle with remove(). A module without hooks has _hooks = false, which is all that
--- a call of it asks. Several values are one list with their number as n: arguments, gradients, and results where a
--- module gives more than one.
+-- register_full_backward_hook return a handle with remove(). A module without hooks has _hooks = false, which is all
+-- that a call checks. Several values are one list with their number as n: arguments, gradients, and results if a module
+-- returns more than one.
 local lt, use = ...
 local errors = use "errors"
 local base = use "nn.module"
@@ -12,14 +12,14 @@ local kinds = {"pre", "post", "backward_pre", "backward"}
 
 local function list_of(...) return {n = select("#", ...), ...} end
 
--- What a hook gave in the place of a list: a list, or one value.
+-- Converts a hook's result that replaces a list: a list, or one value.
 local function as_list(value)
   if type(value) ~= "table" or getmetatable(value) ~= nil then return {n = 1, value} end
   value.n = value.n or #value
   return value
 end
 
--- Copies a list, since a hook may remove itself.
+-- Copies a list, because a hook may remove itself.
 local function hooks_of(list)
   local out = {}
   for i = 1, #list do out[i] = list[i].f end
@@ -28,7 +28,7 @@ end
 
 -- Backward ------------------------------------------------------------------------------------------------------------
 
--- The tensors of a list that require grad, and where they stand.
+-- Returns the tensors of a list that require grad, and their positions.
 local function differentiable(list)
   local tensors, places = {}, {}
   for i = 1, list.n do
@@ -39,8 +39,8 @@ end
 
 local function alias_of(t) return lt.no_grad(t.view_as, t, t) end
 
--- The list with aliases in the place of what requires grad: their gradients go through backward(context, ...) on their
--- way. into: an empty list of further results, which gets one that nobody reads. to: such a result of an earlier node.
+-- Returns the list with aliases of the tensors that require grad. Their gradients pass through backward(context, ...).
+-- into: an empty list of further results, which gets one that nobody reads. to: such a result of an earlier node.
 local function with_node(list, backward, context, into, to)
   local tensors, places = differentiable(list)
   if #tensors == 0 then return list end
@@ -59,7 +59,7 @@ local function with_node(list, backward, context, into, to)
   return out
 end
 
--- Of the gradients behind the first `from`.
+-- Returns the gradients behind the first `from` as a list of n values.
 local function spread(places, n, from, ...)
   local out = {n = n}
   for i = 1, #places do out[places[i]] = (select(from + i, ...)) end
@@ -72,7 +72,7 @@ local function gathered(list, places)
   return out
 end
 
--- The gradients that the hooks put in the place of grad_input.
+-- Returns the gradients by which the hooks replace grad_input.
 local function run_backward_hooks(self, hooks, grad_input, grad_output)
   for _, hook in ipairs(hooks_of(hooks.backward)) do
     local given = hook(self, grad_input, grad_output)
@@ -88,7 +88,7 @@ local function run_backward_hooks(self, hooks, grad_input, grad_output)
   return grad_input
 end
 
--- Whether one is among the `count` values behind the first `from`.
+-- Returns whether one of the `count` values behind the first `from` is given.
 local function is_given(from, count, ...)
   for i = 1, count do
     if (select(from + i, ...)) ~= nil then return true end
@@ -96,8 +96,8 @@ local function is_given(from, count, ...)
   return false
 end
 
--- The backward of what came in: gradients of the arguments, then those of the results as backward_of_results left them.
--- A backward that begins within the module brings none of these.
+-- The backward of the arguments' node. It gets the gradients of the arguments, then those of the results from
+-- backward_of_results. If the backward begins within the module, the latter are missing.
 local function backward_of_arguments(context, ...)
   local places, results = context.places, context.results
   if not is_given(0, #places, ...) then return end
@@ -123,8 +123,8 @@ local function backward_of_results(context, ...)
   return unpack(out, 1, 2 * #places)
 end
 
--- The gradients of the results go to the first node as those of results of its own: so hooks are a function of
--- gradients, and what Lutra compiles of a backward has them.
+-- The node of the arguments gets the results' gradients as those of further results of its own. So hooks are a function
+-- of gradients, and a compiled backward includes them.
 local function forward_with_gradients(self, hooks, args)
   local into, outof = {module = self, hooks = hooks}, {module = self, hooks = hooks}
   for _, each in ipairs(hooks.backward) do into[#into + 1] = each.f end
@@ -142,8 +142,8 @@ end
 
 -- Forward -------------------------------------------------------------------------------------------------------------
 
--- Recursive, not loops: where a hook ends a graph, what follows it in here and in the callers is one graph. The bodies
--- of loops are graphs of their own.
+-- Recursive, not a loop: if a hook ends a graph, the rest of this function and of its callers is one graph. The bodies
+-- of loops would be graphs of their own.
 local function run_pre(self, list, i, args)
   if i > #list then return args end
   local given = list[i].f(self, args)
@@ -175,7 +175,7 @@ end)
 
 -- Registering ---------------------------------------------------------------------------------------------------------
 
--- what: an entry, or the function of one, by which a copy of the module knows it.
+-- what: an entry, or its function, by which a copy of the module finds it.
 local function remove(self, kind, what)
   local hooks = self._hooks
   if not hooks then return end

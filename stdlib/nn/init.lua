@@ -1,5 +1,5 @@
--- lt.nn: Module, Parameter, and the layers, functional, init and utils, each loaded at its first use. A layer's forward
--- calls the native op it names and nothing else.
+-- lt.nn: Module, Parameter, the layers, functional, init and utils. Each is loaded at its first use. A layer's forward
+-- only calls the native op that it names.
 local _, use = ...
 local base = use "nn.module"
 use "nn.hooks"

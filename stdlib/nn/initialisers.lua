@@ -1,4 +1,5 @@
--- nn.init: fills a tensor in place and returns it, without recording. PyTorch's names, arguments and bounds.
+-- nn.init: each function fills a tensor in place and returns it, without recording. Names, arguments and bounds are
+-- PyTorch's.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -11,14 +12,14 @@ local function fill(t, values)
   return t
 end
 
--- By an op in place: its intermediate values are given back at once, those of Lua's expressions wait for the collector.
+-- Fills by an in-place op. Its intermediate values are freed at once; those of Lua expressions wait for the collector.
 local function fill_by(op, t, ...)
   lt.no_grad(op, t, ...)
   return t
 end
 
--- A tensor, then numbers by position or by name in a trailing table, with their defaults: names = {{"mean", 0}, {"std",
--- 1}}.
+-- Reads a tensor, then numbers by position or by name in a trailing table, with their defaults: names = {{"mean", 0},
+-- {"std", 1}}.
 local function read(where, t, names, first, second)
   errors.tensor(where, "tensor", t)
   local given = {first, second}
@@ -66,7 +67,8 @@ function M.normal_(t, mean, std)
   return fill_by(t.normal_, t, mean, std)
 end
 
--- A normal distribution cut off at a and b: the inverse of its distribution function at even draws.
+-- Fills with a normal distribution cut off at a and b: applies the inverse of its distribution function to uniform
+-- draws.
 function M.trunc_normal_(t, options)
   errors.tensor("trunc_normal_", "tensor", t)
   options = keywords.check("trunc_normal_", options, {mean = 0, std = 1, a = -2, b = 2})
@@ -85,7 +87,7 @@ function M.eye_(t)
   return fill(t, lt.eye(t.shape[1], t.shape[2], {dtype = t.dtype, device = t.device}))
 end
 
--- A convolution that gives its input: each group's filter i passes channel i at its centre.
+-- Fills a convolution so that it returns its input: each group's filter i passes channel i at its centre.
 function M.dirac_(t, groups)
   errors.tensor("dirac_", "tensor", t)
   if type(groups) == "table" then groups = keywords.check("dirac_", groups, {groups = 1}).groups end
@@ -108,8 +110,8 @@ function M.dirac_(t, groups)
   return t
 end
 
--- Rows of length 1 that are orthogonal to each other, made of random ones: Gram and Schmidt's way in float64, each row
--- projected twice. That is the Q of a QR decomposition whose R has a positive diagonal, which PyTorch makes.
+-- Returns random orthonormal rows by the Gram-Schmidt process in float64; each row is projected twice. They are the Q
+-- of a QR decomposition whose R has a positive diagonal, as in PyTorch.
 local function orthonormal_rows(rows, columns, device)
   local made = {}
   for i = 1, rows do
@@ -123,8 +125,8 @@ local function orthonormal_rows(rows, columns, device)
   return lt.stack(made)
 end
 
--- A matrix whose rows or columns, whichever are fewer, are orthonormal, times gain. Dimensions behind the first count
--- as one.
+-- Fills with a matrix whose rows or columns, whichever are fewer, are orthonormal, times gain. Dimensions behind the
+-- first count as one.
 function M.orthogonal_(t, gain)
   gain = read("orthogonal_", t, {{"gain", 1}}, gain)
   local shape = t.shape
@@ -136,7 +138,7 @@ function M.orthogonal_(t, gain)
   return fill(t, (q * gain):reshape(shape))
 end
 
--- A normal matrix of two dimensions with that share of each column zeros.
+-- Fills a matrix with normal numbers, with the share `sparsity` of each column zeros.
 function M.sparse_(t, sparsity, std)
   sparsity, std = read("sparse_", t, {{"sparsity"}, {"std", 0.01}}, sparsity, std)
   if t:dim() ~= 2 then fail("sparse_: a tensor of 2 dimensions is needed, not %d", t:dim()) end
@@ -153,7 +155,7 @@ function M.sparse_(t, sparsity, std)
   return t
 end
 
--- The sizes that one output sees (fan in) and that one input feeds (fan out).
+-- Returns the number of inputs of one output (fan in) and of outputs of one input (fan out).
 local function fans(t, where)
   errors.tensor(where, "tensor", t)
   local shape = t.shape
@@ -166,7 +168,7 @@ M._calculate_fan_in_and_fan_out = function(t) return fans(t, "calculate_fan") en
 
 local gains = {linear = 1, conv1d = 1, conv2d = 1, conv3d = 1, sigmoid = 1, tanh = 5 / 3, relu = math.sqrt(2),
   selu = 3 / 4,
-  leaky_relu = false} -- by its slope
+  leaky_relu = false} -- depends on its slope
 
 function M.calculate_gain(nonlinearity, param)
   if nonlinearity == "leaky_relu" then return math.sqrt(2 / (1 + (param or 0.01) ^ 2)) end

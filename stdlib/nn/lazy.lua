@@ -1,10 +1,10 @@
--- Layers that learn at their first forward how many features or channels come in: they get their parameters then, and
--- become the layer that they stand for. A parameter stays the object it is; until then it has no elements.
+-- Layers that learn the number of input features or channels at their first forward. They then get their parameters,
+-- and become the layer that they stand for. A parameter stays the same object; until then it has no elements.
 local lt, use = ...
 local errors, keywords = use "errors", use "keywords"
 local set_data = lt._native.set_data
 
--- Which dimension of an input counts, by how many it has.
+-- Returns the dimension of the input whose size counts, by the input's number of dimensions.
 local function place(self, input)
   local places = self._places
   local at = places == "last" and -1 or places[input:dim()]
@@ -12,7 +12,7 @@ local function place(self, input)
   return at
 end
 
--- Parameters and buffers that depend on the count, by name.
+-- Returns the parameters and buffers that depend on the count, by name.
 local function parts(module)
   local found = {}
   for name, p in module:named_parameters() do found[name] = p end
@@ -22,7 +22,7 @@ local function parts(module)
   return found
 end
 
--- A layer for so many, of module's options.
+-- Returns a layer for this count, with module's options.
 local function layer_for(module, count)
   local options = module._lazy
   for _, t in pairs(parts(module)) do options.dtype, options.device = t.dtype, t.device end
@@ -30,7 +30,7 @@ local function layer_for(module, count)
   return module._layer(options)
 end
 
--- module gets what layer has, and is one from now on.
+-- Moves layer's parameters and buffers into module, which becomes such a layer.
 local function become(module, layer)
   local mine, fresh = parts(module), {}
   for name, t in pairs(parts(layer)) do
@@ -60,7 +60,7 @@ local function make(name, layer, count_name, places, of_weight)
     self[count_name] = 0
     rawset(self, "_lazy", options)
   end
-  -- Nothing is drawn before there is something to fill.
+  -- Draws nothing: there are no elements yet.
   function class:reset_parameters() end
 
   function class:forward(input, ...)
@@ -68,8 +68,8 @@ local function make(name, layer, count_name, places, of_weight)
     materialise_outside(self, input:size(place(self, input)))
     return self:forward(input, ...)
   end
-  -- A state to be loaded, under names that begin with prefix, says how many there are, too. Gives by parameter and
-  -- buffer what it will be like, and a function that makes it so; nil where the state does not say.
+  -- A state to be loaded, with names that begin with prefix, also determines the count. Returns, by parameter and
+  -- buffer, a tensor like the one it will be, and a function that makes it so; nil if the state does not determine it.
   function class:_expect(state, prefix)
     local weight = state[prefix .. "weight"] or state[prefix .. "running_mean"]
     local count = lt.is_tensor(weight) and weight:numel() > 0 and of_weight(self, weight)

@@ -1,5 +1,5 @@
--- Losses that are more than an op with options: of sequences without an alignment, of triplets under a distance of
--- one's own. Both as functions and as modules.
+-- Losses that are more than an op with options: for sequences without an alignment, and for triplets under a custom
+-- distance. Both are functions and modules.
 local lt, use = ...
 local errors, keywords = use "errors", use "keywords"
 local Module = use("nn.module").Module
@@ -40,7 +40,7 @@ function CTCLoss:forward(log_probs, targets, input_lengths, target_lengths)
   return ctc(log_probs, targets, input_lengths, target_lengths, self)
 end
 
--- How much nearer, by the margin, the positive should be to the anchor than the negative.
+-- How much closer, by at least the margin, the positive should be to the anchor than the negative.
 local pairwise_distance, minimum = lt.pairwise_distance, lt.minimum
 local triplet_options = {{"distance_function", none}, {"margin", 1}, {"swap", false}, {"reduction", "mean"}}
 local reductions = {none = function(x) return x end, mean = lt.mean, sum = lt.sum}

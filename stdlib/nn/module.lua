@@ -1,14 +1,12 @@
 -- nn.Module, the base of all modules, and nn.Parameter.
--- 1. What is assigned to a module (`self.fc1 = nn.Linear(2, 3)`) is a plain field of its table: reading it is one table
--- access.
--- 2. __newindex sees the first assignment of each name and records the name, never the value: `_order` is the order of
--- definition.
---    Parameters, buffers and children are found by what the recorded fields hold now, so re-assignment needs no hook;
---    `_parameters` has the names that held a parameter, so that a plain tensor in its place is told then.
--- Lua carries out `self.a, self.b = A(), B()` from the right, so of parts made after the module and assigned without
--- anything being
---    made in between the order of making counts.
--- 3. Nothing here depends on init calling its parent's: the records exist before init runs.
+-- 1. A value assigned to a module (`self.fc1 = nn.Linear(2, 3)`) is a plain field of its table. Reading it is one table
+--    access.
+-- 2. __newindex sees the first assignment of each name. It records the name, never the value: `_order` is the order of
+--    definition. Parameters, buffers and children are found by what the recorded fields hold now, so re-assignment
+--    needs no hook. `_parameters` has the names that held a parameter, so that a plain tensor in such a place is an
+--    error. Lua executes `self.a, self.b = A(), B()` from the right. So the order of making counts for parts that were
+--    made after the module and assigned without anything being made in between.
+-- 3. Nothing here requires that init calls its parent's: the records exist before init runs.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -17,10 +15,11 @@ local keywords = use "keywords"
 local state_options = {prefix = keywords.none}
 local buffer_options, load_options, parameter_options = {{"persistent", true}}, {strict = true}, {requires_grad = true}
 
--- How many modules and parameters have been made; the number of each is its serial.
+-- The number of modules and parameters made so far. The number of each is its serial.
 local made = 0
 
--- [parameter] = serial. Parameter or not is a property of a tensor. Weak keys: the mark goes when the tensor goes.
+-- [parameter] = serial. Being a parameter is a property of a tensor. The keys are weak, so the mark dies with the
+-- tensor.
 local is_parameter = setmetatable({}, {__mode = "k"})
 
 local function Parameter(data, requires_grad)
@@ -44,7 +43,7 @@ local function is_module(v)
   return type(class) == "table" and rawget(class, "_is_module") == true
 end
 
--- nn.ReLU where nn.ReLU() is meant.
+-- Returns whether v is a class: nn.ReLU instead of nn.ReLU().
 local function is_class(v) return type(v) == "table" and rawget(v, "_is_module") == true and not is_module(v) end
 
 local function check_module(where, v)
@@ -60,7 +59,7 @@ local function serial_of(value)
   return is_parameter[value]
 end
 
--- A name that has held a parameter or a buffer holds such a one, or nil.
+-- Checks that a name that has held a parameter or a buffer still holds one, or nil.
 local function check_slot(self, name, value)
   if value == nil or is_module(value) or is_parameter[value] then return end
   local tensor = type(value) == "userdata"
@@ -71,7 +70,7 @@ local function check_slot(self, name, value)
     buffer and "a Tensor" or "a Parameter")
 end
 
--- `_known[name]` is the number of things made when the name came up.
+-- Records a new name. `_known[name]` is the number of things made when the name was first assigned.
 local function define(self, name, value)
   check_slot(self, name, value)
   rawset(self, name, value)
@@ -81,7 +80,7 @@ local function define(self, name, value)
   known[name] = made
   local at = #order + 1
   local serial = type(name) == "string" and value ~= nil and serial_of(value)
-  -- items in order
+  -- keeps items in order
   while type(name) == "number" and at > 1 and type(order[at - 1]) == "number" and order[at - 1] > name do
     at = at - 1
   end
@@ -101,9 +100,9 @@ local function construct(class, ...)
   return self
 end
 
-local call_hooked = nil -- nn/hooks.lua gives it
+local call_hooked = nil -- set by nn/hooks.lua
 
--- One call for both: so a loop over modules is known to call different functions.
+-- One function for both, so that a loop over modules is known to call different functions.
 local function call(self, ...)
   local forward = self._hooks and call_hooked or self.forward
   return forward(self, ...)
@@ -114,8 +113,8 @@ Module.__newindex = define
 Module.__call = call
 setmetatable(Module, {__call = construct})
 
--- Where instances of a class find what is no field of theirs: in the class, or through its _item(self, key), for keys
--- that are no names.
+-- Returns the __index of a class's instances: the class, or a function that calls _item(self, key) for keys that are no
+-- names.
 local function index_of(class)
   if not class._item then return class end
   return function(self, key)
@@ -124,7 +123,7 @@ local function index_of(class)
   end
 end
 
--- A class is the metatable of its instances; what it does not define itself it finds in its parent.
+-- Makes a subclass. A class is the metatable of its instances and looks up missing fields in its parent.
 function Module:extend(name)
   errors.text("extend", "name", name)
   local class = {}
@@ -137,7 +136,7 @@ function Module:extend(name)
   return class
 end
 
--- What is to be done for a module that deepcopy has filled.
+-- Called for a module that deepcopy has filled.
 function Module:_copied()
   made = made + 1
   self._serial = made
@@ -149,7 +148,7 @@ end
 
 -- What a module holds ------------------------------------------------------------------------------------------------
 
--- Lists count from 1; the names of their items keep PyTorch's count from 0.
+-- Lists count from 1. The names of their items count from 0, as in PyTorch.
 local function name_of(key) return type(key) == "number" and tostring(key - 1) or key end
 
 local function join(prefix, key)
@@ -157,7 +156,7 @@ local function join(prefix, key)
   return prefix == "" and name or prefix .. "." .. name
 end
 
--- lt.compile(module) gives an object that stands for the module: its fields are the module's.
+-- Returns the module itself. lt.compile(module) returns an object that stands for the module and has its fields.
 local function real(self)
   if type(self) ~= "table" then
     fail("Module: methods are called with a colon, module:method(), got %s as the module", errors.show(self))
@@ -191,7 +190,8 @@ local function walk_modules(self, prefix, seen, visit)
   each(self, "module", prefix, function(name, child) walk_modules(child, name, seen, visit) end)
 end
 
--- The list of {name, value, module, key} of one kind: each once unless `repeated`, `shallow` without the children's.
+-- Returns a list of {name, value, module, key} of one kind: each value once unless `repeated`; `shallow` leaves out the
+-- children's.
 local function collect(self, kind, prefix, repeated, shallow)
   local list, seen = {}, {}
   local function visit(path, module)
@@ -257,14 +257,14 @@ local function second(each_named) return function() return (select(2, each_named
 function Module:modules() return second(self:named_modules()) end
 function Module:children() return second(self:named_children()) end
 
--- The keys of the parts of a kind, in order; a part that stands there twice has two.
+-- Returns the keys of the parts of a kind, in order. A part that is there twice has two keys.
 local function part_keys(self, kind)
   local keys = {}
   each(self, kind, "", function(_, _, _, key) keys[#keys + 1] = key end)
   return keys
 end
 
--- The key of the next item, behind all parts of a kind.
+-- Returns the key of the next item, behind all parts of a kind.
 local function next_key(self, kind)
   local keys = part_keys(self, kind)
   local key = #keys
@@ -274,7 +274,7 @@ local function next_key(self, kind)
   return key + 1
 end
 
--- A key that is no longer used: what is put there later is a new definition.
+-- Forgets a key that is no longer used. A later assignment to it is a new definition.
 local function forget(self, key)
   self._known[key], self._parameters[key] = nil, nil
   for i = #self._order, 1, -1 do
@@ -282,7 +282,7 @@ local function forget(self, key)
   end
 end
 
--- A name under which a tensor or module is registered, which no method and no other field has.
+-- Checks a name for registering a tensor or module: no method and no other field may have it.
 local function check_free_name(self, where, name)
   errors.text(where, "name", name)
   if name == "" or name:find(".", 1, true) then
@@ -323,7 +323,7 @@ function Module:add_module(name, module)
 end
 function Module:register_module(name, module) self:add_module(name, module) end
 
--- "encoder.0.weight": the fields that lead there, by PyTorch's names. Items of lists count from 0 in them.
+-- Follows "encoder.0.weight": the fields that lead there, by PyTorch's names, in which items of lists count from 0.
 local function found(self, where, path, kind)
   errors.text(where, "target", path)
   local module, name = self, path
@@ -357,7 +357,7 @@ local function walk_state(self, prefix, visit)
   each(self, "module", prefix, function(name, child) walk_state(child, name, visit) end)
 end
 
--- A table from PyTorch's names ("0.weight") to tensors that share the module's storage.
+-- Returns a table from PyTorch's names ("0.weight") to tensors that share the module's storage.
 function Module:state_dict(prefix)
   errors.object("Module", "state_dict", self)
   if type(prefix) == "table" then prefix = keywords.check("state_dict", prefix, state_options).prefix end
@@ -403,7 +403,7 @@ function loaded_meta:__tostring()
     table.concat(self.unexpected_keys, ", "))
 end
 
--- What parameters and buffers of lazy layers will be like, by themselves, and functions that make them so.
+-- Returns tensors like those that parameters and buffers of lazy layers will be, and functions that make them so.
 local function expected_of(self, state)
   local expected, become = {}, {}
   for name, module in self:named_modules() do
@@ -416,8 +416,8 @@ local function expected_of(self, state)
   return expected, become
 end
 
--- Copies the tensors of `state` into the module. With strict (the default) the names must be the same. Nothing is
--- copied on an error.
+-- Copies the tensors of `state` into the module. With strict (the default) the names must be the same. If there is an
+-- error, nothing is copied.
 function Module:load_state_dict(state, options)
   errors.object("Module", "load_state_dict", self)
   if type(state) ~= "table" then
@@ -454,8 +454,8 @@ end
 
 local function is_floating(t) return t.dtype:find("float", 1, true) ~= nil end
 
--- Converts parameters and buffers to a device or dtype. A parameter stays the object it is, as in PyTorch: optimisers
--- hold it, and their states follow. Shared ones stay shared. Floating-point tensors alone change their dtype.
+-- Converts parameters and buffers to a device or dtype. A parameter stays the same object, as in PyTorch: optimisers
+-- hold it, and their states follow. Shared ones stay shared. Only floating-point tensors change their dtype.
 local function convert(self, target)
   local is_dtype = type(target) == "string" and lt[target] == target
   if is_dtype and not target:find("float", 1, true) then
@@ -466,7 +466,7 @@ local function convert(self, target)
     local p = item[2]
     local new = (is_dtype and not is_floating(p)) and p or p:detach():to(target)
     if new.device ~= p.device or new.dtype ~= p.dtype then
-      local grad = p.grad and p.grad:detach():to(target) -- before anything changes: there may be no memory for it
+      local grad = p.grad and p.grad:detach():to(target) -- before anything changes, because memory may run out
       p.grad = nil
       lt._native.set_data(p, new)
       p.grad = grad
@@ -478,11 +478,11 @@ local function convert(self, target)
     if not buffers[value] then buffers[value] = (is_dtype and not is_floating(value)) and value or value:to(target) end
     module[key] = buffers[value]
   end
-  local follow = lt._native.follow_parameters -- where an optimiser exists
+  local follow = lt._native.follow_parameters -- set if an optimiser exists
   if follow then follow(moved) end
 end
 
--- Parameters and buffers of 4 dimensions in the order of a memory format.
+-- Lays parameters and buffers of 4 dimensions out in a memory format.
 local function lay_out(self, format)
   for _, kind in ipairs {"parameter", "buffer"} do
     for _, item in ipairs(collect(self, kind, "", true)) do
@@ -521,7 +521,7 @@ end
 function Module:cpu() return self:to("cpu") end
 function Module:cuda(device) return self:to(type(device) == "number" and "cuda:" .. device or device or "cuda") end
 
--- set_to_none of zero_grad's arguments, which may be a table.
+-- Returns set_to_none of zero_grad's arguments, which may be a table.
 local function drops_gradients(options)
   if type(options) == "table" then return keywords.check("zero_grad", options, {set_to_none = true}).set_to_none end
   errors.boolean("zero_grad", "set_to_none", options)
@@ -553,7 +553,7 @@ function Module:requires_grad_(on)
   return self
 end
 
--- Gradients are dropped; with {set_to_none = false} they become zeros where they are.
+-- Drops gradients. With {set_to_none = false} existing ones become zeros.
 function Module:zero_grad(options)
   if self == nil then errors.object("Module", "zero_grad", self) end
   local drop = options == nil or drops_gradients(options)
@@ -562,7 +562,7 @@ function Module:zero_grad(options)
   end
 end
 
--- f(module) for every module, children first.
+-- Calls f(module) for every module, children first.
 function Module:apply(f)
   errors.object("Module", "apply", self)
   if type(f) ~= "function" then errors.wrong("apply", "f", "a function", f) end
@@ -573,7 +573,7 @@ end
 
 -- Printing -----------------------------------------------------------------------------------------------------------
 
--- What stands between a module's parentheses; classes without children give their settings.
+-- Returns the text between a module's parentheses. Classes without children return their settings.
 function Module:extra_repr() return "" end
 
 function Module:__tostring()

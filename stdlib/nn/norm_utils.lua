@@ -1,5 +1,5 @@
--- weight_norm and spectral_norm, twice as in PyTorch: of nn.utils, where a hook before forward computes the weight, and
--- of nn.utils.parametrizations, where reading it does.
+-- weight_norm and spectral_norm, twice as in PyTorch. In nn.utils a hook before forward computes the weight. In
+-- nn.utils.parametrizations reading the weight does.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -31,7 +31,7 @@ end
 
 -- Weight norm ---------------------------------------------------------------------------------------------------------
 
--- The norm over all dimensions but one, which it keeps; over all, where dim is nil.
+-- Returns the norm over all dimensions but dim, which is kept; over all if dim is nil.
 local function norm_except(v, dim)
   if dim == nil then return v:norm() end
   local dims = {}
@@ -54,7 +54,7 @@ local function read_weight(...)
   return o.module, o.name, weight, dim_of("weight_norm", weight, o.dim)
 end
 
--- Puts a plain tensor, computed before each forward, in the place of a parameter.
+-- Removes a parameter, whose place a plain tensor takes that is computed before each forward.
 local function take_parameter(module, name)
   rawset(module, name, nil)
   base.forget(module, name)
@@ -68,8 +68,8 @@ local function forget_parts(module, name, ...)
   end
 end
 
--- module._normed[name] = {kind, set, value}: what a hook of this file computes. It is the module's, so a deep copy has
--- it, too.
+-- module._normed[name] = {kind, set, value}: the value that a hook of this file computes. It is a field of the module,
+-- so a deep copy has it too.
 local function add_hook(where, module, name, value)
   module = base.real(module)
   local normed_here = rawget(module, "_normed") or {}
@@ -124,7 +124,7 @@ end
 
 local spectral_schema = {{"module"}, {"name", "weight"}, {"n_power_iterations", 1}, {"eps", 1e-12}, {"dim", none}}
 
--- Filters of these stand in the second dimension.
+-- The filters of these layers are the second dimension.
 local convolutions = use "nn.convolutions"
 local transposed = {convolutions.ConvTranspose1d, convolutions.ConvTranspose2d}
 
@@ -158,7 +158,7 @@ local function iterate(matrix, u, v, eps, n, v_first)
   end
 end
 
--- u and v as they are now: the next iteration writes them, and a backward may come later.
+-- Copies u and v: the next iteration writes them, and a backward may come later.
 local function over_sigma(weight, matrix, u, v)
   u, v = u:clone(), v:clone()
   return weight / u:dot(matrix:mv(v))

@@ -1,6 +1,6 @@
--- nn.utils.rnn: sequences of different lengths as one padded tensor, or packed: all first elements, all second ones,
--- and so on, each of as many rows as there are sequences of that length. The rows of a batch stand by their length, the
--- longest first.
+-- nn.utils.rnn: sequences of different lengths as one padded tensor, or packed. A packed sequence has all first
+-- elements, then all second ones, and so on. Each step has as many rows as there are sequences of that length. The rows
+-- of a batch are sorted by length, the longest first.
 local lt, use = ...
 local errors = use "errors"
 local keywords = use "keywords"
@@ -12,8 +12,8 @@ local rnn = {}
 
 -- PackedSequence ------------------------------------------------------------------------------------------------------
 
--- data, and sizes: a list of how many rows each step has. Where the rows were sorted, sorted_indices (int64) says which
--- each was and unsorted_indices where it went. batch_sizes is a tensor of sizes, made when it is asked for.
+-- data, and sizes: a list of the number of rows of each step. If the rows were sorted, sorted_indices (int64) has the
+-- former place of each row, and unsorted_indices its new place. batch_sizes is a tensor of sizes, made when it is read.
 local PackedSequence = {_name = "PackedSequence"}
 rnn.PackedSequence = PackedSequence
 
@@ -29,7 +29,7 @@ end
 
 local function is_packed(v) return type(v) == "table" and getmetatable(v) == PackedSequence end
 
--- The same sequence with other data of as many rows.
+-- Returns the same sequence with other data of as many rows.
 function PackedSequence:with(data) return packed(data, self.sizes, self.sorted_indices, self.unsorted_indices) end
 function PackedSequence:to(...)
   local data, sorted, unsorted = self.data:to(...), self.sorted_indices, self.unsorted_indices
@@ -37,7 +37,7 @@ function PackedSequence:to(...)
   return packed(data, self.sizes, sorted, unsorted)
 end
 
--- Rows of a batch at dimension dim, in the order of the packed sequence, and back.
+-- Sort and unsort a batch's rows, at dimension dim, by the order of the packed sequence.
 function PackedSequence:sort(t, dim)
   return self.sorted_indices == nil and t or t:index_select(dim, self.sorted_indices)
 end
@@ -45,8 +45,8 @@ function PackedSequence:unsort(t, dim)
   return self.unsorted_indices == nil and t or t:index_select(dim, self.unsorted_indices)
 end
 
--- Parts of t along its first dimension, sizes[first] to sizes[last] rows each, by halves of halves: the gradient of a
--- part is as long as what it was taken from.
+-- Splits t along its first dimension into parts of sizes[first] to sizes[last] rows. It splits halves of halves,
+-- because the gradient of a part is as large as the tensor it was taken from.
 local function parts_of(t, sizes, first, last, out)
   if first == last then
     out[first] = t
@@ -87,7 +87,8 @@ local function check_lengths(lengths, batch, longest, sorted)
   end
 end
 
--- The longest first, equal ones in their order: places (from 1) of the sorted rows, and the lengths there.
+-- Sorts the longest first; equal ones keep their order. Returns the places (from 1) of the sorted rows, and their
+-- lengths.
 local function sort_lengths(lengths, longest)
   local count, next_place, places, sorted = {}, {}, {}, {}
   for length = 1, longest do count[length] = 0 end

@@ -1,10 +1,10 @@
--- Layers that pad: ZeroPad1d to CircularPad3d. A table of classes out, each made when its name is read first.
+-- Layers that pad: ZeroPad1d to CircularPad3d. Returns a table of classes; each is made when its name is first read.
 local lt, use = ...
 local errors = use "errors"
 local Module = use("nn.module").Module
 local keywords = use "keywords"
 
--- One number for all sides, or a list that begins with the last dimension.
+-- Returns the padding as a list that begins with the last dimension. It may be one number for all sides.
 local function pad_of(name, dims, padding)
   if type(padding) == "number" then
     local list = {}

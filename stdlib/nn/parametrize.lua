@@ -1,6 +1,6 @@
--- nn.utils.parametrize: a parameter of a module that is computed by modules from what is stored. m.weight runs
--- m.parametrizations.weight, which holds `original` (or original0, original1 ... where right_inverse gives several
--- tensors). m gets a class of its own, which finds m.weight so.
+-- nn.utils.parametrize: a parameter of a module that modules compute from stored tensors. m.weight runs
+-- m.parametrizations.weight, which holds `original` (or original0, original1 ... if right_inverse returns several
+-- tensors). m gets a class of its own, whose lookup finds m.weight in this way.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -24,7 +24,8 @@ end
 local ParametrizationList = containers.ModuleList:extend("ParametrizationList")
 M.ParametrizationList = ParametrizationList
 
--- What is stored for a value, back through the chain; missing: a module without right_inverse is an error.
+-- Returns the tensors to store for a value, back through the chain. missing: a module without right_inverse is an
+-- error.
 local function stored(self, missing, ...)
   local values = {n = select("#", ...), ...}
   for i = self:len(), 1, -1 do
@@ -38,7 +39,7 @@ local function stored(self, missing, ...)
   return values
 end
 
--- A parameter stays the object that it is.
+-- Writes a value into a parameter, which stays the same object.
 local function write(t, value)
   if t == value then return end
   local a, b = table.concat(t.shape, ", "), table.concat(value.shape, ", ")
@@ -106,8 +107,8 @@ end
 
 -- The class of a module with such parameters --------------------------------------------------------------------------
 
--- [coroutine][module][name], while cached() runs in that coroutine: one that yields in it leaves others as they are,
--- and one that is dropped there takes its own along.
+-- [coroutine][module][name], while cached() runs in that coroutine. A coroutine that yields in it does not affect
+-- others, and one that is dropped there takes its cache along.
 local caches = setmetatable({}, {__mode = "k"})
 local main = {} -- stands for the main coroutine
 
@@ -230,7 +231,7 @@ local function restore(before, ok, ...)
   return ...
 end
 
--- cached(f, ...): runs f; each parameter is computed once in it, in the coroutine that runs it.
+-- cached(f, ...): runs f. Each parameter is computed once in it, in the coroutine that runs it.
 function M.cached(f, ...)
   errors.callable("cached", "f", f)
   local before = caches[here()]

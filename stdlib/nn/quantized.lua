@@ -1,6 +1,6 @@
--- nn.QuantizedLinear: a Linear whose weight has 8 or 4 bits, widened as the product reads it. nn.utils.quantize_ puts
--- them in the place of a module's Linear layers. The formats are those of PyTorch's _weight_int8pack_mm (a scale a row)
--- and _weight_int4pack_mm (a scale and a zero a group of a row).
+-- nn.QuantizedLinear: a Linear whose weight has 8 or 4 bits, widened as the product reads it. nn.utils.quantize_
+-- replaces a module's Linear layers by it. The formats are those of PyTorch's _weight_int8pack_mm (a scale for each
+-- row) and _weight_int4pack_mm (a scale and a zero for each group of a row).
 local lt, use = ...
 local errors = use "errors"
 local base = use "nn.module"
@@ -11,14 +11,15 @@ local QuantizedLinear = Module:extend("QuantizedLinear")
 
 local M = {QuantizedLinear = QuantizedLinear}
 
--- A row's largest magnitude becomes 127.
+-- Quantizes to int8: a row's largest magnitude becomes 127.
 local function to_int8(weight)
   local scales = (weight:float():abs():amax(1) / 127):clamp({min = 1e-12}):to(weight.dtype)
   local whole = (weight:float() / scales:float():unsqueeze(1)):round():clamp(-128, 127)
   return whole:to("int8"), scales
 end
 
--- A group's least element becomes -8, its largest 7. Two elements a byte, the first in the lower half.
+-- Quantizes to int4: a group's least element becomes -8, its largest 7. A byte has two elements, the first in the lower
+-- half.
 local function to_int4(weight, group)
   local n, k = weight:size(0), weight:size(1)
   local groups = weight:float():view(n, k / group, group)
@@ -77,7 +78,7 @@ function QuantizedLinear:forward(input)
   return sizes and y:view(sizes) or y
 end
 
--- The weight as it is multiplied, in the scales' dtype.
+-- Returns the weight with which the product computes, in the scales' dtype.
 function QuantizedLinear:dequantize()
   if self.bits == 8 then return (self.weight:float() * self.scales:float():unsqueeze(1)):to(self.scales.dtype) end
   local n, k, group = self.out_features, self.in_features, self.group_size
@@ -93,8 +94,8 @@ function QuantizedLinear:extra_repr()
     self.bias and "True" or "False", self.bits, self.group_size and ", group_size=" .. self.group_size or "")
 end
 
--- Replaces the Linear layers below `module`, those alone for which filter(layer, name) is true where it is given;
--- returns module. A layer that stands in several places stays one.
+-- Replaces the Linear layers below `module`. If filter is given, only those for which filter(layer, name) is true.
+-- Returns module. A layer that is in several places stays one layer.
 function M.quantize_(module, options)
   if not base.is_module(module) then errors.wrong("quantize_", "module", "a module", module) end
   options = keywords.check("quantize_", options or {}, {bits = 8, group_size = 128, filter = keywords.none})

@@ -1,5 +1,5 @@
--- nn.RNN, LSTM, GRU and their cells: PyTorch's names of parameters, defaults and results. A layer multiplies all of its
--- input at once; what is left for each element of the sequence is the product with the hidden state and one elementwise
+-- nn.RNN, LSTM, GRU and their cells, with PyTorch's names of parameters, defaults and results. A layer multiplies all
+-- of its input at once. Each element of the sequence then needs the product with the hidden state and one elementwise
 -- step.
 local lt, use = ...
 local errors = use "errors"
@@ -17,7 +17,7 @@ local M = {}
 
 -- Steps ---------------------------------------------------------------------------------------------------------------
 
--- A step takes what the input and the hidden state give to the gates, and the states; it gives the next ones.
+-- A step takes the gates' parts from the input and from the hidden state, and the states. It returns the next states.
 local function tanh_step(from_input, from_hidden) return (from_input + from_hidden):tanh() end
 local function relu_step(from_input, from_hidden) return (from_input + from_hidden):relu() end
 
@@ -68,7 +68,7 @@ local function check_options(name, o)
   end
 end
 
--- The parameters of one direction of a layer: weight_ih_l0, ..., weight_hr_l1_reverse.
+-- Adds the parameters of one direction of a layer: weight_ih_l0, ..., weight_hr_l1_reverse.
 local function add_direction(self, suffix, inputs, gates, how)
   local out = self.proj_size > 0 and self.proj_size or self.hidden_size
   self["weight_ih_" .. suffix] = Parameter(lt.empty({gates, inputs}, how))
@@ -106,8 +106,8 @@ local function init_layers(self, mode, o)
   self:reset_parameters()
 end
 
--- One direction of a layer over a sequence (length, batch, features): the outputs in order of the sequence, and the
--- last states.
+-- Runs one direction of a layer over a sequence (length, batch, features). Returns the outputs in the order of the
+-- sequence, and the last states.
 local function run_direction(self, names, x, h, c, backwards)
   local w_hh, b_hh, w_hr = self[names.weight_hh], self[names.bias_hh], self[names.weight_hr]
   local step = modes[self.mode][2]
@@ -121,8 +121,8 @@ local function run_direction(self, names, x, h, c, backwards)
   return outputs, last.h, last.c
 end
 
--- The same over the data of a packed sequence, whose step i has the first sizes[i] rows. Forwards, rows that end leave
--- the state; backwards, they join it.
+-- Does the same over the data of a packed sequence, whose step i has the first sizes[i] rows. Forwards, rows that end
+-- leave the state. Backwards, they join it.
 local function run_packed(self, names, packed, x, h0, c0, backwards)
   local w_hh, b_hh, w_hr = self[names.weight_hh], self[names.bias_hh], self[names.weight_hr]
   local step, sizes = modes[self.mode][2], packed.sizes
@@ -193,7 +193,7 @@ local function zeros(self, x, batch, size)
   return lt.zeros({layers, batch, size}, {dtype = x.dtype, device = x.device})
 end
 
--- The state that was given, or zeros; that of a packed sequence in the order of its rows.
+-- Returns the given state, or zeros. For a packed sequence it is in the order of its rows.
 local function state_of(self, what, state, x, batch, size, batched, packed)
   if state == nil then return zeros(self, x, batch, size) end
   state = check_state(self, what, state, batch, size, batched)
@@ -201,7 +201,7 @@ local function state_of(self, what, state, x, batch, size, batched, packed)
   return state
 end
 
--- The input as (length, batch, features).
+-- Returns the input as (length, batch, features).
 local function sequence_of(self, input)
   errors.tensor(self._name, "input", input)
   local dims = input:dim()
@@ -220,8 +220,8 @@ local function restore(self, y, batched)
   return self.batch_first and y:transpose(0, 1) or y
 end
 
--- What a layer runs over: the tensor, how many sequences it holds, whether they are a batch, and the packed sequence,
--- if it is one.
+-- Returns a layer's input: the tensor, the number of sequences, whether they are a batch, and the packed sequence, if
+-- it is one.
 local function input_of(self, input)
   if not is_packed(input) then
     local x, batched = sequence_of(self, input)
@@ -286,7 +286,7 @@ local function layers_class(name, schema, mode_of, forward)
     init_layers(self, mode_of(options), options)
   end
   class.forward, class.reset_parameters, class.extra_repr = forward, reset, layers_repr
-  function class:flatten_parameters() end -- weights lie where they were made: nothing reads them as one block
+  function class:flatten_parameters() end -- does nothing: no code reads the weights as one block
 end
 
 local sizes = {{"input_size"}, {"hidden_size"}, {"num_layers", 1}}

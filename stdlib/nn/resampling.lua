@@ -1,4 +1,5 @@
--- Layers that resample images or take them apart, and LocalResponseNorm. A class each, whose forward calls its op.
+-- Layers that resample images or take them apart, and LocalResponseNorm: one class for each, whose forward calls its
+-- op.
 local lt, use = ...
 local errors = use "errors"
 local base = use "nn.module"
@@ -15,7 +16,7 @@ local function shown(v)
   return "(" .. table.concat(parts, ", ") .. ")"
 end
 
--- A layer whose arguments are its fields, in order; forward(input, self) runs it.
+-- Makes a layer whose arguments are its fields, in order. forward(input, self) runs it.
 local function layer(name, schema, forward, check)
   local class = Module:extend(name)
   function class:init(...)

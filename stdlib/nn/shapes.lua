@@ -1,5 +1,5 @@
--- Layers that only move elements: shuffling, flattening, unflattening, Identity. A class each, whose forward calls its
--- op.
+-- Layers that only move elements: shuffling, flattening, unflattening, Identity. There is one class for each, whose
+-- forward calls its op.
 local lt, use = ...
 local errors = use "errors"
 local Module = use("nn.module").Module

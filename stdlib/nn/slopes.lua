@@ -1,10 +1,10 @@
--- nn.PReLU, whose slope is learnt, and RReLU, whose slope is drawn.
+-- nn.PReLU, whose slope is learnt, and RReLU, whose slope is random.
 local lt, use = ...
 local base = use "nn.module"
 local keywords = use "keywords"
 local Module, Parameter, none = base.Module, base.Parameter, keywords.none
 
--- One slope for all channels, or one a channel.
+-- One slope for all channels, or one for each.
 local prelu = lt.prelu
 local PReLU = Module:extend("PReLU")
 PReLU._options = {"num_parameters", "init"}
@@ -19,7 +19,7 @@ end
 function PReLU:forward(input) return prelu(input, self.weight) end
 function PReLU:extra_repr() return "num_parameters=" .. self.num_parameters end
 
--- A slope drawn while training.
+-- The slope is drawn while training.
 local rrelu = use("nn.functional").rrelu
 local RReLU = Module:extend("RReLU")
 RReLU._options = {"lower", "upper", "inplace"}

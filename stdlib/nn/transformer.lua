@@ -1,5 +1,5 @@
--- nn.TransformerEncoderLayer, TransformerDecoderLayer, the stacks of them, and nn.Transformer: PyTorch's names of
--- parameters, defaults and initial values. Behind the inputs, masks stand by position or, as a table, by name.
+-- nn.TransformerEncoderLayer, TransformerDecoderLayer, the stacks of them, and nn.Transformer, with PyTorch's names of
+-- parameters, defaults and initial values. Masks follow the inputs by position or, in a table, by name.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -32,7 +32,7 @@ local function activation_of(name, given)
   return given
 end
 
--- What layers of both kinds have; n norms and dropouts, attentions by their names.
+-- Makes the shared parts of both kinds of layers: n norms and dropouts, and attentions by their names.
 local function init_layer(self, n, attentions, ...)
   local o = read(self._name, layer_schema, ...)
   local bias = {bias = o.bias, device = o.device, dtype = o.dtype}
@@ -89,7 +89,7 @@ local decoder_options = {tgt_mask = none, memory_mask = none, tgt_key_padding_ma
   memory_key_padding_mask = none, tgt_is_causal = false,
                          memory_is_causal = false}
 
--- Six masks by position or in a table, as such a table.
+-- Returns six masks, given by position or in a table, as a table.
 local function decoder_masks(name, tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask,
   tgt_is_causal, memory_is_causal)
   if type(tgt_mask) == "table" then return keywords.check(name, tgt_mask, decoder_options) end
@@ -127,7 +127,7 @@ end
 local TransformerEncoder = Module:extend("TransformerEncoder")
 M.TransformerEncoder = TransformerEncoder
 
--- PyTorch's nested tensors do not exist: all is computed with padding, to the same results where there is none.
+-- PyTorch's nested tensors do not exist here. Padding is computed too; elements without padding have the same results.
 function TransformerEncoder:init(...)
   local o = read("TransformerEncoder",
     {{"encoder_layer"}, {"num_layers"}, {"norm", none}, {"enable_nested_tensor", none}, {"mask_check", none}}, ...)
@@ -222,9 +222,9 @@ function Transformer:forward(src, tgt, ...)
       memory_is_causal = o.memory_is_causal})
 end
 
--- A mask that hides what comes later: 0 on and below the diagonal, -inf above.
+-- Returns a mask that hides later positions: 0 on and below the diagonal, -inf above.
 function Transformer.generate_square_subsequent_mask(size, ...)
-  -- a module's: model:generate_...
+  -- called as a method: model:generate_...
   if type(size) == "table" then return Transformer.generate_square_subsequent_mask(...) end
   local o = read("generate_square_subsequent_mask", {{"sz"}, {"device", none}, {"dtype", "float32"}}, size, ...)
   errors.count("generate_square_subsequent_mask", "sz", o.sz, 0)

@@ -1,5 +1,5 @@
--- nn.utils: gradients clipped, parameters as one vector. Nothing here reads a number out of a tensor, so that a train
--- step with clipping is one graph.
+-- nn.utils: clips gradients, and converts parameters to one vector. Nothing here reads a number out of a tensor, so
+-- that a train step with clipping is one graph.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -40,7 +40,7 @@ local function total_of(tensors, norm_type)
   return norm_of(lt.stack(norms), norm_type)
 end
 
--- foreach chooses how PyTorch launches; here it says nothing.
+-- foreach chooses how PyTorch launches. Here it has no effect.
 local norm_rows = {{"norm_type", 2}, {"error_if_nonfinite", false}, {"foreach", keywords.none}}
 
 local function norm_options(fn, ...)
@@ -58,7 +58,7 @@ local function check_finite(fn, options, total)
   end
 end
 
--- The norm of the tensors' norms, a tensor.
+-- Returns the norm of the tensors' norms, a tensor.
 function M.get_total_norm(tensors, ...)
   local options = norm_options("get_total_norm", ...)
   local total = total_of(list_of("get_total_norm", tensors, "tensors"), options.norm_type)
@@ -71,7 +71,7 @@ local function scale(grads, total_norm, max_norm)
   for i = 1, #grads do grads[i]:mul_(factor) end
 end
 
--- Scales the gradients in place so that their norm is at most max_norm; gives the norm before, a tensor.
+-- Scales the gradients in place so that their norm is at most max_norm. Returns the norm before, a tensor.
 function M.clip_grad_norm_(parameters, max_norm, ...)
   if type(max_norm) ~= "number" then errors.number("clip_grad_norm_", "max_norm", max_norm) end
   local options = norm_options("clip_grad_norm_", ...)
