@@ -1,5 +1,5 @@
--- optim.Adagrad: PyTorch's single-tensor formulas, operation by operation. step is a Lua number: the decayed rate is a
--- scalar input.
+-- optim.Adagrad: PyTorch's single-tensor formulas, operation by operation. step is a Lua number, so the decayed rate is
+-- a scalar input.
 local lt, use = ...
 local base = use "optim.optimizer"
 

@@ -31,7 +31,7 @@ local function update_one(_, p, grad, state, group)
     second = state.max_exp_avg_sq
     second:copy_(lt.maximum(second, exp_avg_sq))
   end
-  local denominator = second:sqrt() * (1 / correction2_sqrt) + group.eps -- one division an element
+  local denominator = second:sqrt() * (1 / correction2_sqrt) + group.eps -- one division for each element
   p:addcdiv_(exp_avg, denominator, {value = -step_size})
 end
 

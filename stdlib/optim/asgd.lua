@@ -1,5 +1,5 @@
--- optim.ASGD: gradient descent whose parameters' average is kept in the state as ax. PyTorch's single-tensor formulas;
--- eta and mu, which change at each step, are Lua numbers.
+-- optim.ASGD: gradient descent that keeps the parameters' average in the state as ax. It uses PyTorch's single-tensor
+-- formulas. eta and mu, which change at each step, are Lua numbers.
 local lt, use = ...
 local errors = use "errors"
 local base = use "optim.optimizer"

@@ -1,4 +1,4 @@
--- lt.optim: the optimisers, and lr_scheduler; each is loaded at its first use.
+-- lt.optim: the optimisers, and lr_scheduler. Each is loaded at its first use.
 local _, use = ...
 return use("lazy").fill({Optimizer = use("optim.optimizer").Optimizer}, {
   SGD = "optim.sgd", RMSprop = "optim.rmsprop", Adagrad = "optim.adagrad", Adadelta = "optim.adadelta",

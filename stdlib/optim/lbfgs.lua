@@ -1,5 +1,5 @@
--- optim.LBFGS: step(closure) calls the closure, which gives the loss, as often as it needs. PyTorch's two-loop
--- recursion and strong Wolfe search. What it keeps is the state of the first parameter, as in PyTorch. It compares
+-- optim.LBFGS: step(closure) calls the closure, which returns the loss, as often as it needs. It uses PyTorch's
+-- two-loop recursion and strong Wolfe search. As in PyTorch, its state is the state of the first parameter. It compares
 -- losses, so a compiled step has graph breaks.
 local lt, use = ...
 local errors = use "errors"
@@ -50,7 +50,7 @@ local function largest(gradient) return gradient:abs():max():item() end
 
 -- The line search -----------------------------------------------------------------------------------------------------
 
--- Where a cubic through two points with these slopes is least, within the bounds.
+-- Returns the minimum, within the bounds, of the cubic through two points with these slopes.
 local function cubic_minimum(x1, f1, g1, x2, f2, g2, low, high)
   if low == nil then low, high = math.min(x1, x2), math.max(x1, x2) end
   local d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
@@ -65,10 +65,10 @@ local function cubic_minimum(x1, f1, g1, x2, f2, g2, low, high)
   return math.min(math.max(at, low), high)
 end
 
--- A point of the search: the step t, the loss f, the gradient g there, its slope along the direction.
+-- A point of the search has the step t, the loss f, the gradient g, and the slope along the direction.
 local C1, C2 = 1e-4, 0.9
 
--- Two points with a step that satisfies Wolfe's conditions between them, or one that does.
+-- Returns two points that enclose a step with Wolfe's conditions, or one point that satisfies them.
 local function bracket_of(evaluate, start, t, most)
   local before, now, tries = start, evaluate(t), 0
   while tries < most do
@@ -84,7 +84,7 @@ local function bracket_of(evaluate, start, t, most)
   return {start, now}, tries
 end
 
--- A step between two points, away from both where the last one came too close.
+-- Returns a step between two points. If the last one was too close to one of them, it keeps away from both.
 local function trial(a, b, close_before)
   local t = cubic_minimum(a.t, a.f, a.slope, b.t, b.f, b.slope)
   local low, high = math.min(a.t, b.t), math.max(a.t, b.t)
@@ -120,7 +120,7 @@ end
 
 -- The direction -------------------------------------------------------------------------------------------------------
 
--- Keeps the last step and its change of the gradient, where they curve upwards.
+-- Keeps the last step and its change of the gradient, if the curvature is positive.
 local function remember(state, gradient, history_size)
   local y, s = gradient - state.prev_flat_grad, state.d * state.t
   local ys = y:dot(s)
@@ -134,7 +134,7 @@ local function remember(state, gradient, history_size)
   state.H_diag = ys / y:dot(y)
 end
 
--- The approximate inverse of the Hessian times the gradient, downwards.
+-- Returns the descent direction: minus the approximate inverse Hessian times the gradient.
 local function direction_of(state, gradient)
   local dirs, steps, ro, al = state.old_dirs, state.old_stps, state.ro, {}
   local q = -gradient
@@ -160,7 +160,7 @@ end
 
 -- A step --------------------------------------------------------------------------------------------------------------
 
--- The loss and the gradient after a step by line search; and how many evaluations it took.
+-- Runs the line search. Returns the loss and the gradient after the step, and the number of evaluations.
 local function search(params, closure, state, group, loss, gradient, slope, most)
   local direction, evaluations, from = state.d, 0, {}
   for i, p in ipairs(params) do from[i] = p:clone() end

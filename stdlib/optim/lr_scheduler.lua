@@ -1,9 +1,8 @@
--- optim.lr_scheduler: PyTorch's schedules of learning rates. A scheduler writes group.lr, a plain number, so that a
--- compiled step takes it as an input and never recompiles. Constructing one sets the rates of step 0; step() goes on by
--- one.
--- 1. A class is a table with init(self, options) and rates(self): the list of rates at self.last_epoch, one a group.
--- Where PyTorch computes
---    a rate from the one before, rates does too, so that a rate set by hand goes on being scaled.
+-- optim.lr_scheduler: PyTorch's schedules of learning rates. A scheduler writes group.lr, a plain number. So a compiled
+-- step takes it as an input and never recompiles. The constructor sets the rates of step 0. step() advances by one.
+-- 1. A class is a table with init(self, options) and rates(self): the list of rates at self.last_epoch, one for each
+--    group. If PyTorch computes a rate from the previous one, rates does too, so that a rate set by hand is scaled
+--    further.
 -- 2. state_dict is all plain data of the scheduler: numbers, strings, booleans, lists of them.
 local _, use = ...
 local errors = use "errors"
@@ -73,7 +72,7 @@ end
 local function is_optimizer(v) return type(v) == "table" and type(v.param_groups) == "table"
   and type(v.step) == "function" end
 
--- Positional arguments in PyTorch's order, then options by name; what is not given has its default.
+-- Reads positional arguments in PyTorch's order, then options by name. Missing ones get their defaults.
 local function read_options(name, order, known, ...)
   local options = {}
   local n = select("#", ...)
@@ -277,7 +276,7 @@ function Restarts:rates()
     return self.eta_min + (lr - self.eta_min) * (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
   end)
 end
--- step(epoch) may name a fraction of an epoch.
+-- step(epoch) may take a fraction of an epoch.
 function Restarts:step(epoch)
   if epoch == nil then
     epoch = self.last_epoch + 1
@@ -314,7 +313,7 @@ local OneCycleLR = class_of("OneCycleLR",
     cycle_momentum = true,
    base_momentum = 0.85, max_momentum = 0.95, div_factor = 25, final_div_factor = 1e4, three_phase = false})
 
--- A number for all groups, or a list of one a group.
+-- Returns a list: one number for all groups, or one for each.
 local function per_group(self, name, value)
   if type(value) == "number" then return map(self.optimizer.param_groups, function() return value end) end
   if type(value) ~= "table" or #value ~= #self.optimizer.param_groups then
@@ -400,9 +399,9 @@ function OneCycleLR:rates()
   end)
 end
 
--- Functions of one's own ----------------------------------------------------------------------------------------------
+-- Custom functions ----------------------------------------------------------------------------------------------------
 
--- One function, or a list of one a group.
+-- Returns a list: one function for all groups, or one for each.
 local function functions_of(self, name, f)
   if type(f) == "function" then return map(self.optimizer.param_groups, function() return f end) end
   if type(f) ~= "table" or #f ~= #self.optimizer.param_groups then
@@ -411,7 +410,7 @@ local function functions_of(self, name, f)
   return f
 end
 
--- read_options takes a trailing table without a list part as options; a list of functions is an argument.
+-- read_options treats a trailing table without a list part as options. A list of functions is an argument.
 local LambdaLR = class_of("LambdaLR", {"lr_lambda", "last_epoch"}, {lr_lambda = none})
 function LambdaLR:init(options) self.lr_lambdas = functions_of(self, "LambdaLR", options.lr_lambda) end
 function LambdaLR:rates()
@@ -509,7 +508,7 @@ function SequentialLR:init(options)
     fail("SequentialLR: milestones are a list of one less than schedulers")
   end
   self.schedulers, self.milestones = options.schedulers, copy(options.milestones)
-  -- The schedulers have all set their first rates: back to the start, for the first one alone.
+  -- All schedulers have set their first rates. Goes back to the start, so that only the first one applies.
   for _, group in ipairs(self.optimizer.param_groups) do group.lr = group.initial_lr end
   for _, s in ipairs(self.schedulers) do s.last_epoch = s.last_epoch - 1 end
   self.last_epoch = self.last_epoch + 1

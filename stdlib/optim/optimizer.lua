@@ -1,10 +1,10 @@
 -- optim.Optimizer, the base of all optimisers: parameter groups, state, zero_grad, state_dict in PyTorch's layout.
--- A class of one's own: Mine = optim.Optimizer:extend "Mine"; Mine:init(params, ...) calls optim.Optimizer.init(self,
--- params, defaults); it has a step of its own, or an update_group(self, group), which the step here calls with grad
--- mode off. What base.define makes gives: schema (PyTorch's arguments in order), check(options), new_state(p, group),
+-- A custom class: Mine = optim.Optimizer:extend "Mine". Mine:init(params, ...) calls optim.Optimizer.init(self, params,
+-- defaults). It has a step of its own, or an update_group(self, group), which the step here calls with grad mode off.
+-- Classes of base.define have: schema (PyTorch's arguments in order), check(options), new_state(p, group),
 -- update_one(self, p, grad, state, group).
 -- 1. state[p] exists from the moment that p is added, so that the first step takes the same path as every other.
--- 2. What step reads are plain fields and numbers: capture makes lr, betas and step counters scalar inputs.
+-- 2. step reads plain fields and numbers, so capture makes lr, betas and step counters scalar inputs.
 local lt, use = ...
 local errors = use "errors"
 local fail = errors.fail
@@ -18,10 +18,10 @@ Optimizer.__index = Optimizer
 function Optimizer.check() end
 function Optimizer.new_state() return {} end
 
--- What exists of optimisers: their states follow parameters that module:to(...) converts.
+-- All existing optimisers. Their states follow parameters that module:to(...) converts.
 local all = setmetatable({}, {__mode = "k"})
 
--- Tensors of a state and of the lists in it, each in the place of the one that convert(tensor) is called with.
+-- Replaces the tensors of a state, and of the lists in it, by convert(tensor).
 local function converted(value, convert)
   if type(value) == "userdata" then return convert(value) end
   if type(value) ~= "table" then return value end
@@ -43,7 +43,7 @@ local function has_other_size(value, size)
   return lt.is_tensor(value) and table.concat(value.shape, " ") ~= size
 end
 
--- A lazy layer's parameters have their elements from now on: what was made for none is made anew.
+-- Called when a lazy layer's parameters get their elements. Makes anew the states that were made without elements.
 function lt._native.renew_states(fresh)
   for optimizer in pairs(all) do
     local class = getmetatable(optimizer)
@@ -57,8 +57,8 @@ function lt._native.renew_states(fresh)
   end
 end
 
--- Options of PyTorch's that choose how a step is launched. Here a compiled step is one graph, and its counters are
--- numbers, so that what the first three ask for holds anyway.
+-- PyTorch's options that choose how a step is launched. Here a compiled step is one graph, and its counters are
+-- numbers, so the effect of the first three is always on.
 local implied = {{"foreach", keywords.none}, {"fused", keywords.none}, {"capturable", keywords.none},
   {"differentiable", keywords.none}}
 
@@ -77,7 +77,7 @@ local function add_checked_group(self, given)
   for name, value in pairs(given) do
     if name ~= "params" then options[name] = value end
   end
-  -- lists of its own
+  -- copies lists
   local group = converted(keywords.check(class.name, options, self.known), function(tensor) return tensor end)
   class.check(group)
   if class.schema then check_implied(class.name, group) end
@@ -103,7 +103,7 @@ function Optimizer:add_param_group(group)
   add_checked_group(self, group)
 end
 
--- defaults: every option with its default; keywords.none stands for nil.
+-- defaults: every option with its default. keywords.none stands for nil.
 function Optimizer:init(params, defaults)
   errors.object("Optimizer", "init", self)
   local name = self.name
@@ -136,7 +136,7 @@ local function construct(class, ...)
   return self
 end
 
--- A class that finds in its parent what it does not define itself.
+-- Makes a subclass, which looks up missing fields in its parent.
 function Optimizer:extend(name)
   errors.text("extend", "name", name)
   local class = {name = name, __tostring = self.__tostring}
@@ -156,7 +156,7 @@ end
 
 function Optimizer:update_group() fail("%s: neither step nor update_group is defined", self.name) end
 
--- With a closure: it is called first, with grad mode as it is, and its loss returned.
+-- With a closure: calls it first, in the current grad mode, and returns its loss.
 function Optimizer:step(closure)
   if self == nil then errors.object("Optimizer", "step", self) end
   local loss = nil
@@ -168,7 +168,7 @@ function Optimizer:step(closure)
   return loss
 end
 
--- Gradients are dropped; with {set_to_none = false} they become zeros where they are.
+-- Drops gradients. With {set_to_none = false} existing ones become zeros.
 function Optimizer:zero_grad(options)
   if self == nil then errors.object("Optimizer", "zero_grad", self) end
   local drop = options == nil or module.drops_gradients(options)
@@ -181,7 +181,7 @@ function Optimizer:zero_grad(options)
   end
 end
 
--- {state = {[0] = {step = ..., exp_avg = ...}, ...}, param_groups = {{lr = ..., params = {0, 1, ...}}, ...}}
+-- Returns {state = {[0] = {step = ..., exp_avg = ...}, ...}, param_groups = {{lr = ..., params = {0, 1, ...}}, ...}}.
 function Optimizer:state_dict()
   local state, groups, index = {}, {}, 0
   for g, group in ipairs(self.param_groups) do
@@ -203,7 +203,8 @@ function Optimizer:state_dict()
   return {state = state, param_groups = groups}
 end
 
--- A loaded state: tensors are copied to the parameter's dtype; counters that PyTorch has as tensors become numbers.
+-- Returns a loaded state. Tensors are copied to the parameter's dtype. Counters that are tensors in PyTorch become
+-- numbers.
 local function unpack_state(p, loaded, own)
   local function copy(value) return value:to(p.device, {dtype = p.dtype, copy = true}) end
   local state = {}
@@ -285,8 +286,8 @@ function Optimizer:__tostring()
   return table.concat(lines, "\n")
 end
 
--- Each parameter with a gradient, which has its sign and the weight decay: added to it or, decoupled, taken from the
--- parameter.
+-- Updates each parameter with a gradient. Applies maximize and the weight decay: it adds the decay to the gradient or,
+-- if decoupled, shrinks the parameter.
 local function update_each(self, group)
   local params, all_state, update_one = group.params, self.state, self.update_one
   local decay, maximize, decoupled = group.weight_decay or 0, group.maximize, self.decoupled
@@ -304,8 +305,8 @@ local function update_each(self, group)
   end
 end
 
--- A class by its schema: {{"lr", 1e-3}, ...}, PyTorch's arguments behind params, in order. launches = false: no options
--- say how a step is launched.
+-- Defines a class by its schema: {{"lr", 1e-3}, ...}, PyTorch's arguments behind params, in order. launches = false: it
+-- has no options for how a step is launched.
 local function define(name, schema, launches)
   local class = Optimizer:extend(name)
   class.schema, class.defaults, class.update_group = schema, {}, update_each -- schema and defaults for help, too
@@ -313,7 +314,7 @@ local function define(name, schema, launches)
   for _, row in ipairs(schema) do class.defaults[row[1]] = row[2] end
   function class:init(params, ...)
     local options
-    if select("#", ...) == 0 and type(params) == "table" and params.params ~= nil then -- all by name
+    if select("#", ...) == 0 and type(params) == "table" and params.params ~= nil then -- all arguments by name
       local named = {}
       for key, value in pairs(params) do named[key] = value end
       params, named.params = named.params, nil
@@ -330,7 +331,7 @@ local function define(name, schema, launches)
   return class
 end
 
--- Betas and their like: n numbers >= 0 and < 1.
+-- Checks betas and their like: n numbers >= 0 and < 1.
 local function check_fractions(name, group, option, n)
   local list = group[option]
   for i = 1, n do

@@ -1,5 +1,5 @@
--- optim.Rprop: steps that grow while a gradient keeps its sign and shrink where it changes. PyTorch's single-tensor
--- formulas.
+-- optim.Rprop: steps that grow while a gradient keeps its sign and shrink when it changes. It uses PyTorch's
+-- single-tensor formulas.
 local lt, use = ...
 local fail = use("errors").fail
 local base = use "optim.optimizer"
