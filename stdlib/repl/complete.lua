@@ -1,10 +1,11 @@
--- complete(text): the text before the cursor in; the length of the word that is being written, and the list of words
--- that may stand there, out. Reads tables raw and along __index tables: nothing of the user's is called.
+-- complete(text): takes the text before the cursor. Returns the length of the word that is being written, and the list
+-- of words that complete it. It reads tables raw and along __index tables, so it calls none of the user's code.
 local lt, _, host = ...
 
 local MOST = 400
 
--- Where the text stands: inside a string (and where that begins), or in code with the open brackets before it.
+-- Returns the state at the end of the text: inside a string (and where that begins), or in code with the open brackets
+-- before it. Returns nil inside a long string or a comment.
 local function scan(text)
   local i, n, open = 1, #text, {}
   while i <= n do
@@ -32,8 +33,8 @@ local function scan(text)
   return {open = open}
 end
 
--- The chain of names that ends the text, as steps from a global: "a.b[1]:c" gives {"a", "b", 1, "c"}; nil where a call
--- or another expression comes in.
+-- Returns the chain of names that ends the text, as steps from a global: "a.b[1]:c" gives {"a", "b", 1, "c"}. Returns
+-- nil if it contains a call or another expression.
 local function chain_before(text)
   local steps, rest = {}, text
   while true do
@@ -41,7 +42,7 @@ local function chain_before(text)
     local index_before, index = rest:match("^(.-)%[%s*(%-?%d+)%s*%]$")
     local key_before, _, key = rest:match("^(.-)%[%s*([\"'])([^\"']*)%2%s*%]$")
     if name then
-      -- The shortest prefix was matched: the name is as long as it can be.
+      -- The shortest prefix was matched, so the name is as long as possible.
       table.insert(steps, 1, name)
       local head = before:match("^(.*)[%.:]$")
       if not head or before:sub(-2) == ".." then return steps end
@@ -61,14 +62,14 @@ end
 
 local names = lt._native.names()
 
--- The table in which fields are looked up that a value with this metatable does not have. A class of modules may have a
--- function for it.
+-- Returns the table in which missing fields of a value with this metatable are looked up. A class of modules may use a
+-- function for that.
 local function above(meta)
   if type(meta) ~= "table" then return nil end
   return rawget(meta, "_compiled_of") or rawget(meta, "_is_module") and meta or rawget(meta, "__index")
 end
 
--- t[key] without calling anything of the user's.
+-- Returns t[key] without calling the user's code.
 local function get(value, key)
   if lt.is_tensor(value) then
     if names.methods[key] then return value[key] end
@@ -137,14 +138,14 @@ local function files(text, start)
   return finish(partial, found)
 end
 
--- The options of a function or class by the annotations: {bias?: boolean, ...} or a class of such fields.
+-- Returns the options of a function or class from the annotations: {bias?: boolean, ...} or a class of such fields.
 local function annotated_options(callee)
   local text, names_found = lt._native.source("lutra.meta.lutra") or "", {}
   local options = nil
   if type(callee) == "table" and rawget(callee, "_name") then
     local arguments = text:match("%-%-%-@field " .. callee._name .. " fun(%b())")
     options = arguments and arguments:match("options%?: (%b{})")
-    -- Without a type, they are listed behind it: stride, padding (also "same"), groups.
+    -- Without a type, options are listed behind it: stride, padding (also "same"), groups.
     local listed = arguments and not options
       and text:match("%-%-%-@field " .. callee._name .. " fun%b(): lutra%.Module ([^\n]*)") or ""
     for part in (listed:gsub("%b()", "") .. ","):gmatch("(.-),") do
@@ -189,7 +190,7 @@ local MODES = {compile = {"default", "reduce-overhead"}, patch = {"default", "re
                ReduceLROnPlateau = {"min", "max"}}
 local of_a_file = {path = true, root = true, file = true, folder = true, data = true}
 
--- The text of a keyword's value, or of what is assigned to a setting; nil where it is none of these.
+-- Completes the value of a keyword, or the value assigned to a setting. Returns nil for anything else.
 local function keyword_values(text, start)
   local before, name = text:sub(1, start - 2):match("^(.-)([%a_][%w_]*)%s*=%s*$")
   if not name or of_a_file[name] then return nil end
@@ -207,7 +208,7 @@ local function keyword_values(text, start)
   return finish(partial, found)
 end
 
--- Keyword names where the text is in a table among the arguments of a call: f(x, {par or f{a = 1, par.
+-- Adds keyword names if the text is in a table among the arguments of a call: f(x, {par or f{a = 1, par.
 local function add_keywords(text, open, word_start, add)
   local brace = open[#open]
   if not brace or text:sub(brace, brace) ~= "{" then return false end

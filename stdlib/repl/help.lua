@@ -1,5 +1,5 @@
--- help(x): what x is and how to call it, on standard output. Ops from their schemas, functions from where they are
--- defined, with the comment above them and the annotations that stdlib/meta/lutra.lua has of what has no schema.
+-- help(x): prints what x is and how to call it. Ops are described by their schemas. Functions are described by the
+-- comment above their definition. For names without a schema it also prints the annotations of stdlib/meta/lutra.lua.
 local lt, use = ...
 local lazy = use "lazy"
 
@@ -31,7 +31,7 @@ local function lines_of(text)
   return lines
 end
 
--- The comment that ends above a line.
+-- Returns the comment that ends above a line.
 local function comment_above(lines, number)
   local first = number
   while first > 1 and lines[first - 1]:find("^%s*%-%-") do first = first - 1 end
@@ -43,7 +43,7 @@ local function comment_above(lines, number)
   return out
 end
 
--- "name: type  words" of each field of a class of options; nil where there is no such class.
+-- Returns "name: type  words" for each field of a class of options; nil if there is no such class.
 local function class_fields(text, class)
   local fields = class and class:find "Options$"
     and text:match("%-%-%-@class " .. class:gsub("%.", "%%.") .. "\n(.-)\n\n")
@@ -57,8 +57,7 @@ local function class_fields(text, class)
   return out
 end
 
--- The annotations' words about lt.name or x:name, and how it is called there. with_types: of arguments without words,
--- too.
+-- Returns the annotation's words about lt.name or x:name, and its call. with_types: includes arguments without words.
 local function annotation(name, with_types)
   local text = lt._native.source("lutra.meta.lutra")
   if not text then return {} end
@@ -89,7 +88,7 @@ local function annotation(name, with_types)
   return out
 end
 
--- "lt.compile" of a function that is a field of lt or a global.
+-- Returns "lt.compile" for a function that is a field of lt or a global.
 local function name_of(f)
   for key, value in next, lt do
     if value == f then return "lt." .. key end
@@ -195,7 +194,7 @@ end
 
 local function is_function(v) return type(v) == "function" end
 
--- "(in_features: integer, ...)" of a class of modules.
+-- Returns "(in_features: integer, ...)" for a class of modules.
 local function class_signature(name)
   local text = lt._native.source("lutra.meta.lutra") or ""
   return text:match("%-%-%-@field " .. name .. " fun(%b())")
@@ -227,7 +226,7 @@ local function help_tensor(t)
   say("x:<Tab> lists its methods; help \"sum\" tells about one")
 end
 
--- "softmax", "lt.nn.Linear", "nn.Linear": the value of that name.
+-- Returns the value named "softmax", "lt.nn.Linear" or "nn.Linear".
 local function find(name)
   local value = _G
   for step in name:gmatch("[^%.:]+") do value = type(value) == "table" and value[step] or nil end
@@ -238,7 +237,7 @@ local function find(name)
   return nil
 end
 
--- lt.config: each setting, what it is now and what it means.
+-- Prints lt.config: each setting, its current value and its meaning.
 local function help_config()
   say("lt.config.NAME reads what is in force, lt.config.NAME = value sets it, LUTRA_NAME does in the environment; lt.config() is a table of all")
   local abouts = debug.getmetatable(lt.config).names
@@ -252,7 +251,7 @@ local function default_text(v)
   return #v > 0 and type(v[1]) == "number" and "{" .. table.concat(v, ", ") .. "}" or "nil"
 end
 
--- A scheduler of optim.lr_scheduler.
+-- Prints help for a scheduler of optim.lr_scheduler.
 local function help_scheduler(t)
   say("%s(optimizer, %s, {...}); options and defaults:", t._name, table.concat(t._order, ", "))
   for _, key in ipairs(sorted_names(t._known, function() return true end)) do
@@ -261,7 +260,7 @@ local function help_scheduler(t)
   say("step() after each epoch or batch; get_last_lr(), state_dict(), load_state_dict(state)")
 end
 
--- The words above the annotation of a class: optim.Optimizer, autograd.Function.
+-- Returns the words above the annotation of a class: optim.Optimizer, autograd.Function.
 local function class_words(name)
   local lines = lines_of(lt._native.source("lutra.meta.lutra") or "")
   for i, line in ipairs(lines) do
@@ -270,7 +269,7 @@ local function class_words(name)
   return {}
 end
 
--- A class that is no module: DataLoader.
+-- Prints help for a class that is no module: DataLoader.
 local function help_data_class(t)
   local text = lt._native.source("lutra.meta.lutra") or ""
   say("lt.data.%s%s", t._name, text:match("%-%-%-@field " .. t._name .. " fun(%b())") or "(...)")
@@ -303,7 +302,7 @@ local function help_table(t, name)
   end
 end
 
--- All public names, with their paths.
+-- Returns all public names, with their paths.
 local function all_names()
   local out = {}
   local function fields(t, prefix)
@@ -332,7 +331,7 @@ local function without_repeats(list)
   return out
 end
 
--- How many letters must change to make one word of the other; large where more than three.
+-- Returns the number of letters to change between two words; a large number if there are more than three.
 local function distance(a, b)
   if math.abs(#a - #b) > 3 then return 9 end
   local row = {}
@@ -349,7 +348,7 @@ local function distance(a, b)
   return row[#b]
 end
 
--- What has the word in its name, else what is spelled nearly so.
+-- Finds names that contain the word, else names with a similar spelling.
 local function search(word)
   local found, near, last = {}, {}, word:match "[%w_]+$" or word
   local lower = last:lower()
@@ -382,5 +381,5 @@ local function help(...)
   say("a %s: %s", type(x), tostring(x))
 end
 
--- `help` alone says the same as help().
+-- `help` alone prints the same as help().
 return setmetatable({}, {__call = function(_, ...) help(...) end, __tostring = function() return GENERAL end})

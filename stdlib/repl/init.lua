@@ -1,5 +1,5 @@
--- What the REPL (vm/repl) does in Lua: {read = f(text), run = f(chunk), on_error = f(e), complete = f(text)}, and the
--- globals help, exit and quit. The host gives list_folder(path), a list of names, and end_line().
+-- The Lua part of the REPL (vm/repl): {read = f(text), run = f(chunk), on_error = f(e), complete = f(text)}, and the
+-- globals help, exit and quit. The host provides list_folder(path), which returns a list of names, and end_line().
 local _, use = ...
 local run = use "repl.run"
 

@@ -1,38 +1,38 @@
--- read(text): an input of the prompt in; out its chunk, or nil, the message of its syntax error, and whether more lines
--- may mend it. The chunk is called with `show` and `keep`: an expression is an argument of show and not returned, as a
--- tail call would lose its line in errors; a chunk that may hold locals ends with keep(), which makes globals of them,
--- so that a program can be entered line by line.
+-- read(text): takes an input of the prompt. Returns its chunk; or nil, the message of its syntax error, and whether
+-- more lines may complete it. The chunk is called with `show` and `keep`. An expression is passed to show and not
+-- returned, because a tail call would lose its line in errors. A chunk that may have locals ends with keep(), which
+-- turns them into globals, so that a program can be entered line by line.
 
-local MOST_LINES = 1000 -- of a paste that is looked at line by line
+local MOST_LINES = 1000 -- of a paste that is tried line by line
 
--- With a line's end: a string that is open there stays so, whatever comes.
+-- Adds a line end, so that a string that is open there stays open.
 local function load(text) return loadstring(text .. "\n", "=stdin") end
 
 local function ends_early(message) return message:sub(-7) == "'<eof>'" end
 
 local PREFIX = "local _show, _keep = ...; "
 
--- Statements, with their locals kept; as they are where nothing may follow them (return, break).
+-- Returns a chunk of statements that keeps their locals; the plain chunk if nothing may follow them (return, break).
 local function statements(text)
   local chunk, problem = load(text)
   return chunk and text:find("%f[%w_]local%f[^%w_]") and load(PREFIX .. text .. "\n_keep()") or chunk, problem
 end
 
--- The chunk that shows an expression; nil and the message where the text is none.
+-- Returns the chunk that shows an expression; nil and the message if the text is none.
 local function expression_chunk(text)
   local values, problem = load("return " .. text)
   local chunk = load(PREFIX .. "_show(" .. text .. "\n)")
   return values and chunk, problem or ""
 end
 
--- Whether a line goes on with what stands before it, as in chains of methods.
+-- Returns whether a line continues the previous one, as in chains of methods.
 local function continues(line)
   return line
     and (line:find("^%s*[%.:,%+%-%*/%%%^<>=~%)%]}]") or line:find("^%s*and%f[^%w_]") or line:find("^%s*or%f[^%w_]"))
 end
 
--- The first lines from `first` on that are an expression or a statement by themselves: their text, the last one,
--- whether they are an expression. Without any: nil, whether they only end too early.
+-- Finds the first lines from `first` on that are an expression or a statement by themselves. Returns their text, the
+-- last line, and whether they are an expression. If there are none, returns nil and whether they only end too early.
 local function stretch(lines, first)
   for last = first, #lines do
     local text = table.concat(lines, "\n", first, last)
@@ -45,8 +45,8 @@ local function stretch(lines, first)
   return nil, ends_early(message)
 end
 
--- Lines that as a whole are no chunk since some are expressions, as in a session that is pasted: each expression is
--- shown. Lines stay where they are, for errors.
+-- Returns the chunk of lines that are not a chunk as a whole because some are expressions, as in a pasted session. Each
+-- expression is shown. Lines keep their numbers, for errors.
 local function session(text)
   local lines, parts, first, closing = {}, {}, 1, ""
   for line in (text .. "\n"):gmatch("(.-)\n") do lines[#lines + 1] = line end
@@ -61,7 +61,7 @@ local function session(text)
   return load(all .. "; _keep()") or load(all), false
 end
 
--- Several lines that are a chunk as they are and end with a call: its value is shown, as that of a single line is.
+-- Returns the chunk of several lines that end with a call, whose value is shown like that of a single line.
 local function shown_call(text)
   local lines = {}
   for line in (text .. "\n"):gmatch("(.-)\n") do lines[#lines + 1] = line end
@@ -76,7 +76,7 @@ local function shown_call(text)
   end
 end
 
--- ?name and ?: help.
+-- Handles ?name and ?, which ask for help.
 local function question(text)
   local name = text:match "^%?%s*(.-)%s*$"
   if not name then return nil end

@@ -1,9 +1,9 @@
--- run(chunk) calls a chunk of repl.read, shows what it returns and keeps its locals; on_error(e) makes the message and
--- traceback of what it raises.
+-- run(chunk) calls a chunk of repl.read, shows its results and keeps its locals. on_error(e) returns the message and
+-- traceback of an error.
 local _, use = ...
 local view, advice = use "repl.show", use "advice"
 
--- Error objects are shown as values are, unless they say themselves what they mean.
+-- Formats error objects like values, unless they have a text of their own.
 local function message_of(e)
   if type(e) == "string" then return e end
   local meta = debug.getmetatable(e)
@@ -20,11 +20,11 @@ local function on_error(e)
   return trace:match("^(.*)\n\tlutra/repl/run%.lua:") or trace -- without the frames beneath the chunk
 end
 
--- Lua's own names are not overwritten: much else reads them, and a local would not have changed that.
+-- Lua's own names are not overwritten: much other code reads them, and a local would not have changed that.
 local getlocal, own = debug.getlocal, {}
 for name in pairs(_G) do own[name] = name ~= "lt" end
 
--- Makes globals of the locals of the chunk that calls it.
+-- Turns the locals of the calling chunk into globals.
 local function keep()
   for i = 1, 200 do
     local name, value = getlocal(2, i)

@@ -1,5 +1,5 @@
--- show(...): prints the values of an expression and keeps the first as the global _. pretty(v): one value as text,
--- limited in depth, width and number of items; tables within themselves are marked.
+-- show(...): prints the values of an expression and keeps the first as the global _. pretty(v): formats one value,
+-- limited in depth, width and number of items. Tables within themselves are marked.
 local lt, _, host = ...
 
 local WIDTH, DEPTH, ITEMS, BUDGET, STRING, LINES = 80, 4, 50, 400, 200, 60
@@ -60,7 +60,7 @@ end
 
 local pretty
 
--- The items of a table as texts; state.budget is what may be printed in all.
+-- Formats the items of a table. state.budget is the number of items that may still be printed.
 local function items_of(t, state, depth)
   local n, items, left = #t, {}, 0
   local function add(prefix, value)
@@ -83,7 +83,7 @@ local function items_of(t, state, depth)
   return items
 end
 
--- Short items share lines.
+-- Puts short items on shared lines.
 local function lay_out(items, indent)
   local lines, line = {}, ""
   for i, item in ipairs(items) do
@@ -145,7 +145,7 @@ function pretty(v, state, depth, used)
   return tostring(v)
 end
 
--- At most LINES of it.
+-- Returns at most LINES lines of a text.
 local function clipped(text)
   local lines, at = 0, 1
   for stop in text:gmatch("()\n") do
