@@ -43,7 +43,7 @@ local function radam(p, grad, state, group, step)
   state.exp_avg_sq:mul_(beta2):addcmul_(grad, grad, {value = 1 - beta2})
   local correction2 = 1 - beta2 ^ step
   local update = state.exp_avg / (1 - beta1 ^ step) * group.lr
-  local length = longest - 2 * step * beta2 ^ step / correction2 -- of the average of squares: a short one varies too much
+  local length = longest - 2 * step * beta2 ^ step / correction2 -- of the average of squares: short ones vary much
   if length > 5 then
     local rectified = ((length - 4) * (length - 2) * longest / ((longest - 4) * (longest - 2) * length)) ^ 0.5
     update = update * (correction2 ^ 0.5 / (state.exp_avg_sq:sqrt() + group.eps)) * rectified
