@@ -1,4 +1,4 @@
-// Whether this processor has AMX and the system lets this process use it.
+// Finds whether this processor has AMX and the system lets this process use it.
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>

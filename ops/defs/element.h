@@ -23,7 +23,7 @@ class Elements {
   Scalar at(int64_t offset) const { return load_element(base_ + offset * int64_t(size_of(t_->dtype)), t_->dtype); }
   int64_t size(size_t dim) const { return t_->sizes[dim].hint; }
   int64_t stride(size_t dim) const { return t_->strides[dim].hint; }
-  // In row-major order.
+  // Visits the elements in row-major order.
   void each(const std::function<void(const Scalar&)>& visit) const;
 
  private:

@@ -135,9 +135,9 @@ LUTRA_VJP(where, "1:a0 2:a0") {
 LUTRA_VJP(to_dtype, "") { ctx.give(0, ctx.grads[0]); }
 LUTRA_VJP(identity, "") { ctx.give(0, ctx.grads[0]); }
 
-// What was in the first argument is gone.
 LUTRA_VJP(to_device, "") { ctx.give(0, on_device(ctx.grads[0], ctx.arg(0)->device())); }
 
+// The first argument is overwritten, so its old elements get zeros.
 LUTRA_VJP(copy_, "") {
   if (ctx.needs(0)) ctx.give(0, zeros_like(ctx.grads[0]));
   if (ctx.needs(1)) ctx.give(1, on_device(ctx.grads[0], ctx.arg(1)->device()));

@@ -54,7 +54,7 @@ bool broadcast_dim(SymInt a, SymInt b, SymInt& out) {
   if (a.hint == b.hint && a == b) return out = a.is_constant() ? a : b, true;
   if (a.hint == 1 && a == 1) return out = b, true;
   if (b.hint == 1 && b == 1) return out = a, true;
-  return a == b;  // false; asked to record the guard that the error depends on
+  return a == b;  // false, and records the guard that the error depends on
 }
 
 }  // namespace
