@@ -61,8 +61,7 @@ struct DTypeInfo {
   const char* short_name;  // PyTorch's second name, or ""
   uint8_t size;            // in bytes; for a packed dtype, the size of the byte that holds two elements
   DKind kind;
-  DType carrier;  // the dtype that loops move: the dtype itself; for a stored dtype a computed one of its size or its
-                  // part's
+  DType carrier;  // what loops move: the dtype itself; for a stored one a computed dtype of its (or its part's) size
   DType compared_as;   // the dtype itself; for a stored dtype one that keeps all its values distinct
   double least, most;  // the numbers that convert to it, without their fractions
 };

@@ -14,7 +14,7 @@ struct Settings {
   bool cudagraphs = true;  // records segments on a GPU as CUDA graphs
   CacheMode cache = CacheMode::kOn;
   std::string cache_directory;               // an absolute path; empty: the usual place (disk_cache.h)
-  uint64_t cache_bytes = uint64_t{1} << 30;  // of all entries, about; beyond it the oldest are evicted
+  uint64_t cache_bytes = uint64_t{1} << 30;  // all entries together, about; then the oldest go
 };
 
 extern constinit thread_local Settings* installed_settings;

@@ -7,7 +7,7 @@
 // 1. expr == 0 means constant: the hint is the value.
 // 2. An expression refers to earlier expressions only. Equal expressions have the same id (hash-consed).
 // 3. Integer expressions are evaluated in int64, number expressions in double, as Lua would. A size that does not fit
-//   into int64 is a user error.
+//    into int64 is a user error.
 // 4. No function recurses over expressions. Chains have any length, and a shared expression is visited once.
 #pragma once
 #include <cstdint>

@@ -55,7 +55,7 @@ class LoadedModule {
   static std::shared_ptr<LoadedModule> keep(const std::string& source, const std::string& cubin, Context& c);
   ModuleHandle module_;
   bool dependent_;                         // see waits_by_itself
-  std::vector<FunctionHandle> functions_;  // returned ones that wait by themselves
+  std::vector<FunctionHandle> functions_;  // functions returned that wait by themselves
 };
 
 // Returns the nanoseconds that this thread has waited for LoadedModule::get to compile.

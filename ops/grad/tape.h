@@ -46,7 +46,7 @@ class Edges {
 struct JointCall {
   const std::vector<Tensor>& grads;  // one for each result, null: none
   bool retain_graph, create_graph;
-  std::vector<uint32_t> points;  // results that have hooks or that lt.grad asks for; ascending
+  std::vector<uint32_t> points;  // results with hooks, a retained gradient or a request of lt.grad; ascending
   std::vector<uint32_t> asked;   // results that lt.grad asks for: only hooks on the way to these or to wanted edges run
   // The node calls it when the gradient of a point is complete. Returns the gradient to go on with.
   std::function<Tensor(uint32_t result, const Tensor& gradient)> visit;
