@@ -9,8 +9,8 @@
 namespace lutra {
 namespace {
 
-// Tests for an int64_t or uint64_t; makes an int64_t from a pointer; describes an array; makes a uint64_t from a pointer;
-// splits a complex number into its parts; makes one from its parts.
+// Tests for an int64_t or uint64_t; makes an int64_t from a pointer; describes an array; makes a uint64_t from a
+// pointer; splits a complex number into its parts; makes one from its parts.
 const LuaFunctions kIntegers = {
     "=lutra.ffi",
 
