@@ -99,7 +99,7 @@ class Reader {
 
  private:
   // A limit on nested loops and functions. No program has so many; damaged bytes must not exhaust the stack.
-  static constexpr int kMostNested = 200;
+  static constexpr int kMaxNested = 200;
 
   std::string_view take(size_t bytes) {
     if (bytes > in_.size()) throw Damaged("it ends early");
@@ -140,7 +140,7 @@ class Reader {
       v = T(whole);
       if (int64_t(v) != whole) throw Damaged("a number that is too large");
     } else {
-      if (++nested_ > kMostNested) throw Damaged("values within too many values");
+      if (++nested_ > kMaxNested) throw Damaged("values within too many values");
       fields(*this, v);
       nested_--;
     }

@@ -8,7 +8,7 @@ namespace lutra::artifact {
 template <>
 struct EnumSize<DType> : std::integral_constant<uint64_t, uint64_t(DType::kNone) + 1> {};
 template <>
-struct EnumSize<DeviceType> : std::integral_constant<uint64_t, kMostDeviceTypes> {};
+struct EnumSize<DeviceType> : std::integral_constant<uint64_t, kMaxDeviceTypes> {};
 template <>
 struct EnumSize<OpId> : std::integral_constant<uint64_t, uint64_t(OpId::kCount)> {};
 template <>

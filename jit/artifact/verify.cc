@@ -127,7 +127,7 @@ class Verifier {
     const auto number = [&](size_t k) -> size_t {
       need(k < e.ints.size() && p_.exprs[size_t(e.ints[k])].op == SymOp::kConstInt, "a count that is none");
       const int64_t n = wrong_.empty() ? p_.exprs[size_t(e.ints[k])].i : 0;
-      need(n >= 0 && n <= int64_t(e.in.size() + e.out.size() + kMostDims), "a count of ", n);
+      need(n >= 0 && n <= int64_t(e.in.size() + e.out.size() + kMaxDims), "a count of ", n);
       return wrong_.empty() ? size_t(n) : 0;
     };
     const char* const wrong = "a launch of functions with other arguments than theirs";

@@ -99,7 +99,7 @@ void EventuallyCompiled::compile_for(const std::vector<Tensor>& inputs, const st
   if (misses_++ < kMissesBefore) return;
   std::unique_ptr<Graph> graph = resized(*pattern_, *interpreted_->env, inputs, scalars);
   if (graph) add(std::make_unique<Version>(std::move(graph)));
-  if (made_ == kMostVersions) pattern_.reset();
+  if (made_ == kMaxVersions) pattern_.reset();
 }
 
 bool EventuallyCompiled::wait(std::chrono::milliseconds most) {

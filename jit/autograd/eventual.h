@@ -55,7 +55,7 @@ class EventuallyCompiled {
     std::unique_ptr<CompileLater> later{};   // the last member: it is destroyed first
     explicit Version(std::unique_ptr<Graph> g) : graph(std::move(g)) {}
   };
-  static constexpr size_t kMostVersions = 4;
+  static constexpr size_t kMaxVersions = 4;
   // Sizes that occur only once are interpreted.
   static constexpr int kMissesBefore = 1;
 
@@ -73,7 +73,7 @@ class EventuallyCompiled {
   std::mutex mutex_;
   int misses_ = 0;
   std::atomic<size_t> made_{0};
-  std::array<std::unique_ptr<Version>, kMostVersions> versions_;  // the first made_ ones do not change
+  std::array<std::unique_ptr<Version>, kMaxVersions> versions_;  // the first made_ ones do not change
 };
 
 }  // namespace lutra

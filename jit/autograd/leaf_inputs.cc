@@ -26,7 +26,7 @@ LeafInputs::LeafInputs(const std::vector<Tensor>& inputs, const std::vector<size
     }
     (*edges)[k] = gradient_edge(t);
     of_leaves.push_back(k);
-    leaves_.push_back({sources[k], t.get(), (*edges)[k].node.get(), t->laid, read[sources[k]], {}});
+    leaves_.push_back({sources[k], t.get(), (*edges)[k].node.get(), t->layout_version, read[sources[k]], {}});
     values_[sources[k]] = without_memory(t);
     leaves_.back().none = values_[sources[k]]->storage;
   }
@@ -45,7 +45,7 @@ bool LeafInputs::fits(const std::vector<Tensor>& inputs) {
   if (now == changes_) return true;
   for (const Leaf& l : leaves_) {
     const TensorImpl* t = l.leaf;
-    if (t->laid != l.laid || !t->requires_grad || t->view) return false;
+    if (t->layout_version != l.layout_version || !t->requires_grad || t->view) return false;
     const AutogradMeta* meta = t->autograd.get();
     if (!meta || meta->grad_fn || meta->accumulator != l.accumulator) return false;
   }

@@ -47,7 +47,7 @@ class LeafInputs {
     size_t place;
     const TensorImpl* leaf;  // its edge holds it
     const GradNode* accumulator;
-    uint32_t laid;
+    uint32_t layout_version;
     bool read;          // true if backwards read it
     Ref<Storage> none;  // empty storage, in place of the leaf's memory
   };

@@ -59,11 +59,11 @@ std::shared_ptr<const CompiledAutograd::Backward> CompiledAutograd::backward_for
   if (it != backwards_.end()) return it->second;
   // Each gradient with gaps may have other strides, as rows of changing width in a wide tensor do. After this many,
   // backwards for new ones are interpreted.
-  constexpr size_t kMostWithGaps = 32;
+  constexpr size_t kMaxWithGaps = 32;
   const auto gaps = [](const Tensor& g) { return g && has_gaps(g); };
   const bool some = std::any_of(request.gradients.begin(), request.gradients.end(), gaps) ||
                     std::any_of(request.taken.begin(), request.taken.end(), gaps);
-  const bool kept = !some || with_gaps_ < kMostWithGaps, compiles = kept && !request.create_graph;
+  const bool kept = !some || with_gaps_ < kMaxWithGaps, compiles = kept && !request.create_graph;
   auto made = std::make_shared<Backward>(Backward{trace_backward(traced_, request), {}});
   Backward& b = *made;
   for (BackwardPiece& piece : b.traced.pieces) {

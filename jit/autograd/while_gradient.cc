@@ -14,7 +14,7 @@ using Argument = TracedFunction::Argument;
 using Reader = TracedFunction::Reader;
 using Backward = TracedFunction::Backward;
 
-constexpr int64_t kMostKept = 32, kFewestKept = 4, kMostKeptBytes = int64_t(4) << 20;
+constexpr int64_t kMaxKept = 32, kMinKept = 4, kMaxKeptBytes = int64_t(4) << 20;
 
 // Returns for how many steps the body's further results are kept. Their memory is allocated before the number of steps
 // is known. A device that runs the steps by itself keeps none.
@@ -28,8 +28,8 @@ int64_t steps_kept(const TracedFunction& body, Device device) {
     bytes += n;
   }
   if (bytes == 0) return 0;
-  const int64_t kept = std::min(kMostKept, kMostKeptBytes / bytes);
-  return kept < kFewestKept ? 0 : kept;
+  const int64_t kept = std::min(kMaxKept, kMaxKeptBytes / bytes);
+  return kept < kMinKept ? 0 : kept;
 }
 
 // Returns f with the number of steps as a parameter behind the carried ones. A body also returns the next number.

@@ -16,7 +16,7 @@
 namespace lutra {
 namespace {
 
-constexpr uint64_t kLeastEntries = 64;  // the cache has room for at least this many entries, of any size
+constexpr uint64_t kMinEntries = 64;  // the cache has room for at least this many entries, of any size
 
 std::atomic<uint64_t> hits, misses, refused;
 
@@ -81,7 +81,7 @@ std::shared_ptr<Executable> find_segment(const SegmentKey& key, const Graph& gra
 
 void keep_segment(const SegmentKey& key, const Executable& executable, const std::vector<Tensor>& given) {
   // Writing and reading many bytes takes longer than compiling, and a few such entries would fill the cache.
-  if (own_bytes(executable.constants(), given) > settings().cache_bytes / kLeastEntries) return;
+  if (own_bytes(executable.constants(), given) > settings().cache_bytes / kMinEntries) return;
   const std::vector<Constant> constants = describe_constants(executable.constants(), given);
   write_cached("segment", key.text, write_artifact(executable.plan(), executable.codes(), constants, key.target));
 }

@@ -6,7 +6,7 @@
 namespace lutra {
 namespace {
 
-constinit const Backend* backends[kMostDeviceTypes] = {};
+constinit const Backend* backends[kMaxDeviceTypes] = {};
 
 }  // namespace
 

@@ -8,7 +8,7 @@ namespace lutra {
 // there is always at least one dim; a dim that an operand broadcasts has stride 0; zero-dimensional operands have no
 // strides but keep their place.
 struct Collapsed {
-  static constexpr int kOperands = 8, kDims = 2 * int(kMostDims);
+  static constexpr int kOperands = 8, kDims = 2 * int(kMaxDims);
   int operands = 0, dims = 0;
   int64_t elements = 1;
   int64_t sizes[kDims];

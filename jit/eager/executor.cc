@@ -28,8 +28,8 @@ namespace lutra {
 namespace {
 
 // The most loops that code is made for. If there are more collapsed dims, the executor loops over the outer ones.
-constexpr int kMostLoops = 5;
-static_assert(kMostLoops - 2 + 4 < 8, "layout classes have three bits");
+constexpr int kMaxLoops = 5;
+static_assert(kMaxLoops - 2 + 4 < 8, "layout classes have three bits");
 
 // The code that call_same runs: it serves every size, with these numbers, for which its guards hold.
 struct SameEntry {
@@ -40,7 +40,7 @@ struct SameEntry {
 
 struct Kept {
   EagerTable table;
-  std::array<std::array<std::array<SameEntry, size_t(DType::kNone)>, 4>, kMostDeviceTypes>
+  std::array<std::array<std::array<SameEntry, size_t(DType::kNone)>, 4>, kMaxDeviceTypes>
       same;  // by device type, op, dtype
   std::string isa;
 };
@@ -76,8 +76,8 @@ ExternView view_of(const OpInfo& op, const Tensor& t) {
 // Memory and layout of a call's operands, as the code gets them.
 struct Views {
   InputView inputs[Collapsed::kOperands + 1];
-  SymInt sizes[kMostLoops];
-  SymInt strides[Collapsed::kOperands][kMostLoops];
+  SymInt sizes[kMaxLoops];
+  SymInt strides[Collapsed::kOperands][kMaxLoops];
 };
 
 class EagerExecutor : public Executor {
@@ -95,7 +95,7 @@ class EagerExecutor : public Executor {
     for (const ResultSpec& s : specs) results.push_back(make_tensor(s.sizes, s.strides, s.dtype, device));
     if (is_pointwise(op, args)) {
       pointwise(op, args, results[0]);
-    } else if (id == OpId::cat && args[0].as<std::vector<Tensor>>().size() > kMostJoined) {
+    } else if (id == OpId::cat && args[0].as<std::vector<Tensor>>().size() > kMaxJoined) {
       join(args, results[0]);
     } else if (is_extern(id) || has_candidate(id, args)) {
       library(op, args, results);
@@ -162,7 +162,7 @@ class EagerExecutor : public Executor {
   }
 
   // The code for a join grows with its list, so a longer list is copied one by one.
-  static constexpr size_t kMostJoined = 64;
+  static constexpr size_t kMaxJoined = 64;
 
   // Copies each tensor of a list into its part of out.
   static void join(const Args& args, const Tensor& out) {
@@ -317,12 +317,12 @@ class EagerExecutor : public Executor {
            !op.has(kCreation) && !backend_of(call.device).preferences.leaves_processors;
   }
 
-  // Loops over the outer dims beyond kMostLoops. Also loops over dims whose iterations write the same elements, one
+  // Loops over the outer dims beyond kMaxLoops. Also loops over dims whose iterations write the same elements, one
   // after the other.
   static void visit(const OpInfo& op, const Args& args, const Tensor& out, OneOpCall& call, const Collapsed& c,
                     char** data, bool in_order) {
     const bool again = in_order && c.dims > 1 && !c.writes_each_once();
-    if (!again && c.dims <= kMostLoops && !is_long_within(op, call, c)) {
+    if (!again && c.dims <= kMaxLoops && !is_long_within(op, call, c)) {
       return launch(op, args, out->dtype, call, c, data);
     }
     Collapsed inner = c;
@@ -410,7 +410,7 @@ class EagerExecutor : public Executor {
     for (const TensorImpl* t : call.tensors) {
       uint64_t layout = 0;
       for (SymInt s : t->strides) layout = layout << 2 | (s.hint == 0 || s.hint == 1 ? uint64_t(s.hint) : 2u);
-      static_assert(2 * kMostDims * 2 <= 64, "two bits a stride");
+      static_assert(2 * kMaxDims * 2 <= 64, "two bits a stride");
       call.key.push_back(layout);
       call.key.push_back(t->sizes.size());
       if (is_made_for_sizes(call)) call.key.push_back(size_class(*t));

@@ -10,7 +10,7 @@ namespace lutra {
 
 // An expression with more terms than this gets a name. So a text stays flat, and its length is linear in the size of
 // what it shows.
-inline constexpr int kMostTerms = 24;
+inline constexpr int kMaxTerms = 24;
 
 // Prints expressions. Large ones have names, $0, $1 ..., in the order of the env, so operands precede their users.
 class Expressions {
@@ -28,7 +28,7 @@ class Expressions {
       const SymExpr& e = env_[int32_t(id)];
       if (!used_[id] || arity(e.op) == 0) continue;
       terms[id] = 1 + terms[size_t(e.a)] + (arity(e.op) == 2 ? terms[size_t(e.b)] : 0);
-      if (terms[id] <= kMostTerms) continue;
+      if (terms[id] <= kMaxTerms) continue;
       terms[id] = 1;
       names_.emplace(int32_t(id), int(order_.size()));
       order_.push_back(int32_t(id));

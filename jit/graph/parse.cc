@@ -38,10 +38,10 @@ struct Parser : TextReader {
   }
 
   Value function() {
-    constexpr int kMostNested = 50;
+    constexpr int kMaxNested = 50;
     Parser inner(text, device, std::make_unique<Graph>());
     inner.at = at, inner.line = line, inner.nested = nested + 1;
-    if (inner.nested > kMostNested) error("functions are nested too deeply");
+    if (inner.nested > kMaxNested) error("functions are nested too deeply");
     std::unique_ptr<Graph> graph = inner.graph();
     at = inner.at, line = inner.line;
     if (std::string wrong = check_function(*graph); !wrong.empty()) error(wrong);

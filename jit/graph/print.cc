@@ -33,7 +33,7 @@ std::string quote(const std::string& s) {
 
 namespace {
 
-constexpr int kMostPrinted = 200;
+constexpr int kMaxPrinted = 200;
 
 }  // namespace
 
@@ -80,7 +80,7 @@ void write_part(std::span<const SymExpr> exprs, int32_t id, int& left, std::stri
 
 std::string expr_text(std::span<const SymExpr> exprs, int32_t id) {
   std::string out;
-  int left = kMostPrinted;
+  int left = kMaxPrinted;
   write_part(exprs, id, left, out);
   return out;
 }

@@ -189,7 +189,7 @@ TextReader::Type TextReader::type() {
   expect("strides");
   Sizes st = sizes("[", "]");
   if (s.size() != st.size()) error("as many strides as sizes are expected");
-  if (s.size() > kMostDims) error("too many dimensions");
+  if (s.size() > kMaxDims) error("too many dimensions");
   int64_t elements = 1;
   for (const SymInt& n : s) {
     if (n.hint < 0) error("a negative size");

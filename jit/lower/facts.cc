@@ -8,7 +8,7 @@ namespace lutra {
 namespace {
 
 using Poly = std::map<std::vector<int32_t>, int64_t>;
-constexpr size_t kMostPolyTerms = 64, kMostSteps = 256;
+constexpr size_t kMaxPolyTerms = 64, kMaxSteps = 256;
 
 void add_to(Poly& p, const Poly& q, int64_t times) {
   for (const auto& [m, c] : q) {
@@ -60,7 +60,7 @@ std::vector<int32_t> leading(const Poly& p) {
 
 }  // namespace
 
-// An expression with more than kMostTerms terms becomes an atom.
+// An expression with more than kMaxTerms terms becomes an atom.
 Poly SymFacts::compute(int32_t id) {
   const SymExpr e = env_[id];
   const Poly atom{{{id}, 1}};
@@ -68,13 +68,13 @@ Poly SymFacts::compute(int32_t id) {
   if (e.op == SymOp::kMul) {
     const Poly &p = polys_.at(e.a), &q = polys_.at(e.b);
     const auto degree = [](const Poly& r) { return r.empty() ? 0 : r.rbegin()->first.size(); };
-    if (p.size() * q.size() > kMostPolyTerms || degree(p) + degree(q) > kMostPolyTerms) return atom;
+    if (p.size() * q.size() > kMaxPolyTerms || degree(p) + degree(q) > kMaxPolyTerms) return atom;
     return product(p, q);
   }
   if (e.op == SymOp::kAdd || e.op == SymOp::kSub) {
     Poly p = polys_.at(e.a);
     add_to(p, polys_.at(e.b), e.op == SymOp::kAdd ? 1 : -1);
-    return p.size() > kMostPolyTerms ? atom : p;
+    return p.size() > kMaxPolyTerms ? atom : p;
   }
   auto known = known_.find(id);
   return known != known_.end() ? known->second : atom;
@@ -154,7 +154,7 @@ bool SymFacts::reduce(Poly& p) const {
     return false;
   };
   size_t steps = 0;
-  while (steps < kMostSteps && step()) steps++;
+  while (steps < kMaxSteps && step()) steps++;
   return steps > 0;
 }
 

@@ -8,8 +8,8 @@
 namespace lutra {
 namespace {
 
-constexpr int64_t kMostNumbered = 1 << 24;  // dimensions, loops, tensors and statements
-constexpr size_t kMostLoops = 64;           // depth of nesting
+constexpr int64_t kMaxNumbered = 1 << 24;  // dimensions, loops, tensors and statements
+constexpr size_t kMaxLoops = 64;           // depth of nesting
 
 class Parser : public TextReader {
  public:
@@ -61,7 +61,7 @@ class Parser : public TextReader {
 
   int64_t small() {
     const int64_t v = integer();
-    if (v < 0 || v >= kMostNumbered) error("number out of range");
+    if (v < 0 || v >= kMaxNumbered) error("number out of range");
     return v;
   }
   // Reads the number after a letter, as in i0 or a3.
@@ -176,7 +176,7 @@ class Parser : public TextReader {
     r.type = dtype();
     expect("over");
     r.sizes = sizes("[", "]");
-    if (r.sizes.size() > kMostDims + 2) error("too many dimensions");
+    if (r.sizes.size() > kMaxDims + 2) error("too many dimensions");
     r.reduced.assign(r.sizes.size(), false);
     if (accept("nest")) {
       while (peek("(")) r.nest.push_back(dims());
@@ -228,7 +228,7 @@ class Parser : public TextReader {
       f.stmts.push_back(stmt(f));
       const FunctionStmt::Kind kind = f.stmts.back().kind;
       loops = loops + size_t(kind == FunctionStmt::kOpen) - size_t(kind == FunctionStmt::kClose);
-      if (loops > kMostLoops) error("loops are nested too deep");
+      if (loops > kMaxLoops) error("loops are nested too deep");
       check(verifier.next());
     }
     check(verifier.end());

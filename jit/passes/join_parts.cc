@@ -18,7 +18,7 @@ namespace lutra {
 namespace {
 
 // Fewer parts fuse into one kernel with their readers.
-constexpr size_t kFewestParts = 8;
+constexpr size_t kMinParts = 8;
 
 // Returns true if t is a part with zeros around it; p describes it then.
 bool find_part(const Tensor& t, PlacedPart& p) {
@@ -74,7 +74,7 @@ class Sums {
  private:
   // Returns true if all parts are along one dimension and no two overlap partly.
   static bool can_join(const Sum& sum, const Tensor& whole) {
-    if (sum.parts.size() < kFewestParts || !whole->is_contiguous()) return false;
+    if (sum.parts.size() < kMinParts || !whole->is_contiguous()) return false;
     std::map<int64_t, int64_t> places;
     for (const PlacedPart& p : sum.parts) {
       if (p.dim != sum.parts[0].dim) return false;

@@ -18,9 +18,9 @@
 namespace lutra {
 namespace {
 
-constexpr int kMostCost = 40;  // in units of element_cost
+constexpr int kMaxCost = 40;  // in units of element_cost
 // The operands' bytes may exceed the value's by this factor, since statistics of rows and biases come on top.
-constexpr double kMostBytes = 1.25;
+constexpr double kMaxBytes = 1.25;
 
 bool lowers_to(const Node& n, const char* rule) { return info(n.op).lower == rule; }
 
@@ -44,7 +44,7 @@ struct Info {
   bool stored = true;
   bool forced = false;       // rule 2 without the comparison of sizes
   int last_use = 0;          // the latest stage that reads it
-  int cost = 0;              // of computing it from its leaves, at most kMostCost + 1
+  int cost = 0;              // of computing it from its leaves, at most kMaxCost + 1
   std::vector<Leaf> leaves;  // values in memory that it is computed from; unused if it is in memory itself or is too
                              // costly
 };
@@ -117,12 +117,12 @@ class Analysis {
     info.cost = element_cost(n.op);
     each_tensor(n.args, [&](const Tensor& t) {
       const Info& of = (*this)[t];
-      if (!of.stored) info.cost = std::min(info.cost + of.cost, kMostCost + 1);
+      if (!of.stored) info.cost = std::min(info.cost + of.cost, kMaxCost + 1);
     });
     // A value that is too costly makes its users too costly, so its leaves do not matter.
     each_tensor(n.args, [&](const Tensor& t) {
       const Info& of = (*this)[t];
-      if (info.cost > kMostCost) return;
+      if (info.cost > kMaxCost) return;
       for (const Leaf& leaf : of.stored ? std::vector<Leaf>{leaf_of(t)} : of.leaves) {
         const auto same = [&](const Leaf& l) { return l.node == leaf.node; };
         if (std::none_of(info.leaves.begin(), info.leaves.end(), same)) info.leaves.push_back(leaf);
@@ -134,7 +134,7 @@ class Analysis {
     }
     double bytes = 0;
     for (const Leaf& leaf : info.leaves) bytes += leaf.bytes;
-    info.stored = info.forced || info.cost > kMostCost || bytes > kMostBytes * bytes_of(n.results[0]);
+    info.stored = info.forced || info.cost > kMaxCost || bytes > kMaxBytes * bytes_of(n.results[0]);
   }
 
   std::unordered_map<const Node*, Info> nodes_;

@@ -21,14 +21,14 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-constexpr size_t kMostNodes = 128;  // how many nodes a loop may become, inner loops included; twice as many for a
-                                    // backward
-constexpr int64_t kMostElements = 16;
-constexpr int kMostDepth = 64;
+constexpr size_t kMaxNodes = 128;  // how many nodes a loop may become, inner loops included; twice as many for a
+                                   // backward
+constexpr int64_t kMaxElements = 16;
+constexpr int kMaxDepth = 64;
 // Limits for computing both sides of a branch.
-constexpr int64_t kMostBothSides = 1 << 16;  // additions
-constexpr size_t kMostSideNodes = 24;        // in a chain each node waits for the one before
-constexpr int64_t kFewElements = 32;         // fewer elements take as long
+constexpr int64_t kMaxBothSides = 1 << 16;  // additions
+constexpr size_t kMaxSideNodes = 24;        // in a chain each node waits for the one before
+constexpr int64_t kFewElements = 32;        // fewer elements take as long
 
 // Finds the values that depend on no input.
 class Known {
@@ -49,11 +49,11 @@ class Known {
       if (!v.is<Sizes>()) continue;
       if (!std::all_of(v.as<Sizes>().begin(), v.as<Sizes>().end(), is_constant)) return false;
     }
-    return t->numel().hint <= kMostElements;
+    return t->numel().hint <= kMaxElements;
   }
   bool is_known(const Tensor& t, int depth) {
     if (values_.count(t.get())) return true;
-    if (depth > kMostDepth || !t->node || !is_plain(*t->node, t)) return false;
+    if (depth > kMaxDepth || !t->node || !is_plain(*t->node, t)) return false;
     bool known = true;
     each_tensor(t->node->args, [&](const Tensor& arg) { known = known && (!arg || is_known(arg, depth + 1)); });
     return known;
@@ -86,7 +86,7 @@ struct Work {
   int64_t additions = 0;
   size_t nodes = 0;   // views are not counted
   bool plain = true;  // only loops over elements
-  bool fits() const { return plain && additions <= kMostBothSides && nodes <= kMostSideNodes; }
+  bool fits() const { return plain && additions <= kMaxBothSides && nodes <= kMaxSideNodes; }
 
   void add(const Graph& side) {
     for (const auto& n : side.nodes) nodes += !info(n->op).has(kView);
@@ -128,7 +128,7 @@ class Unroller {
   // Returns false, and records nothing, if the node stays.
   bool run(const Node& n, const Args& args, Results& results) {
     if (budget_ || control_of(n.op) == Control::kCond) return try_to(n, args, results);
-    const size_t most = control_of(n.op) == Control::kWhileLoopBack ? 2 * kMostNodes : kMostNodes;
+    const size_t most = control_of(n.op) == Control::kWhileLoopBack ? 2 * kMaxNodes : kMaxNodes;
     Budget own{most};
     budget_ = &own;
     if (try_to(n, args, results)) return true;
@@ -215,7 +215,7 @@ class Unroller {
     Tensors now = list(args, 2), test;
     const size_t carried = now.size();
     std::vector<Tensors> kept;  // by step
-    while (kept.size() <= kMostNodes && call(graph(args, 0), joined(now, list(args, 3)), test)) {
+    while (kept.size() <= kMaxNodes && call(graph(args, 0), joined(now, list(args, 3)), test)) {
       const Tensor goes_on = known_.value(test[0]);
       if (!goes_on) return false;
       if (Elements(goes_on).at(0).to_double() == 0) {
@@ -248,7 +248,7 @@ class Unroller {
     const Tensor steps = known_.value(args[2].tensor());
     if (!steps) return false;
     const auto n = size_t(Elements(steps).at(0).to_double());
-    if (n == 0 || n > kMostNodes) return false;
+    if (n == 0 || n > kMaxNodes) return false;
     Tensors carried = list(args, 3), sums = list(args, 5);
     std::vector<Tensors> saved;
     for (size_t step = 0; step < n; step++) {

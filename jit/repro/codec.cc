@@ -128,7 +128,7 @@ struct Input {
 
 // Checks that all elements are in the storage.
 void check_bounds(const Input& in, uint64_t bytes) {
-  if (in.sizes.size() != in.strides.size() || in.sizes.size() > 2 * kMostDims)
+  if (in.sizes.size() != in.strides.size() || in.sizes.size() > 2 * kMaxDims)
     damaged("an input has too many dimensions");
   constexpr int64_t kMost = int64_t{1} << 40;
   int64_t last = in.offset, n = 1;

@@ -34,9 +34,9 @@ std::string write_repro(const Repro& repro);
 Repro read_repro(const std::string& bytes);  // throws Error(kUser)
 
 // store.cc
-// Stores the repro in the folder `repro` of the cache directory, which keeps the newest kMostRepros. Returns the file's
+// Stores the repro in the folder `repro` of the cache directory, which keeps the newest kMaxRepros. Returns the file's
 // name, or "(not written: why)".
-constexpr size_t kMostRepros = 32;
+constexpr size_t kMaxRepros = 32;
 std::string keep_repro(const Repro& repro);
 Repro load_repro(const std::string& path);
 void save_repro(const std::string& path, const Repro& repro);

@@ -43,9 +43,9 @@ void drop_oldest(const std::string& folder) {
   each_file(folder, [&](const std::string& path, const struct stat& s) {
     if (path.ends_with(".repro")) files.emplace_back(s.st_mtim.tv_sec, s.st_mtim.tv_nsec, path);
   });
-  if (files.size() <= kMostRepros) return;
+  if (files.size() <= kMaxRepros) return;
   std::sort(files.begin(), files.end());
-  for (size_t i = 0; i + kMostRepros < files.size(); i++) unlink(std::get<2>(files[i]).c_str());
+  for (size_t i = 0; i + kMaxRepros < files.size(); i++) unlink(std::get<2>(files[i]).c_str());
 }
 
 }  // namespace

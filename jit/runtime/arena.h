@@ -21,7 +21,7 @@ struct ArenaLayout {
   size_t total = 0;
   std::vector<ArenaGap> gaps;  // by launch, if find_gap was called: the largest piece without a slot in use
 
-  // spare: for how many more launches a slot's memory is not given to others, if the slot is small (kMostSpared).
+  // spare: for how many more launches a slot's memory is not given to others, if the slot is small (kMaxSpared).
   // Otherwise launches that may run in parallel would wait for each other.
   void place(const std::vector<ArenaSlot>& slots, size_t align, int32_t spare = 0);
   void find_gap(const std::vector<ArenaSlot>& slots, int32_t launch);

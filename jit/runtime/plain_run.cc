@@ -26,8 +26,8 @@ void note_elements(const SmallVec<T, N>& all) {
 std::unique_ptr<PlainRun> PlainRun::of(const FlatPlan& flat) {
   const Plan& plan = flat.plan;
   if (!flat.unbacked.empty() || !plan.functions.empty() || !plan.slots.empty() || !plan.mutated.empty()) return nullptr;
-  if (flat.program.size() > kMostValues || flat.steps.size() > kMostSteps || flat.steps.empty()) return nullptr;
-  if (plan.outputs.size() > kMostOutputs) return nullptr;
+  if (flat.program.size() > kMaxValues || flat.steps.size() > kMaxSteps || flat.steps.empty()) return nullptr;
+  if (plan.outputs.size() > kMaxOutputs) return nullptr;
   std::unique_ptr<PlainRun> run(new PlainRun(flat));
   const std::vector<HostValue>& start = flat.program.start_values();
   run->start_.assign(start.begin(), start.end());
@@ -62,13 +62,13 @@ bool PlainRun::add_outputs() {
 bool PlainRun::add_steps() {
   const Plan& plan = flat_->plan;
   for (const LaunchStep& s : flat_->steps) {
-    if (!s.kernel || s.beside || s.writes || s.in_place || size_t(s.words) > kMostWords) return false;
+    if (!s.kernel || s.beside || s.writes || s.in_place || size_t(s.words) > kMaxWords) return false;
     steps_.push_back({s.kernel->code.get(), &s, s.extent, s.work, s.words, int32_t(places_.size()), s.random});
     const int32_t* operand = flat_->operands.data() + s.first;
     for (int32_t i = 0; i < s.ptrs; i++) {
       const int32_t at = *operand++;
       const Buffer& b = plan.buffers[size_t(at)];
-      if (b.kind == Buffer::kInput && size_t(flat_->input_of[size_t(at)]) >= kMostInputs) return false;
+      if (b.kind == Buffer::kInput && size_t(flat_->input_of[size_t(at)]) >= kMaxInputs) return false;
       places_.push_back(b.kind == Buffer::kInput      ? word_of(kInput, flat_->input_of[size_t(at)])
                         : b.kind == Buffer::kConstant ? word_of(kConstant, b.index)
                                                       : word_of(kOutput, output_at(at)));
@@ -93,7 +93,7 @@ void PlainRun::launch(const Step& step, const HostValue* values, const InputView
   check_stop();
   const int64_t extent = step.extent < 0 ? 1 : values[step.extent].i;
   if (extent <= 0) return;
-  alignas(64) uint64_t block[kMostWords];
+  alignas(64) uint64_t block[kMaxWords];
   auto* head = new (block) BlockHead;
   head->end = extent;
   const int32_t* place = places_.begin() + step.first;
@@ -131,16 +131,16 @@ void PlainRun::note_memory() const {
 bool PlainRun::run(const std::vector<Tensor>& inputs, const InputView* views, const double* scalars,
                    std::vector<Value>& results) const {
   const size_t n = inputs.size();
-  if (n < input_count_ || n > kMostInputs || launches_watched()) return false;
+  if (n < input_count_ || n > kMaxInputs || launches_watched()) return false;
   if (noted_lines) [[unlikely]]
     note_memory();
-  InputView seen[kMostInputs];
+  InputView seen[kMaxInputs];
   for (size_t i = 0; i < n; i++) seen[i] = views && views[i].data ? views[i] : view_of(*inputs[i].get());
-  HostValue values[kMostValues];
+  HostValue values[kMaxValues];
   std::copy(start_.begin(), start_.end(), values);
   if (reckons_) program_->run(values, seen, scalars);
   if (!is_small(values)) return false;
-  void* data[kMostOutputs];
+  void* data[kMaxOutputs];
   results.reserve(outputs_.size());
   for (const Output& o : outputs_) {
     Ref<TensorImpl> t = make_ref<TensorImpl>();

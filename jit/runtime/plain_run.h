@@ -51,7 +51,7 @@ class PlainRun : public Dense {
   bool is_small(const HostValue* values) const;
   void launch(const Step& step, const HostValue* values, const InputView* views, void* const* outputs) const;
 
-  static constexpr size_t kMostValues = 48, kMostWords = 48, kMostInputs = 16, kMostOutputs = 4, kMostSteps = 4;
+  static constexpr size_t kMaxValues = 48, kMaxWords = 48, kMaxInputs = 16, kMaxOutputs = 4, kMaxSteps = 4;
   const FlatPlan* flat_;
   const HostProgram* program_;
   const Device device_;

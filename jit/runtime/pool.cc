@@ -34,7 +34,7 @@
 namespace lutra {
 namespace {
 
-constexpr int kMostChunks = 0xffff, kMostThreads = 255;
+constexpr int kMaxChunks = 0xffff, kMaxThreads = 255;
 // How long a worker looks for the next job: as long as the interpreter takes to issue one.
 constexpr auto kLookFor = std::chrono::microseconds(60);
 
@@ -53,7 +53,7 @@ int64_t grain() {
 }
 
 int machine_threads() {
-  static const int count = std::clamp(int(std::thread::hardware_concurrency()), 1, kMostThreads);
+  static const int count = std::clamp(int(std::thread::hardware_concurrency()), 1, kMaxThreads);
   return count;
 }
 
@@ -193,7 +193,7 @@ class Pool {
   struct alignas(64) Share {
     std::atomic<uint64_t> word{0};
   };
-  Share shares_[kMostThreads];
+  Share shares_[kMaxThreads];
   alignas(64) std::atomic<uint64_t> word_{0};
   alignas(64) std::atomic<int> done_{0};
   alignas(64) std::atomic<uint32_t> signal_{0};
@@ -205,7 +205,7 @@ class Pool {
   std::exception_ptr error_;
   std::mutex error_mutex_;
   std::mutex mutex_;  // one job at a time; a second host thread runs its own chunks meanwhile
-  int workers_ = 0, most_workers_ = kMostThreads;
+  int workers_ = 0, most_workers_ = kMaxThreads;
   uint32_t epoch_ = 0;
 };
 
@@ -269,7 +269,7 @@ void run_chunks(int chunks, void (*body)(void* arg, int chunk), void* arg) {
   const HostThreads& host = modes().threads;
   const int threads = host.run ? thread_count() : std::min(thread_count(), machine_threads());
   if (host.run && threads > 1 && chunks > 1 && !in_chunk) return run_on_host(host, chunks, body, arg);
-  if (threads <= 1 || chunks <= 1 || chunks > kMostChunks) return Pool::run_here(chunks, body, arg);
+  if (threads <= 1 || chunks <= 1 || chunks > kMaxChunks) return Pool::run_here(chunks, body, arg);
   pool().run(chunks, threads, body, arg);
 }
 
@@ -277,11 +277,11 @@ int chunk_count(int64_t extent, int64_t work) {
   const int64_t total = total_work(extent, work);
   if (extent <= 1 || total < std::min(grain(), kLongChunk)) return 1;
   const int64_t threads = thread_count();
-  if (threads <= 1) return int(std::clamp<int64_t>(total / kLongChunk, 1, std::min<int64_t>(extent, kMostChunks)));
+  if (threads <= 1) return int(std::clamp<int64_t>(total / kLongChunk, 1, std::min<int64_t>(extent, kMaxChunks)));
   // Large loops get more chunks than threads. If a core is busy with something else, it then delays one chunk only.
   const int64_t least = grain();
   const int64_t most = total >= 32 * least * threads ? std::max(threads * 4, total / kLongChunk) : threads;
-  return int(std::max<int64_t>(1, std::min({most, extent, total / least, int64_t(kMostChunks)})));
+  return int(std::max<int64_t>(1, std::min({most, extent, total / least, int64_t(kMaxChunks)})));
 }
 
 int64_t total_work(int64_t extent, int64_t work) {

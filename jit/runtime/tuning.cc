@@ -43,7 +43,7 @@ constexpr double kLong = 0.03;           // seconds
 constexpr double kHopeless[] = {4, 1.5};
 // A choice must be faster by this factor and by so many seconds to replace another.
 constexpr double kWorth = 1.03, kNoise = 1e-6;
-constexpr size_t kMostCalls = 4096;
+constexpr size_t kMaxCalls = 4096;
 
 struct Option {
   ExternOption how;
@@ -325,11 +325,11 @@ LibraryChoice run_library(const Backend& backend, const ExternCall& call, Tuning
   const uint64_t key = key_of(backend, call);
   std::unique_lock lock(t.mutex);
   auto at = t.trials.find(key);
-  if (at == t.trials.end() && tuning >= Tuning::kInFlight && t.trials.size() < kMostCalls && extern_candidate(call)) {
+  if (at == t.trials.end() && tuning >= Tuning::kInFlight && t.trials.size() < kMaxCalls && extern_candidate(call)) {
     at = t.trials.emplace(key, new_trial(call)).first;
   }
   if (at == t.trials.end()) {
-    const bool later = tuning == Tuning::kSettled && t.trials.size() < kMostCalls;
+    const bool later = tuning == Tuning::kSettled && t.trials.size() < kMaxCalls;
     lock.unlock();
     return run_first(call, later ? LibraryChoice::kMeasuring : LibraryChoice::kFirst);
   }

@@ -17,9 +17,9 @@ namespace {
 
 using Tensors = std::vector<Tensor>;
 
-constexpr int kMostWork = 64;              // of the steps together; more takes long to compile, and is not limited by
-                                           // memory
-constexpr int64_t kMostTestElements = 16;  // in each value that the test computes
+constexpr int kMaxWork = 64;              // of the steps together; more takes long to compile, and is not limited by
+                                          // memory
+constexpr int64_t kMaxTestElements = 16;  // in each value that the test computes
 
 bool is_plain(const Node& n) {
   const OpInfo& row = info(n.op);
@@ -34,12 +34,12 @@ bool joins(const Graph& step) {
     if (!is_plain(*n)) return false;
     if (!info(n->op).has(kView)) work += element_work(n->op);
   }
-  return work * kStepsAtOnce <= kMostWork;
+  return work * kStepsAtOnce <= kMaxWork;
 }
 
 bool is_small(const Graph& g) {
   return std::all_of(g.nodes.begin(), g.nodes.end(),
-                     [](const auto& n) { return is_plain(*n) && n->results[0]->numel().hint <= kMostTestElements; });
+                     [](const auto& n) { return is_plain(*n) && n->results[0]->numel().hint <= kMaxTestElements; });
 }
 
 void append(Tensors& to, const Tensors& from) { to.insert(to.end(), from.begin(), from.end()); }

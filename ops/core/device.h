@@ -9,7 +9,7 @@ namespace lutra {
 
 enum class DeviceType : uint8_t { kCPU, kCUDA };
 // The number of device types that may be registered, including those without an enumerator.
-inline constexpr size_t kMostDeviceTypes = 4;
+inline constexpr size_t kMaxDeviceTypes = 4;
 
 struct Device {
   DeviceType type = DeviceType::kCPU;

@@ -132,7 +132,7 @@ std::string about(const std::string& path) {
 
 // The compiler waits for shrink, so shrink must look at few files and remove few: some file systems take milliseconds
 // to remove one. But it removes at least as many bytes as were written since the last call.
-constexpr uint64_t kMostFiles = 16384, kMostGone = 256;
+constexpr uint64_t kMaxFiles = 16384, kMaxGone = 256;
 
 // If the entries exceed the limits, removes the oldest ones until a quarter of the limits is free. That may take
 // several calls. `come` is the number of bytes written since the last call.
@@ -157,14 +157,14 @@ void shrink(uint64_t come) {
     });
   }
   uint64_t count = files.size(), gone = 0, bytes_gone = 0;
-  if (total <= limit && count <= kMostFiles) return;
+  if (total <= limit && count <= kMaxFiles) return;
   std::sort(files.begin(), files.end(), [](const File& a, const File& b) {
     return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
   });
   for (const File& f : files) {
     check_stop();
-    if (total <= limit / 4 * 3 && count <= kMostFiles / 4 * 3) return;
-    if (gone >= kMostGone && bytes_gone >= come) return;
+    if (total <= limit / 4 * 3 && count <= kMaxFiles / 4 * 3) return;
+    if (gone >= kMaxGone && bytes_gone >= come) return;
     if (unlink(f.path.c_str()) == 0) total -= f.bytes, bytes_gone += f.bytes, count--;
     gone++;
   }
@@ -177,7 +177,7 @@ std::optional<uint64_t> may_be_full(const std::string& entry, uint64_t bytes) {
   Written& since = written[cache_directory()];
   since.bytes += bytes, since.files++;
   const bool looks = (entry[0] == '0' && entry[1] < '4') || since.bytes >= settings().cache_bytes / 16 ||
-                     since.files >= kMostFiles / 16;
+                     since.files >= kMaxFiles / 16;
   if (!looks) return {};
   return std::exchange(since, {}).bytes;
 }
@@ -240,7 +240,7 @@ void write_cached(const char* kind, const std::string& key, const std::string& d
   } catch (...) {  // an interrupt: the next entry checks again
     std::lock_guard lock(mutex);
     Written& since = written[cache_directory()];
-    since.files = kMostFiles, since.bytes += *come;
+    since.files = kMaxFiles, since.bytes += *come;
     throw;
   }
 }

@@ -74,7 +74,7 @@ void wait(const void* data, Device device) {
 
 Tensor over(const DLTensor& t, std::function<void(void*)> deleter) {
   if (t.ndim < 0) fail("a tensor of ", t.ndim, " dims");
-  if (size_t(t.ndim) > kMostDims) fail_dims(size_t(t.ndim));
+  if (size_t(t.ndim) > kMaxDims) fail_dims(size_t(t.ndim));
   if (t.ndim > 0 && !t.shape) fail("the tensor has no sizes");
   const Device device = device_of(t.device);
   const DType dtype = dtype_of(t.dtype);
@@ -106,7 +106,7 @@ std::function<void(void*)> deleter_of(Managed* managed) {
 template <class Managed>
 struct Loan {
   Tensor tensor;
-  int64_t sizes[kMostDims], strides[kMostDims];
+  int64_t sizes[kMaxDims], strides[kMaxDims];
   Managed managed = {};
   explicit Loan(const Tensor& t) : tensor(t) { lend(*t->storage); }
   ~Loan() { give_back(*tensor->storage); }
@@ -117,7 +117,7 @@ Managed* lent(const Tensor& t) {
   if (t->requires_grad) fail("to_dlpack: a tensor that requires grad cannot be shared; share x:detach()");
   const DLDataType type = type_of(t->dtype);
   void* data = t->data();  // throws if the tensor has no data
-  if (t->sizes.size() > kMostDims) fail_dims(t->sizes.size());
+  if (t->sizes.size() > kMaxDims) fail_dims(t->sizes.size());
   const Device device = t->device();
   if (t->numel().hint > 0) wait(data, device);
   auto loan = std::make_unique<Loan<Managed>>(t);

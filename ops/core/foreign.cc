@@ -32,7 +32,7 @@ Loans& loans() {
 
 Tensor tensor_over(void* data, const Sizes& sizes, const Sizes* strides, DType dtype, Device device,
                    std::function<void(void*)> deleter) {
-  if (sizes.size() > kMostDims) fail_dims(sizes.size());
+  if (sizes.size() > kMaxDims) fail_dims(sizes.size());
   if (!strides) check_product(sizes);
   const Sizes steps = strides ? *strides : contiguous_strides(sizes);
   if (steps.size() != sizes.size()) {

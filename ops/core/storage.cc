@@ -226,7 +226,7 @@ void Storage::free() {
 
 namespace {
 
-const DeviceMemory* memories[kMostDeviceTypes] = {};
+const DeviceMemory* memories[kMaxDeviceTypes] = {};
 
 const DeviceMemory& memory_of(Device device) {
   const DeviceMemory* memory = memories[size_t(device.type)];
@@ -239,7 +239,7 @@ const DeviceMemory& memory_of(Device device) {
 }  // namespace
 
 void set_device_memory(DeviceType type, const DeviceMemory* memory) {
-  LUTRA_CHECK(type != DeviceType::kCPU && size_t(type) < kMostDeviceTypes);
+  LUTRA_CHECK(type != DeviceType::kCPU && size_t(type) < kMaxDeviceTypes);
   memories[size_t(type)] = memory;
 }
 

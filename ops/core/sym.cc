@@ -36,9 +36,9 @@ const SymCmpInfo kCmps[] = {
 };
 
 // Limits: factors of a product in canonical form, depth of a comparison of expressions, expressions printed as text.
-constexpr unsigned kMostFactors = 64;
-constexpr int kMostCompared = 256;
-constexpr int kMostPrinted = 200;
+constexpr unsigned kMaxFactors = 64;
+constexpr int kMaxCompared = 256;
+constexpr int kMaxPrinted = 200;
 
 thread_local SymEnv* current_env = nullptr;
 
@@ -78,7 +78,7 @@ bool same(const SymExpr& x, const SymExpr& y) {
 // Orders expressions by their structure, not by when they were made, so that a parsed text gives the same sums. Equal
 // operands have equal ids, so the first operands that differ decide. If the difference lies too deep, the ids decide.
 bool comes_before(const std::vector<SymExpr>& all, int32_t x, int32_t y) {
-  for (int depth = 0; depth < kMostCompared && x != y; depth++) {
+  for (int depth = 0; depth < kMaxCompared && x != y; depth++) {
     const SymExpr &a = all[size_t(x)], &b = all[size_t(y)];
     if (arity(a.op) != arity(b.op)) return arity(a.op) < arity(b.op);
     if (a.op != b.op) return a.op < b.op;
@@ -183,7 +183,7 @@ bool compare_int(SymCmp cmp, int64_t a, int64_t b) {
     case SymCmp::kLt: return a < b;
     case SymCmp::kLe: return a <= b;
     case SymCmp::kWhole: return true;
-    case SymCmp::kExact: return -kMostExact <= a && a <= kMostExact;
+    case SymCmp::kExact: return -kMaxExact <= a && a <= kMaxExact;
   }
   return false;
 }
@@ -196,7 +196,7 @@ bool compare_number(SymCmp cmp, double a, double b) {
     case SymCmp::kLe: return a <= b;
     case SymCmp::kSame: return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
     case SymCmp::kExact:
-    case SymCmp::kWhole: return std::floor(a) == a && std::fabs(a) <= double(kMostExact);
+    case SymCmp::kWhole: return std::floor(a) == a && std::fabs(a) <= double(kMaxExact);
   }
   return false;
 }
@@ -206,7 +206,7 @@ bool is_number(SymOp op) { return kOps[size_t(op)].number; }
 int arity(SymOp op) { return kOps[size_t(op)].operands; }
 const char* name(SymCmp cmp) { return kCmps[size_t(cmp)].text; }
 int arity(SymCmp cmp) { return kCmps[size_t(cmp)].operands; }
-bool is_exact(SymRange r) { return -kMostExact <= r.low && r.high <= kMostExact; }
+bool is_exact(SymRange r) { return -kMaxExact <= r.low && r.high <= kMaxExact; }
 
 SymEnv::SymEnv() : bounds_(std::make_unique<SymBounds>(*this)) {
   exprs_.push_back({SymOp::kConstInt});  // id 0 means "constant" in a SymInt: no expression gets it
@@ -252,7 +252,7 @@ bool SymEnv::take_factors(int32_t id, SmallVec<int32_t, 8>& factors, int64_t& sc
     } else {
       factors.push_back(top);
     }
-    if (factors.size() + stack.size() > kMostFactors) return false;
+    if (factors.size() + stack.size() > kMaxFactors) return false;
   }
   return true;
 }
@@ -321,7 +321,7 @@ int32_t SymEnv::make(SymOp op, int32_t a, int32_t b) {
 SymRange SymEnv::range_of(const SymExpr& e) const {
   if (e.op == SymOp::kConstInt) return {e.i, e.i};
   if (e.op == SymOp::kSize) return sizes_;
-  if (e.op == SymOp::kToInt) return {-kMostExact, kMostExact};
+  if (e.op == SymOp::kToInt) return {-kMaxExact, kMaxExact};
   if (is_number(e.op) || arity(e.op) != 2) return {};
   const SymRange x = ranges_[size_t(e.a)], y = ranges_[size_t(e.b)];
   switch (e.op) {
@@ -551,7 +551,7 @@ void print_part(const SymEnv& env, int32_t id, int& left, std::string& out) {
 
 std::string SymEnv::print(int32_t id) const {
   std::string out;
-  int left = kMostPrinted;
+  int left = kMaxPrinted;
   print_part(*this, id, left, out);
   return out;
 }

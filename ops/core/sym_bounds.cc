@@ -39,7 +39,7 @@ SymRange SymBounds::meant(const SymGuard& g, SymRange now, int32_t* id) const {
   *id = 0;
   if (g.cmp == SymCmp::kExact) {
     *id = g.a;
-    if (g.outcome) now.low = std::max(now.low, -kMostExact), now.high = std::min(now.high, kMostExact);
+    if (g.outcome) now.low = std::max(now.low, -kMaxExact), now.high = std::min(now.high, kMaxExact);
     return now;
   }
   const bool left = !is_constant(env_[g.a]), right = !is_constant(env_[g.b]);

@@ -9,7 +9,7 @@
 namespace lutra {
 
 // A double holds every integer up to this one.
-constexpr int64_t kMostExact = int64_t(1) << 53;
+constexpr int64_t kMaxExact = int64_t(1) << 53;
 
 inline bool is_constant(const SymExpr& e) { return e.op == SymOp::kConstInt || e.op == SymOp::kConstNum; }
 inline double as_number(const SymExpr& e) { return is_number(e.op) ? e.d : double(e.i); }

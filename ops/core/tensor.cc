@@ -8,7 +8,7 @@ namespace lutra {
 namespace {
 
 void check_dims(const Sizes& sizes) {
-  if (sizes.size() > 2 * kMostDims) fail_dims(sizes.size());
+  if (sizes.size() > 2 * kMaxDims) fail_dims(sizes.size());
 }
 
 bool same_expr(SymInt a, SymInt b) { return a.expr == b.expr && a.hint == b.hint; }
@@ -46,7 +46,7 @@ void check_product(const Sizes& sizes) {
   }
 }
 
-void fail_dims(size_t dims) { fail("tensors have at most ", kMostDims, " dimensions, got ", dims); }
+void fail_dims(size_t dims) { fail("tensors have at most ", kMaxDims, " dimensions, got ", dims); }
 
 TensorImpl::~TensorImpl() {
   if (host && host_drop) host_drop(host);

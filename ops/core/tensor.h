@@ -24,7 +24,7 @@ struct AutogradMeta;
 // that takes another layout or storage (x.data = y, x:set_(y)) raises its own `laid`: nothing was written, so what
 // other tensors of either storage have saved stays valid.
 struct ElementsMark {
-  uint32_t laid = 0, version = 0;
+  uint32_t layout_version = 0, version = 0;
   bool operator==(const ElementsMark&) const = default;
 };
 
@@ -91,8 +91,8 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   SymInt offset;         // in elements
   DType dtype = DType::kFloat32;
   WatchedFlag requires_grad;
-  bool hidden_base = false;  // a view of a tensor that compiled code does not return
-  uint32_t laid = 0;         // how often its sizes, strides or memory were replaced: see lay_anew
+  bool hidden_base = false;     // a view of a tensor that compiled code does not return
+  uint32_t layout_version = 0;  // how often its sizes, strides or memory were replaced: see note_new_layout
   Ref<AutogradMeta> autograd;
   Tensor base;            // the tensor that this is a differentiable view of; null if none
   Ref<ViewHistory> view;  // set together with base if grad mode was on
@@ -109,7 +109,7 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   Device device() const { return storage->device; }
   bool is_view() const { return base || hidden_base; }
   bool is_fake() const { return storage->fake; }
-  ElementsMark mark() const { return {laid, storage->version}; }
+  ElementsMark mark() const { return {layout_version, storage->version}; }
   // See watch.h: a change that its invariants name must be followed by changed().
   void watch() const { requires_grad.watched.watch(), storage->watched.watch(); }
   void changed() const { requires_grad.watched.changed(); }
@@ -122,7 +122,7 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
 };
 
 // The most dimensions of a tensor that a program sees. Within an op there may be twice as many.
-inline constexpr size_t kMostDims = 16;
+inline constexpr size_t kMaxDims = 16;
 [[noreturn]] void fail_dims(size_t dims);
 
 // Makes an uninitialised tensor, contiguous unless strides are given. Throws Error(kMemory).

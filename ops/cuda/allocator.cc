@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kKB = 1024, kMB = kKB * kKB;
 constexpr size_t kAlignment = 512;
-constexpr size_t kMostSmall = 1 * kMB, kSmallSegment = 2 * kMB;
+constexpr size_t kMaxSmall = 1 * kMB, kSmallSegment = 2 * kMB;
 constexpr size_t kMiddle = 10 * kMB, kMiddleSegment = 20 * kMB;
 constexpr size_t kSegmentStep = 2 * kMB;
 
@@ -97,7 +97,7 @@ Block* take_free(Heap& h, size_t bytes, bool small) {
   Block* b = *it;
   const size_t rest = b->bytes - bytes;
   std::unique_ptr<Block> left_over;
-  if (small ? rest >= kAlignment : rest > kMostSmall) left_over = new_block(h, b->at + bytes, rest, small);
+  if (small ? rest >= kAlignment : rest > kMaxSmall) left_over = new_block(h, b->at + bytes, rest, small);
   b->place = h.free[small].extract(it);
   if (Block* tail = left_over.release()) {
     tail->before = b, tail->after = b->after;
@@ -274,7 +274,7 @@ Block* take_or_grow(Heap& h, size_t bytes, bool small) {
 Block* find_block(Context& c, Heap& h, size_t nbytes) {
   if (nbytes > size_t(1) << 62) raise_out_of_memory(c, h, nbytes);
   const size_t bytes = rounded(std::max(nbytes, size_t(1)), kAlignment);
-  const bool small = bytes <= kMostSmall;
+  const bool small = bytes <= kMaxSmall;
   if (Block* b = take_or_grow(h, bytes, small)) return b;
   {
     std::lock_guard lock(h.mutex);

@@ -16,7 +16,7 @@
 namespace lutra::cuda {
 namespace {
 
-constexpr int kMostDevices = 64;
+constexpr int kMaxDevices = 64;
 constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 // CUdevice_attribute
 constexpr int kClock = 13, kMultiprocessors = 16, kMemoryClock = 36, kMemoryBits = 37, kCacheBytes = 38, kThreads = 39,
@@ -27,7 +27,7 @@ struct Devices {
   bool counted = false;
   int count = 0;
   std::string problem;
-  std::array<std::atomic<Context*>, kMostDevices> contexts{};
+  std::array<std::atomic<Context*>, kMaxDevices> contexts{};
 };
 
 // Never destroyed: storages may outlive the static destructors.
@@ -51,7 +51,7 @@ void count_devices(Devices& d) {
   const Result result = driver->device_count(&d.count);
   if (result != kSuccess) d.count = 0, d.problem = str("its GPUs cannot be counted: ", result_text(result));
   if (result == kSuccess && d.count <= 0) d.count = 0, d.problem = "the NVIDIA driver finds no GPU";
-  if (d.count > kMostDevices) d.count = kMostDevices;
+  if (d.count > kMaxDevices) d.count = kMaxDevices;
 }
 
 void forget_contexts() {
@@ -234,7 +234,7 @@ const std::string& problem() {
 
 Context& context(Device device) {
   LUTRA_CHECK(device.type == DeviceType::kCUDA);
-  Context* c = device.index >= 0 && device.index < kMostDevices
+  Context* c = device.index >= 0 && device.index < kMaxDevices
                    ? devices().contexts[size_t(device.index)].load(std::memory_order_acquire)
                    : nullptr;
   if (!c) c = open_context(device.index);

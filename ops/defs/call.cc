@@ -128,7 +128,7 @@ void track_view(OpId op, const Args& args, const Tensor& result) {
   if (!modes().grad || (input->base && !input->view)) return;
   const Ref<ViewHistory> previous = begins ? Ref<ViewHistory>() : input->view;
   const auto* before = static_cast<const ViewStep*>(previous.get());
-  if (before && before->length == kMostViewSteps) {
+  if (before && before->length == kMaxViewSteps) {
     result->view = step_by_places(result);
     return;
   }

@@ -40,14 +40,14 @@ bool call_same(OpId op, const Tensor& a, const Tensor& b, Tensor& out);
 Tensor call_inplace(OpId op, Args args);
 
 // The call that made a view, with the calls that made its input. Replaying them makes the same view of another base.
-// The chain is short: one that would be longer than kMostViewSteps becomes one as_strided of the base.
+// The chain is short: one that would be longer than kMaxViewSteps becomes one as_strided of the base.
 struct ViewStep : ViewHistory {
   OpId op;
   Args args;  // args[0] is None
   Ref<ViewHistory> previous;
   uint32_t length = 1;
 };
-constexpr uint32_t kMostViewSteps = 8;
+constexpr uint32_t kMaxViewSteps = 8;
 // Returns the one step that makes t of its base by as_strided.
 Ref<ViewHistory> step_by_places(const Tensor& t);
 // Returns whether t has a gradient only because a write with history went into the memory behind a complex view, which

@@ -11,7 +11,7 @@ namespace lutra {
 namespace {
 
 constexpr std::string_view kDigits = "0123456789abcdef";
-constexpr int64_t kMostEntries = 1 << 20;
+constexpr int64_t kMaxEntries = 1 << 20;
 
 [[noreturn]] void fail_text(const char* what, std::string_view text) {
   fail("host_op: '", text.substr(0, 100), "' is no text of ", what);
@@ -42,7 +42,7 @@ class Reader {
   }
   size_t count() {
     const int64_t n = integer(';');
-    if (n < 0 || n > kMostEntries) refuse();
+    if (n < 0 || n > kMaxEntries) refuse();
     return size_t(n);
   }
   std::string text() {
@@ -149,7 +149,7 @@ HostForm read_form(std::string_view text) {
   HostForm form;
   form.has_gradient = in.next() == '+';
   for (size_t n = in.count(); n-- > 0;) form.arguments.push_back(read_argument(in));
-  if (form.numbers() > kMostHostNumbers) in.refuse();
+  if (form.numbers() > kMaxHostNumbers) in.refuse();
   if (in.done()) return form;
   form.results = in.count();
   form.given = in.bits(), form.wanted = in.bits();

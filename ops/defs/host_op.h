@@ -15,7 +15,7 @@
 namespace lutra {
 
 // The most floats of a call, which a graph may have as symbols, and the most results of an op.
-inline constexpr size_t kMostHostNumbers = 8, kMostHostResults = 8;
+inline constexpr size_t kMaxHostNumbers = 8, kMaxHostResults = 8;
 
 struct HostArgument {
   enum Kind : uint8_t { kNone, kTensor, kTensors, kNumber, kInt, kInts, kBool, kText } kind = kNone;

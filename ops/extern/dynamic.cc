@@ -5,8 +5,8 @@
 
 namespace lutra {
 namespace {
-std::array<std::span<const DynamicKernel>, kMostDeviceTypes>& tables() {
-  static std::array<std::span<const DynamicKernel>, kMostDeviceTypes> all;
+std::array<std::span<const DynamicKernel>, kMaxDeviceTypes>& tables() {
+  static std::array<std::span<const DynamicKernel>, kMaxDeviceTypes> all;
   return all;
 }
 }  // namespace

@@ -13,7 +13,7 @@ struct ExternTable {
   bool by_threads = false;
 };
 ExternTable& entry_of(DeviceType type) {
-  static ExternTable tables[kMostDeviceTypes];
+  static ExternTable tables[kMaxDeviceTypes];
   return tables[size_t(type)];
 }
 std::span<const ExternKernel> table_of(DeviceType type) { return entry_of(type).rows; }
@@ -31,14 +31,14 @@ const ExternKernel* pick(const ExternCall& call) {
   return nullptr;
 }
 
-constexpr int kMostCuts = 4;
+constexpr int kMaxCuts = 4;
 
 // Adds options that cut the call as for other numbers of threads. Fewer and larger pieces pack less; more and smaller
 // pieces balance the load.
 void add_cuts(const ExternCall& call, ExternOption option, std::vector<ExternOption>& out) {
   if (!extern_goes_by_threads(call.device.type)) return out.push_back(option);
   const int n = call.threads;
-  for (const int threads : {n, 1, n / 2, 2 * n, kMostCuts * n}) {
+  for (const int threads : {n, 1, n / 2, 2 * n, kMaxCuts * n}) {
     option.threads = threads;
     if (threads > 0 && std::find(out.begin(), out.end(), option) == out.end()) out.push_back(option);
   }
@@ -89,7 +89,7 @@ const char* extern_candidate(const ExternCall& call, const ExternOption& option)
   if (option.row < 0 || size_t(option.row) >= table.size()) return nullptr;
   const ExternKernel& k = table[size_t(option.row)];
   const bool exists = option.way >= 0 && option.way < k.ways && option.threads >= 0;
-  return exists && option.threads <= kMostCuts * call.threads && is_taken(k, call) ? k.name : nullptr;
+  return exists && option.threads <= kMaxCuts * call.threads && is_taken(k, call) ? k.name : nullptr;
 }
 
 void run_extern(const ExternCall& call, const ExternOption& option) {

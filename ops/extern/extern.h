@@ -11,7 +11,7 @@
 
 namespace lutra {
 
-inline constexpr int kExternDims = int(kMostDims);
+inline constexpr int kExternDims = int(kMaxDims);
 [[noreturn]] void fail_dims(const char* op, size_t dims);  // for tensors of more dimensions
 // The value of an absent int? attribute.
 inline constexpr int64_t kNoInt = INT64_MIN;

@@ -283,7 +283,7 @@ void check_writable(const char* op, const Tensor& self) {
 // Makes self, which was written, the result that edge names, with the sizes and dtype of src.
 void take_history(const Tensor& self, const Tensor& src, const Edge& edge) {
   if (!self->view) return set_history(self, edge.node, edge.result);
-  if (self->base->laid) self->view = step_by_places(self);
+  if (self->base->layout_version) self->view = step_by_places(self);
   set_history(self->base, Ref<GradNode>(new CopySlices(self, src, edge)), 0);
   refresh_view(self);
 }
@@ -459,7 +459,7 @@ void take_history(const Tensor& self, const Tensor& source) { take_history(self,
 
 void refresh_view(const Tensor& t) {
   if (!t->view || t->view->version == t->storage->version) return;
-  if (t->base->laid) t->view = step_by_places(t);
+  if (t->base->layout_version) t->view = step_by_places(t);
   t->view->version = t->storage->version;
   refresh_view(t->base);  // a complex base may be a view itself
   if (!t->base->requires_grad || base_left(t)) return;
@@ -479,9 +479,9 @@ void check_is_new(const char* title, const Tensor& t) {
   if (t->view) fail(title, ": forward has written a view and gives it back; write its base, or a clone() of it");
 }
 
-void lay_anew(const Tensor& t) {
+void note_new_layout(const Tensor& t) {
   if (t->view) t->view = step_by_places(t);
-  t->laid++;
+  t->layout_version++;
   t->changed();
 }
 

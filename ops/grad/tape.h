@@ -135,7 +135,7 @@ void check_is_new(const char* title, const Tensor& t);
 // Called after t got other sizes, strides or memory. The history of t and of its views no longer describes where their
 // elements lie, so views are made by as_strided from now on. Values kept for t's former elements become invalid
 // (ElementsMark).
-void lay_anew(const Tensor& t);
+void note_new_layout(const Tensor& t);
 // Returns whether a view's base no longer shares its memory.
 inline bool base_left(const Tensor& view) { return !(view->base->storage == view->storage); }
 // Replays the history of a view on another base. Its memory begins at element `start` of the first base's memory.

@@ -16,7 +16,7 @@
 
 namespace lutra {
 namespace {
-constexpr size_t kMostAtOnce = size_t(4) << 20;  // bytes between two checks for a stop
+constexpr size_t kMaxAtOnce = size_t(4) << 20;  // bytes between two checks for a stop
 }
 
 void ByteSource::damaged(const std::string& why) const { fail("load: ", name_, " is damaged: ", why); }
@@ -38,7 +38,7 @@ void InputFile::read_at(uint64_t offset, void* out, size_t size) const {
   auto* p = static_cast<char*>(out);
   while (size > 0) {
     check_stop();
-    const ssize_t n = pread(fd_, p, std::min(size, kMostAtOnce), off_t(offset));
+    const ssize_t n = pread(fd_, p, std::min(size, kMaxAtOnce), off_t(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail("load: cannot read '", path_, "': ", std::strerror(errno));
     if (n == 0) fail("load: '", path_, "' is damaged: it ends too early");
@@ -134,7 +134,7 @@ void AtomicFile::write(const void* bytes, size_t size) {
   auto* p = static_cast<const char*>(bytes);
   while (size > 0) {
     check_stop();
-    const ssize_t n = ::write(fd_, p, std::min(size, kMostAtOnce));
+    const ssize_t n = ::write(fd_, p, std::min(size, kMaxAtOnce));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail_errno("write");
     p += n, written_ += uint64_t(n), size -= size_t(n);
@@ -145,7 +145,7 @@ void AtomicFile::write(const void* bytes, size_t size) {
 // Writes to the disk a little at a time, so that commit's wait for the rest, which cannot be stopped, is short. If that
 // is not possible, commit writes everything.
 void AtomicFile::push() {
-  if (written_ - pushed_ < kMostAtOnce) return;
+  if (written_ - pushed_ < kMaxAtOnce) return;
   sync_file_range(fd_, off_t(pushed_), off_t(written_ - pushed_), SYNC_FILE_RANGE_WRITE);
   if (pushed_ > 0) sync_file_range(fd_, 0, off_t(pushed_), SYNC_FILE_RANGE_WAIT_BEFORE);
   pushed_ = written_;

@@ -12,8 +12,8 @@ namespace lutra {
 namespace {
 
 constexpr char kMagic[] = "\x93NUMPY";
-constexpr size_t kMostNpyHeader = 1 << 20;
-constexpr size_t kMostDims = 64;
+constexpr size_t kMaxNpyHeader = 1 << 20;
+constexpr size_t kMaxDims = 64;
 
 struct Header {
   DType dtype = DType::kNone;
@@ -97,7 +97,7 @@ class Literal {
       if (i_ == first) wrong();
       take('L');  // Python 2
       out.push_back(n);
-      if (out.size() > kMostDims || (!take(',') && !at(')'))) wrong();
+      if (out.size() > kMaxDims || (!take(',') && !at(')'))) wrong();
     }
     return out;
   }
@@ -129,7 +129,7 @@ std::string read_header(ByteSource& in) {
   if (in.left() < width) in.damaged("it ends too early");
   in.read(raw, width);
   const uint64_t length = little_endian(raw, width);
-  if (length > in.left() || length > kMostNpyHeader) in.damaged("its header promises more than the file holds");
+  if (length > in.left() || length > kMaxNpyHeader) in.damaged("its header promises more than the file holds");
   std::string text(length, 0);
   in.read(text.data(), length);
   return text;

@@ -18,7 +18,7 @@ namespace {
 constexpr uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50;
 constexpr uint32_t kEnd64 = 0x06064b50, kLocator64 = 0x07064b50;
 constexpr uint64_t kMax32 = 0xffffffff;
-constexpr uint64_t kMostInflation = 1032;
+constexpr uint64_t kMaxInflation = 1032;
 
 uint32_t crc_of(uint32_t crc, const void* bytes, size_t size) {
   auto* p = static_cast<const Bytef*>(bytes);
@@ -163,7 +163,7 @@ void check_entry(const InputFile& file, const Directory& d, ZipEntry& e) {
   if (little_endian(head, 4) != kLocal) damaged(file, "an entry's header is missing");
   e.data = e.header + sizeof head + little_endian(head + 26, 2) + little_endian(head + 28, 2);
   if (e.data > d.offset || e.packed > d.offset - e.data) damaged(file, "an entry lies outside of it");
-  const bool fits = e.method == 0 ? e.size == e.packed : e.size / kMostInflation <= e.packed;
+  const bool fits = e.method == 0 ? e.size == e.packed : e.size / kMaxInflation <= e.packed;
   if (!fits) damaged(file, "an entry promises more than it holds");
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kMostHeader = 100'000'000;  // the limit of the format's own library
+constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the format's own library
 
 DType dtype_of(const ByteSource& in, const std::string& tensor, const json& text) {
   if (!text.is_string()) in.damaged("tensor '" + tensor + "' has no dtype");
@@ -136,7 +136,7 @@ std::string header_text(const Safetensors& content, const std::vector<size_t>& o
     fail("save: names and texts of a .safetensors file are UTF-8");
   }
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  if (text.size() > kMostHeader) fail("save: the names and texts are too many for a .safetensors file");
+  if (text.size() > kMaxHeader) fail("save: the names and texts are too many for a .safetensors file");
   return text;
 }
 
@@ -153,7 +153,7 @@ Safetensors read_safetensors(ByteSource& in) {
   if (in.left() < sizeof raw) in.damaged("it is too short for a header");
   in.read(raw, sizeof raw);
   const uint64_t length = little_endian(raw, 8);
-  if (length > in.left() || length > kMostHeader) in.damaged("its header promises more than the file holds");
+  if (length > in.left() || length > kMaxHeader) in.damaged("its header promises more than the file holds");
   std::string text(length, 0);
   in.read(text.data(), length);
   const json header = parse_header(in, text);

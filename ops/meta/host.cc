@@ -13,7 +13,7 @@ ResultSpecs meta_host_op(OpId op, const Args& args) {
   check_internal(op, tensors.size() == count && (op == OpId::host_op) == (form.results == 0), "a form of its tensors");
   ResultSpecs specs;
   for (const HostResult& r : read_results(args[3].as<std::string>())) {
-    bool fits = r.sizes.size() <= kMostDims;
+    bool fits = r.sizes.size() <= kMaxDims;
     for (const int64_t size : r.sizes) fits = fits && size >= 0;
     check_internal(op, fits, "sizes of a tensor");
     Sizes sizes;

@@ -25,7 +25,7 @@ bool tells_number(OpId op) { return op == OpId::tell_number; }
 
 SymInt most_elements(OpId op, const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
-  if (op == OpId::bincount) return kMostElements;
+  if (op == OpId::bincount) return kMaxElements;
   if (op == OpId::masked_select) return numel(broadcast(op, x->sizes, args[1].as<Tensor>()->sizes));
   if (is_unique(op) && of_slices(args)) return x->sizes[0];
   return op == OpId::nonzero || (is_unique(op) && args.back().is_none()) ? x->numel() : SymInt(-1);

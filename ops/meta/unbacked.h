@@ -4,7 +4,7 @@
 
 namespace lutra {
 
-constexpr int64_t kMostElements = int64_t(1) << 48;
+constexpr int64_t kMaxElements = int64_t(1) << 48;
 
 // Returns an upper bound of the size, or -1 if the op has no such rule.
 SymInt most_elements(OpId op, const Args& args);

@@ -9,7 +9,7 @@
 namespace lutra {
 namespace {
 
-constexpr int64_t kMostElements = 1 << 16;
+constexpr int64_t kMaxElements = 1 << 16;
 
 // False where the launch is too large for a test.
 bool add_launch(const Plan& plan, const KernelLaunch& launch, uint64_t seed, ShimLibrary& library,
@@ -20,7 +20,7 @@ bool add_launch(const Plan& plan, const KernelLaunch& launch, uint64_t seed, Shi
   for (int32_t b : launch.buffers) {
     const auto& buffer = plan.buffers[size_t(b)];
     const int64_t elements = env[size_t(buffer.elements)].i;
-    if (elements > kMostElements) return false;
+    if (elements > kMaxElements) return false;
     c.buffer(buffer.dtype, size_t(elements));
     // Indices lie within what they index, mostly.
     fill(*c.buffers.back(), rng, 0.02);

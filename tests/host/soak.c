@@ -16,7 +16,7 @@
 #include "tests/host/dlpack.h"
 #include "vm/capi/lutra.h"
 
-enum { kThreads = 16, kStates = 4, kMostSamples = 10000 };
+enum { kThreads = 16, kStates = 4, kMaxSamples = 10000 };
 
 static double end;
 static long lives, squares, handed, crossed, interrupts, timeouts, overflows;
@@ -227,14 +227,14 @@ static void* live(void* arg) {
   return NULL;
 }
 
-static double samples[kMostSamples]; /* resident MB */
+static double samples[kMaxSamples]; /* resident MB */
 static int count;
 
 /* One at the end of each tenth of a short soak, every ten seconds of a long one. What malloc keeps free in its arenas
  * is its own affair: it is given back before. */
 static void watch(double seconds) {
   const double begin = now(), step = seconds > 100 ? 10 : seconds / 10;
-  for (count = 0; count < kMostSamples && now() < end; count++) {
+  for (count = 0; count < kMaxSamples && now() < end; count++) {
     const double pause = begin + (count + 1) * step - now();
     if (pause > 0) usleep((unsigned)(1e6 * pause));
     malloc_trim(0);

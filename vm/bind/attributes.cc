@@ -23,7 +23,7 @@ void set_data(const Tensor& t, const Tensor& from) {
   t->storage = from->storage;
   t->sizes = from->sizes, t->strides = from->strides, t->offset = from->offset;
   t->dtype = from->dtype;
-  lay_anew(t);
+  note_new_layout(t);
 }
 
 Tensor get_grad(const Tensor& t) { return t->autograd ? t->autograd->grad : Tensor(); }

@@ -113,7 +113,7 @@ void write_out(const std::string& fn, const Tensor& out, const Tensor& result, b
   if (to_string(out->sizes) != to_string(result->sizes)) {
     if (out->is_fake()) throw NeedsData(fn + ": out= takes other sizes");
     resize(out, result->sizes, strided ? result->strides : contiguous_strides(result->sizes));
-    lay_anew(out);
+    note_new_layout(out);
   }
   call_inplace(OpId::copy_, {out, result});
 }

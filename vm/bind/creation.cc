@@ -129,9 +129,9 @@ Tensor tensor_of_number(const Scalar& v, DType dtype, const Value& device) {
 // Makes a tensor of numbers that may change in a later call, with one op for each. Returns null if constants are
 // better.
 Tensor tensor_of_changing(Nested& nested, DType dtype, const Value& device) {
-  constexpr size_t kMostChanging = 32;
+  constexpr size_t kMaxChanging = 32;
   if (!nested.changes) return Tensor();
-  if (nested.values.size() > kMostChanging || nested.pairs || is_complex(dtype)) {
+  if (nested.values.size() > kMaxChanging || nested.pairs || is_complex(dtype)) {
     for (Scalar& v : nested.values) v = pin(v);
     return Tensor();
   }

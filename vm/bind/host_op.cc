@@ -67,7 +67,7 @@ void check_arguments(const HostOp& op) {
     tensor |= !arg.optional && (arg.type == ArgType::kTensor || arg.type == ArgType::kTensorList);
   }
   if (!tensor) fail(op.title, ": an op takes at least one Tensor");
-  if (numbers > kMostHostNumbers) fail(op.title, ": at most ", kMostHostNumbers, " floats are possible");
+  if (numbers > kMaxHostNumbers) fail(op.title, ": at most ", kMaxHostNumbers, " floats are possible");
 }
 
 // The parts of a call.
@@ -134,7 +134,7 @@ LuaResults call(const Binding& self, ArgReader& in) {
   for (const Tensor& t : c.tensors) types.push_back(type_of(t));
   const std::vector<HostResult> gives = op.shape(c.form, types);
   Args args = {c.tensors, op.text, write_form(c.form), write_results(gives)};
-  c.numbers.resize(kMostHostNumbers, Scalar(0.0));
+  c.numbers.resize(kMaxHostNumbers, Scalar(0.0));
   args.insert(args.end(), c.numbers.begin(), c.numbers.end());
   const Results results = call_op(OpId::host_op, std::move(args));
   return LuaResults(results.begin(), results.end());
@@ -167,8 +167,8 @@ void read_host_schema(const std::string& schema, HostOp& op) {
   }
   check_arguments(op);
   op.results = count_results(trimmed(std::string_view(schema).substr(arrow + 2)));
-  if (op.results == 0 || op.results > kMostHostResults) {
-    fail(op.title, ": an op gives \"Tensor\", or \"(Tensor, Tensor)\" with up to ", kMostHostResults, " of them");
+  if (op.results == 0 || op.results > kMaxHostResults) {
+    fail(op.title, ": an op gives \"Tensor\", or \"(Tensor, Tensor)\" with up to ", kMaxHostResults, " of them");
   }
   op.text = op.title + schema.substr(open);
   // The prefix makes sure that it does not match a function that capture models by name.

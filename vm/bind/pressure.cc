@@ -61,7 +61,7 @@ struct Pressures {
   double looks = 0;  // objects that the last collection visited
 };
 
-constexpr double kTensors = 256, kLeastTensors = 2048, kTensorsPerHeapKb = 2, kMostHeapKb = 8192;
+constexpr double kTensors = 256, kMinTensors = 2048, kTensorsPerHeapKb = 2, kMaxHeapKb = 8192;
 thread_local Pressures pressures;
 
 // Counts the bytes that survived a minor collection. Returns whether a full collection should run. A large heap is
@@ -125,7 +125,7 @@ void relieve(lua_State* L) {
   const double heap = lua_gc(L, LUA_GCCOUNT, 0);
   for (Pressure* of : each) of->set_period(p.looks, heap);
   const bool host = press(L, p.host, heap, minor), device = press(L, p.device, heap, minor);
-  const bool counted = heap < kMostHeapKb && p.tensors_since_major >= std::max(kLeastTensors, heap * kTensorsPerHeapKb);
+  const bool counted = heap < kMaxHeapKb && p.tensors_since_major >= std::max(kMinTensors, heap * kTensorsPerHeapKb);
   if (!host && !device && !counted) return;
   if (run(L, mirror::hold) != mirror::Minor::kDone) lua_gc(L, LUA_GCCOLLECT, 0);
   p.tensors_since_major = 0;

@@ -33,7 +33,7 @@ LuaResults resize_to(const char* fn, const Tensor& t, const Sizes& sizes, const 
   }
   if (to_string(sizes) != to_string(t->sizes)) {
     resize(t, sizes, strides_in(fn, sizes, format));
-    lay_anew(t);
+    note_new_layout(t);
   }
   t->storage->version++;
   return {t};
@@ -58,7 +58,7 @@ LuaResults take_memory(const Tensor& t, const Tensor& source, SymInt offset, con
   t->storage = source->storage;
   t->offset = offset, t->sizes = sizes, t->strides = strides;
   t->base = Tensor(), t->view = Ref<ViewHistory>(), t->hidden_base = false;
-  lay_anew(t);
+  note_new_layout(t);
   return {t};
 }
 
@@ -91,7 +91,7 @@ LuaResults become(const Tensor& t, const Tensor& view) {
   t->sizes = view->sizes;
   t->strides = view->strides;
   t->offset = view->offset;
-  lay_anew(t);
+  note_new_layout(t);
   t->storage->version++;
   return {t};
 }

@@ -28,7 +28,7 @@ namespace {
 using nlohmann::json;
 
 constexpr char kForm[] = "lutra.form";
-constexpr int kMostDepth = 100;
+constexpr int kMaxDepth = 100;
 
 Tensor dense(const Tensor& t) {
   GradModeScope off(false);
@@ -130,7 +130,7 @@ class Flattener {
   }
 
   json table(int idx, const std::string& path, int depth) {
-    if (depth >= kMostDepth) refuse(path, "a table within itself, or too deep");
+    if (depth >= kMaxDepth) refuse(path, "a table within itself, or too deep");
     luaL_checkstack(L_, 8, "save: a table is too deep");
     if (lua_getmetatable(L_, idx)) {
       lua_getfield(L_, -1, "state_dict");
@@ -279,7 +279,7 @@ class Builder {
   void push_text(const std::string& s) { lua_pushlstring(L_, s.data(), s.size()); }
 
   void push_table(const json& form, int depth) {
-    if (depth >= kMostDepth) damaged();
+    if (depth >= kMaxDepth) damaged();
     lua_newtable(L_);
     for (const json& item : form) {
       if (!item.is_array() || item.size() != 2) damaged();

@@ -120,7 +120,7 @@ void push_new_userdata(lua_State* L, const Runtime& rt, Tensor t) {
 
 // Pushes the tensor's existing userdata. If there is none, pushes the table of tensors and returns false.
 bool push_old_userdata(lua_State* L, const Runtime& rt, const TensorImpl& t) {
-  if (t.sizes.size() > kMostDims) fail_dims(t.sizes.size());
+  if (t.sizes.size() > kMaxDims) fail_dims(t.sizes.size());
   luaL_checkstack(L, 5, "too many tensors");
   lua_rawgeti(L, LUA_REGISTRYINDEX, rt.tensors);
   if (!t.host) return false;  // it has no userdata in any state

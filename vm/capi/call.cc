@@ -24,7 +24,7 @@ struct lutra_Function {
 namespace lutra::capi {
 namespace {
 
-constexpr int kMostValues = 250;  // the most arguments of one LuaJIT call
+constexpr int kMaxValues = 250;  // the most arguments of one LuaJIT call
 constexpr int kRoom = 16;
 
 // The inputs and outputs of a call, as tensors or as values.
@@ -58,9 +58,9 @@ struct ValueCall {
 template <class Call, class Push>
 int run_call(StateScope& scope, lutra_State* S, const Call& call, Push&& push) {
   if (!scope) return scope.code();
-  if (call.n < 0 || call.m < 0 || call.n > kMostValues || call.m > kMostValues) {
-    return scope.fail(LUTRA_ERROR_ARGUMENT, scope.fn(), ": 0 to ", kMostValues,
-                      " inputs and outputs are possible, got ", call.n, " and ", call.m);
+  if (call.n < 0 || call.m < 0 || call.n > kMaxValues || call.m > kMaxValues) {
+    return scope.fail(LUTRA_ERROR_ARGUMENT, scope.fn(), ": 0 to ", kMaxValues, " inputs and outputs are possible, got ",
+                      call.n, " and ", call.m);
   }
   if ((call.n > 0 && !scope.has(call.inputs, "inputs")) || (call.m > 0 && !scope.has(call.outputs, "outputs"))) {
     return scope.code();
@@ -145,7 +145,7 @@ struct RegisteredFunction {
 
 // The values of a callback. The destructor frees all inputs and the outputs that the callback filled.
 struct CallbackValues {
-  lutra_Value inputs[kMostValues] = {}, outputs[kRoom] = {};
+  lutra_Value inputs[kMaxValues] = {}, outputs[kRoom] = {};
   int n = 0;
   ~CallbackValues() {
     lutra_values_free(inputs, n);
@@ -176,7 +176,7 @@ int call_host(lua_State* L) {
   if (!scope) fail(thread_error());
   const InCallback in_callback(r.S, L);
   const auto values = std::make_unique<CallbackValues>();
-  if (lua_gettop(L) > kMostValues) fail(name, ": at most ", kMostValues, " arguments are possible");
+  if (lua_gettop(L) > kMaxValues) fail(name, ": at most ", kMaxValues, " arguments are possible");
   for (int i = 0; i < lua_gettop(L); i++) values->inputs[i] = value_at(L, i + 1), values->n = i + 1;
   r.S->callback_error.clear();
   int m = kRoom;

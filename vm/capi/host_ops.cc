@@ -169,7 +169,7 @@ void check_shape(const HostOp& op, const lutra_Shape& shape, HostResult& out) {
          ", in which no op computes");
   }
   out.dtype = dtype_from_name(dtype);
-  if (shape.ndim < 0 || shape.ndim > LUTRA_MOST_DIMS)
+  if (shape.ndim < 0 || shape.ndim > LUTRA_MAX_DIMS)
     fail(op.title, ": its shape rule gives ", shape.ndim, " dimensions");
   out.sizes.assign(shape.sizes, shape.sizes + shape.ndim);
   int64_t bytes = int64_t(size_of(out.dtype));

@@ -196,7 +196,7 @@ enum {
 LUTRA_API const char* lutra_dtype_name(int dtype);
 
 /* The largest number of dimensions of a tensor. */
-#define LUTRA_MOST_DIMS 16
+#define LUTRA_MAX_DIMS 16
 
 /* Frees the memory of a tensor. It is called when no tensor needs the memory any more, on any thread. It must not call
  * a function that takes a state. */
@@ -328,7 +328,7 @@ LUTRA_API int lutra_register(lutra_State* S, const char* name, lutra_Callback ca
 
 typedef struct lutra_Shape {
   int dtype, ndim;
-  int64_t sizes[LUTRA_MOST_DIMS];
+  int64_t sizes[LUTRA_MAX_DIMS];
 } lutra_Shape;
 
 /* The three rules of an op. Their inputs are in the order of the schema, with defaults filled in. A Tensor[] is a

@@ -16,7 +16,7 @@
 namespace lutra::capi {
 namespace {
 
-constexpr int kMostCaptures = 32, kMostDepth = 200;
+constexpr int kMaxCaptures = 32, kMaxDepth = 200;
 constexpr int64_t kLook = 1 << 14;  // steps between two checks
 
 bool in_class(int c, int letter) {
@@ -169,7 +169,7 @@ class Matcher {
   }
 
   Place open_capture(Place s, Place p, ptrdiff_t kind) {
-    if (level_ >= kMostCaptures) fail("too many captures");
+    if (level_ >= kMaxCaptures) fail("too many captures");
     capture_[level_++] = {s, kind};
     Place r = match(s, p);
     if (!r) level_--;
@@ -205,7 +205,7 @@ class Matcher {
 
   struct Deeper {
     explicit Deeper(int& depth) : depth(depth) {
-      if (++depth > kMostDepth) fail("pattern too complex");
+      if (++depth > kMaxDepth) fail("pattern too complex");
     }
     ~Deeper() { --depth; }
     int& depth;
@@ -273,7 +273,7 @@ class Matcher {
   Place begin_, end_, pattern_end_;
   int level_ = 0, depth_ = 0;
   int64_t steps_ = 0;
-  Capture capture_[kMostCaptures];
+  Capture capture_[kMaxCaptures];
 };
 
 std::string_view text_at(lua_State* L, int i) {

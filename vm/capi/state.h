@@ -52,7 +52,7 @@ struct lutra_State {
 struct lutra_Tensor : lutra::RefCounted {
   explicit lutra_Tensor(lutra::Tensor t) : tensor(std::move(t)) {}
   lutra::Tensor tensor;
-  int64_t sizes[LUTRA_MOST_DIMS] = {}, strides[LUTRA_MOST_DIMS] = {};
+  int64_t sizes[LUTRA_MAX_DIMS] = {}, strides[LUTRA_MAX_DIMS] = {};
 };
 
 namespace lutra::capi {

@@ -17,17 +17,17 @@ constexpr const char* kDTypes[] = {nullptr,       "bool",   "uint8",     "int8",
                                    "int32",       "int64",  "float16",   "bfloat16",  "float32",
                                    "float64",     "uint16", "uint32",    "uint64",    "float8_e4m3fn",
                                    "float8_e5m2", "int4",   "complex64", "complex128"};
-constexpr int kMostDType = int(sizeof kDTypes / sizeof *kDTypes) - 1;
-static_assert(kMostDType == int(DType::kNone), "a dtype has no number in lutra.h");
+constexpr int kMaxDType = int(sizeof kDTypes / sizeof *kDTypes) - 1;
+static_assert(kMaxDType == int(DType::kNone), "a dtype has no number in lutra.h");
 
 DType dtype_of(int dtype) {
-  if (dtype < 1 || dtype > kMostDType) refuse("dtype ", dtype, " is none of LUTRA_BOOL to LUTRA_COMPLEX128");
+  if (dtype < 1 || dtype > kMaxDType) refuse("dtype ", dtype, " is none of LUTRA_BOOL to LUTRA_COMPLEX128");
   return dtype_from_name(kDTypes[dtype]);
 }
 
 Sizes read_sizes(int ndim, const int64_t* from, const char* what) {
-  if (ndim < 0 || ndim > LUTRA_MOST_DIMS) {
-    refuse("tensors have 0 to ", LUTRA_MOST_DIMS, " dimensions, got ", ndim);
+  if (ndim < 0 || ndim > LUTRA_MAX_DIMS) {
+    refuse("tensors have 0 to ", LUTRA_MAX_DIMS, " dimensions, got ", ndim);
   }
   if (ndim > 0 && !from) refuse(what, " must not be NULL");
   Sizes out;
@@ -94,7 +94,7 @@ using namespace lutra;
 using namespace lutra::capi;
 
 extern "C" const char* lutra_dtype_name(int dtype) {
-  return dtype >= 1 && dtype <= kMostDType ? kDTypes[dtype] : nullptr;
+  return dtype >= 1 && dtype <= kMaxDType ? kDTypes[dtype] : nullptr;
 }
 
 extern "C" int lutra_tensor_from_memory(lutra_State* S, void* data, int dtype, int ndim, const int64_t* sizes,
@@ -152,7 +152,7 @@ namespace {
 // Copies sizes or strides into the handle's array. It writes only elements that differ, since several threads may read
 // the same handle.
 const int64_t* shown(int64_t* to, const Sizes& from) {
-  for (size_t d = 0; d < from.size() && d < LUTRA_MOST_DIMS; d++) {
+  for (size_t d = 0; d < from.size() && d < LUTRA_MAX_DIMS; d++) {
     if (to[d] != from[d].hint) to[d] = from[d].hint;
   }
   return to;
@@ -173,7 +173,7 @@ extern "C" int64_t lutra_tensor_numel(const lutra_Tensor* tensor) { return tenso
 extern "C" int lutra_tensor_dtype(const lutra_Tensor* tensor) {
   static const auto numbers = [] {
     std::array<int, size_t(DType::kNone)> out = {};
-    for (int i = 1; i <= kMostDType; i++) out[size_t(dtype_of(i))] = i;
+    for (int i = 1; i <= kMaxDType; i++) out[size_t(dtype_of(i))] = i;
     return out;
   }();
   return tensor ? numbers[size_t(tensor->tensor->dtype)] : -1;

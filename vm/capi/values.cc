@@ -17,15 +17,15 @@ void push_integers(lua_State* L, const int64_t* list, size_t n) {
   for (size_t i = 0; i < n; i++) push_int64(L, list[i]), lua_rawseti(L, -2, int(i) + 1);
 }
 
-constexpr int kMostNested = 16;
-constexpr size_t kMostElements = size_t(1) << 20;
+constexpr int kMaxNested = 16;
+constexpr size_t kMaxElements = size_t(1) << 20;
 
 void push_one(lua_State* L, const lutra_Value& v, int i, int depth = 0);
 
 void push_table(lua_State* L, const lutra_Value& table, int i, int depth) {
-  if (depth == kMostNested) refuse("the tables of value ", i, " are more than ", kMostNested, " deep");
+  if (depth == kMaxNested) refuse("the tables of value ", i, " are more than ", kMaxNested, " deep");
   if (table.length > 0 && !table.as.values) refuse("the table of value ", i, " is NULL");
-  if (table.length > kMostElements) refuse("a table of ", table.length, " values is too long");
+  if (table.length > kMaxElements) refuse("a table of ", table.length, " values is too long");
   luaL_checkstack(L, 4, "too many tables");
   lua_newtable(L);
   int at = 0;
@@ -84,12 +84,12 @@ void take_one(lua_State* L, int result, int depth, lutra_Value* out) {
 }
 
 void take_table(lua_State* L, int result, int depth, lutra_Value* out) {
-  if (depth == kMostNested) refuse("the tables of result ", result, " are more than ", kMostNested, " deep");
+  if (depth == kMaxNested) refuse("the tables of result ", result, " are more than ", kMaxNested, " deep");
   luaL_checkstack(L, 6, "too many tables");
   const size_t listed = lua_objlen(L, -1);
   size_t count = listed;
   for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) count += lua_type(L, -2) == LUA_TSTRING;
-  if (count > kMostElements) refuse("result ", result, " has ", count, " elements: too many");
+  if (count > kMaxElements) refuse("result ", result, " has ", count, " elements: too many");
   out->as.values = new lutra_Value[count]();
   out->kind = LUTRA_TABLE, out->length = count;
   for (size_t i = 0; i < listed; i++) {

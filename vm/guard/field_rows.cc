@@ -16,7 +16,7 @@ using mirror::TValue;
 
 namespace {
 
-constexpr size_t kLeastRows = 4;
+constexpr size_t kMinRows = 4;
 const uint64_t kNoTensor = mirror::make_gc(mirror::kUdata, nullptr).u64;  // no userdata is there
 
 TValue constant_at(const Tab* constants, int slot) { return mirror::raw_get(constants, mirror::make_number(slot)); }
@@ -174,7 +174,7 @@ FieldRows take_field_rows(const GuardProgram& program, const Tab* constants, siz
     next++;
     list.rows.push_back(row);
   }
-  if (list.rows.size() < kLeastRows) return {};
+  if (list.rows.size() < kMinRows) return {};
   at = next, reg += int(list.rows.size());
   return list;
 }

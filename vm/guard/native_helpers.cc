@@ -42,11 +42,11 @@ uint64_t get_element(uint64_t value) noexcept {
 }
 
 std::optional<double> number_of_integer(const void* cdata, int type) {
-  constexpr int64_t kMostExact = int64_t(1) << 53;
+  constexpr int64_t kMaxExact = int64_t(1) << 53;
   const auto& integer = *static_cast<const IntegerCdata*>(cdata);
   if (integer.type != type) return {};
   const auto n = int64_t(integer.value);
-  if (n < -kMostExact || n > kMostExact) return {};
+  if (n < -kMaxExact || n > kMaxExact) return {};
   return double(n);
 }
 

@@ -7,7 +7,7 @@
 namespace lutra {
 namespace {
 
-constexpr int kMostOperands = 60;
+constexpr int kMaxOperands = 60;
 
 const std::string& source_name(const std::vector<const Source*>& sources, int i) {
   static const std::string unknown = "?";
@@ -73,7 +73,7 @@ class NumberText {
  private:
   const GuardProgram& p_;
   const Exprs& exprs_;
-  int left_ = kMostOperands;
+  int left_ = kMaxOperands;
 };
 
 const char* sign(const SymGuard& g) {
@@ -128,7 +128,7 @@ void each_leaf(const GuardProgram& p, int i, F f) {
   }
 }
 
-constexpr int kMostValues = 4;
+constexpr int kMaxValues = 4;
 
 }  // namespace
 
@@ -146,7 +146,7 @@ const Source* relation_source(const GuardProgram& p, int i) {
 std::string relation_values(const GuardProgram& p, int i, const std::vector<Tensor>& tensors,
                             const std::vector<double>& scalars) {
   std::string out;
-  int left = kMostValues;
+  int left = kMaxValues;
   each_leaf(p, i, [&](const SymExpr& e) {
     std::string item;
     if (e.op == SymOp::kScalarInput) {

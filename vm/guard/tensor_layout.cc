@@ -32,7 +32,7 @@ std::optional<int32_t> place_of_address(const T& object, const void* address) {
 // Of a list of sizes: its elements' address, behind which their number has to be.
 std::optional<int32_t> place_of_elements() {
   std::optional<int32_t> place;
-  for (size_t rank : {size_t(3), kMostDims}) {  // in the object itself, and elsewhere
+  for (size_t rank : {size_t(3), kMaxDims}) {  // in the object itself, and elsewhere
     const Sizes sizes(rank, SymInt(7));
     const auto found = place_of_address(sizes, sizes.begin());
     if (!found || size_t(*found) + 12 > sizeof sizes || (place && *place != *found)) return std::nullopt;

@@ -49,8 +49,8 @@ void raise_in_hook(lua_State* L, const char* message) {
 namespace {
 
 constexpr long kRound = 200'000'000;  // nanoseconds
-// A round lasts until the thread has had kLeastCpu of CPU time to clean up, or for kLongestRound.
-constexpr double kLeastCpu = 0.02, kLongestRound = 5;  // seconds
+// A round lasts until the thread has had kMinCpu of CPU time to clean up, or for kLongestRound.
+constexpr double kMinCpu = 0.02, kLongestRound = 5;  // seconds
 
 int signal_number() { return SIGRTMIN + 7; }
 
@@ -269,7 +269,7 @@ void LimitWatch::on_time(int) {
   const Limit* limit = w ? w->over() : nullptr;
   if (!limit) return;
   const double cpu = clock_seconds(CLOCK_THREAD_CPUTIME_ID), clock = clock_seconds();
-  if (w->rounds && cpu - w->round_cpu < kLeastCpu && clock - w->round_clock < kLongestRound) return;
+  if (w->rounds && cpu - w->round_cpu < kMinCpu && clock - w->round_clock < kLongestRound) return;
   w->round_cpu = cpu, w->round_clock = clock;
   if (!w->rounds && limit->deadline == INFINITY) w->alarm.set(1e-9 * double(kRound));
   w->rounds = w->rounds + 1;

@@ -21,7 +21,7 @@ namespace lutra {
 namespace {
 
 constexpr uint16_t kLocal = 0x8000;
-constexpr unsigned kMostCaptured = kMaxSlots - 2;  // the most slots that a closure may capture
+constexpr unsigned kMaxCaptured = kMaxSlots - 2;  // the most slots that a closure may capture
 
 // Returns a function without parameters that returns a closure of its only child.
 bc::Proto maker_proto(unsigned slots, unsigned upvalues) {
@@ -153,7 +153,7 @@ void push_child_prototype(lua_State* L, int index, unsigned constant) {
 
 bool can_make_closures(const bc::Proto& child) {
   return std::all_of(child.upvalues.begin(), child.upvalues.end(),
-                     [](const bc::Upvalue& u) { return !u.local() || u.index() < kMostCaptured; });
+                     [](const bc::Upvalue& u) { return !u.local() || u.index() < kMaxCaptured; });
 }
 
 void push_child_closure(lua_State* L, int index, const ChildPath& path) {

@@ -27,7 +27,7 @@ namespace {
 
 constexpr char kPasteOn[] = "\033[?2004h", kPasteOff[] = "\033[?2004l";
 constexpr char kPasteEnd[] = "\033[201~";
-constexpr size_t kMostShown = 120;
+constexpr size_t kMaxShown = 120;
 
 // clang-format off
 #define LUTRA_EDITLINE(X)                                                                              \
@@ -240,7 +240,7 @@ class Editline : public LineReader {
   static void list(const std::vector<std::string>& names) {
     winsize size = {};
     const size_t width = ioctl(1, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-    const size_t count = std::min(names.size(), kMostShown);
+    const size_t count = std::min(names.size(), kMaxShown);
     size_t longest = 0;
     for (size_t i = 0; i < count; i++) longest = std::max(longest, names[i].size());
     const size_t columns = std::max<size_t>(1, width / (longest + 2)), rows = (count + columns - 1) / columns;

@@ -15,7 +15,7 @@
 namespace lutra {
 namespace {
 
-constexpr size_t kMostEntries = 10000;
+constexpr size_t kMaxEntries = 10000;
 
 std::string escape(const std::string& entry) {
   std::string out;
@@ -110,8 +110,8 @@ std::vector<std::string> History::load() {
   fchmod(fd, 0600);
   std::ifstream in(path_, std::ios::binary);
   std::vector<std::string> entries = split({std::istreambuf_iterator<char>(in), {}});
-  if (entries.size() > kMostEntries) {
-    entries.erase(entries.begin(), entries.end() - kMostEntries / 2);
+  if (entries.size() > kMaxEntries) {
+    entries.erase(entries.begin(), entries.end() - kMaxEntries / 2);
     replace(path_, entries);
   }
   close(fd);

@@ -9,7 +9,7 @@ namespace lutra {
 std::string history_path();
 
 // Invariants: only the user can access the file and its folder (0600, 0700). Each entry is appended by one write under
-// a lock when it is entered, so that sessions do not lose each other's entries. A file with more than kMostEntries is
+// a lock when it is entered, so that sessions do not lose each other's entries. A file with more than kMaxEntries is
 // cut to its last half when it is read.
 class History {
  public:

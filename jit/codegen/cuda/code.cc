@@ -14,10 +14,10 @@ namespace {
 
 // Limits for a launch by the interpreter: a longer one waits for NVRTC. Each takes about a hundredth of a second
 // (measured on an H100: 3 ns for a thousand instructions, 350 ns for one of a single warp).
-constexpr double kMostInstructions = 0x1p32, kMostOfThread = 0x1p15;
+constexpr double kMaxInstructions = 0x1p32, kMaxOfThread = 0x1p15;
 // The limit for all launches of a kernel together: as long as NVRTC takes to compile it. A kernel beyond it is compiled
 // at once, before others that wait.
-constexpr double kMostInAll = 0x1p34;
+constexpr double kMaxInAll = 0x1p34;
 
 enum class When { kNever, kUntilCompiled, kAlways };
 When interpreter_wanted() {
@@ -64,9 +64,9 @@ struct SourceCode : LaunchCode {
     Grid g;
     if (!ready()) {
       const Interpreted::Cost cost = interpreted->cost(ints_of(block));
-      const double thread = cost.thread * (kMostInstructions / kMostOfThread);
+      const double thread = cost.thread * (kMaxInstructions / kMaxOfThread);
       const double all = spent.load(std::memory_order_relaxed) + std::max(cost.total, thread);
-      const bool short_enough = cost.total <= kMostInstructions && cost.thread <= kMostOfThread && all <= kMostInAll;
+      const bool short_enough = cost.total <= kMaxInstructions && cost.thread <= kMaxOfThread && all <= kMaxInAll;
       if (!job || short_enough) {
         spent.store(all, std::memory_order_relaxed);
         uint64_t words[kInterpreterWords];

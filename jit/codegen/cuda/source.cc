@@ -429,7 +429,7 @@ std::string preamble(const std::string& text, bool reduces) {
 
 constexpr size_t kParameterWords = 508;  // 4 KB, minus a reserve
 
-constexpr int64_t kMostBlocks = 0x7fffffff, kMostAcross = 65535;  // of a grid's first dimension, and of the others
+constexpr int64_t kMaxBlocks = 0x7fffffff, kMaxAcross = 65535;  // of a grid's first dimension, and of the others
 
 class Source : public KernelSource {
  public:
@@ -467,14 +467,14 @@ class Source : public KernelSource {
       int64_t row = sizes_.back().arg >= 0 ? ints[sizes_.back().arg] : sizes_.back().literal;
       row = ceil_div(std::max<int64_t>(row, 1), map_.elements);
       const int64_t rows = total / row, blocks = ceil_div(row, each);
-      out.blocks[1] = unsigned(std::min<int64_t>(rows, kMostAcross));
+      out.blocks[1] = unsigned(std::min<int64_t>(rows, kMaxAcross));
       const int64_t deep = ceil_div(rows, out.blocks[1]);
-      LUTRA_CHECK(blocks <= kMostBlocks && deep <= kMostAcross, "a launch of ", blocks, " by ", rows, " blocks");
+      LUTRA_CHECK(blocks <= kMaxBlocks && deep <= kMaxAcross, "a launch of ", blocks, " by ", rows, " blocks");
       out.blocks[0] = unsigned(blocks);
       out.blocks[2] = unsigned(deep);
     } else {
       const int64_t blocks = ceil_div(total, each);
-      LUTRA_CHECK(blocks <= kMostBlocks, "a launch of ", blocks, " blocks");
+      LUTRA_CHECK(blocks <= kMaxBlocks, "a launch of ", blocks, " blocks");
       out.blocks[0] = unsigned(blocks);
     }
     const bool plane = map_.columns || map_.tile >= 0;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr unsigned kAdd = 0, kSet = 1;  // CU_STREAM_ADD_CAPTURE_DEPENDENCIES, CU_STREAM_SET_CAPTURE_DEPENDENCIES
 constexpr size_t kArenas = 4;           // for one function
-constexpr size_t kMostLaunches = 1 << 14;
+constexpr size_t kMaxLaunches = 1 << 14;
 
 thread_local LaunchOrder* under_way = nullptr;
 
@@ -63,7 +63,7 @@ MemoryRange LaunchOrder::range_of(int32_t buffer) const {
 }
 
 void LaunchOrder::begin() {
-  if (done_.size() == kMostLaunches) throw std::runtime_error(str("it has more than ", kMostLaunches, " launches"));
+  if (done_.size() == kMaxLaunches) throw std::runtime_error(str("it has more than ", kMaxLaunches, " launches"));
   launch_ = {};
   wait_for(floor_);
   if (!around_.empty()) wait_for(around_.back().entry);

@@ -14,7 +14,7 @@
 // 5. The steps of a scan are part of the graph, with their kernels as recorded: a scan's arguments are part of the key,
 //    as a library's are. Data-dependent branches and loops are conditional nodes (decide.h). The plan is not recorded
 //    if the driver has none, or if the host needs the number of steps (the backward of a while_loop).
-// 6. There are at most kMostRecordings at a time, and kMostTries in all. What cannot be recorded runs launch by launch.
+// 6. There are at most kMaxRecordings at a time, and kMaxTries in all. What cannot be recorded runs launch by launch.
 #include "jit/device/cuda/record.h"
 
 #include <cstring>
@@ -34,8 +34,8 @@
 namespace lutra {
 namespace {
 
-constexpr size_t kMostRecordings = 4;
-constexpr int kMostTries = 32;
+constexpr size_t kMaxRecordings = 4;
+constexpr int kMaxTries = 32;
 
 void say(const std::string& text) {
   if (runtime_config().recording_log) runtime_config().recording_log(text);
@@ -83,14 +83,14 @@ CudaRunner::Recording* CudaRunner::pick_recording(Context& c, const std::vector<
     std::rotate(r.all.begin() + long(i), r.all.begin() + long(i) + 1, r.all.end());
     return r.all.back().get();
   }
-  if (r.tries == kMostTries)
+  if (r.tries == kMaxTries)
     return give_up("what its libraries are given, or where the GPU's working memory lies, keeps changing"), nullptr;
   if (find_moving(r)) {
     bring_moving(c, inputs);
     make_key(c, r.key);
   }
   bool copies = false;
-  if (r.all.size() == kMostRecordings) {
+  if (r.all.size() == kMaxRecordings) {
     auto idle = std::find_if(r.all.begin(), r.all.end(), [&](const auto& x) { return x->is_free(c); });
     copies = idle == r.all.end();
     r.all.erase(copies ? r.all.begin() : idle);

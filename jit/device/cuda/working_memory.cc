@@ -12,7 +12,7 @@ namespace {
 
 // An arena that is too small grows by at least an eighth, up to this limit. Otherwise slowly growing sizes would move
 // it in each run.
-constexpr size_t kMostSpare = size_t(32) << 20;
+constexpr size_t kMaxSpare = size_t(32) << 20;
 
 struct Idle {
   std::mutex mutex;
@@ -66,7 +66,7 @@ void* WorkingMemory::arena(size_t bytes) {
   if (!a || a->nbytes < bytes) {
     const size_t before = a ? a->nbytes : 0;
     a = nullptr;
-    a = allocate(std::max(bytes, before + std::min(before / 8, kMostSpare)), device_);
+    a = allocate(std::max(bytes, before + std::min(before / 8, kMaxSpare)), device_);
   }
   return a->data;
 }

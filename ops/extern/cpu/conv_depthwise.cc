@@ -258,7 +258,7 @@ class Gradient {
     o.g_pixel = map.pixel, o.g_line = map.line;
     o.pixels = g_.ow, o.lines = end - begin;
     o.c_step = kPartChannels;
-    constexpr int64_t most = ConvMicro<T>::kMostRows;
+    constexpr int64_t most = ConvMicro<T>::kMaxRows;
     const int64_t pieces = (taps_ + most - 1) / most;
     for (int64_t at = 0; at < padded; at += micro_.width) {
       d.at = at, o.g = map.data + at;

@@ -10,7 +10,7 @@ namespace {
 
 // The most elements of the windows; those of a block of rows that stays in the cache; pixels of a line that fill a
 // tile.
-constexpr int64_t kMostWindows = 1 << 20, kRowBlock = 1 << 17, kLine = 8;
+constexpr int64_t kMaxWindows = 1 << 20, kRowBlock = 1 << 17, kLine = 8;
 // Enough panels for all threads.
 constexpr int64_t kPieces = 8;
 
@@ -58,7 +58,7 @@ class Product {
     const auto shared = [&](int64_t i) { return weights_of_all + rows_ * (i / panels * padded_ + panel_of(i).at); };
     if (!packs_alone) conv_parallel(call_, g_.groups * panels, [&](int64_t i) { pack(i, shared(i)); });
     prepare_operands();
-    const int64_t block = std::max<int64_t>(ConvMicro<T>::kMostRows, kRowBlock / std::max<int64_t>(rows_, 1));
+    const int64_t block = std::max<int64_t>(ConvMicro<T>::kMaxRows, kRowBlock / std::max<int64_t>(rows_, 1));
     const int64_t blocks = (all + block - 1) / block;
     if (packs_alone) {
       conv_parallel(call_, g_.groups * panels, [&](int64_t i) {
@@ -142,7 +142,7 @@ bool is_flat(const ExternCall& call, const ConvGeometry& g) {
   if (g.kh * g.kw * g.c == 0) return false;
   const bool lies = is_matrix<T>(call.in[0]) && is_matrix<T>(call.out[0]) && g.k % conv_micro<T>(call.isa).width == 0;
   if (is_pointwise(g) && lies) return true;
-  return is_small_map(g) && g.batch * g.oh * g.ow * g.kh * g.kw * g.c * g.groups <= kMostWindows;
+  return is_small_map(g) && g.batch * g.oh * g.ow * g.kh * g.kw * g.c * g.groups <= kMaxWindows;
 }
 
 template <class T>

@@ -43,7 +43,7 @@ struct Flushed : Vector<float> {
   }
 };
 
-constexpr ConvMicro<float>::ProductFn kPairs[2][ConvMicro<float>::kMostRows + 1] = {
+constexpr ConvMicro<float>::ProductFn kPairs[2][ConvMicro<float>::kMaxRows + 1] = {
     {LUTRA_CONV_ROW6(product_pairs, Flushed, 1)}, {LUTRA_CONV_ROW6(product_pairs, Flushed, 2)}};
 
 }  // namespace

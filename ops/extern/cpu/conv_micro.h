@@ -110,21 +110,21 @@ struct ConvMicro {
   using TransposeFn = void (*)(const T* from, int64_t from_step, T* to, int64_t to_step, int64_t rows, int64_t columns);
   using DepthFn = void (*)(const ConvDepth<T>&);
   using DepthOuterFn = void (*)(const ConvDepthOuter<T>&);
-  static constexpr int kMostRows = 14, kDotsRows = 8;
+  static constexpr int kMaxRows = 14, kDotsRows = 8;
   int width;                        // elements of a vector
   int tile_rows[3], outer_rows[3];  // the most rows of a tile that is 1, 2, 4 vectors wide; 0: no such tile
-  TileFn tile[3][kMostRows + 1];
-  ProductFn product[2][kMostRows + 1];     // with the same rows as tile
-  ProductFn product_ahead[kMostRows + 1];  // two vectors wide; null if product does the same
-  DotsFn dots[kDotsRows + 1];              // indexed by rows
-  OuterFn outer[3][kMostRows + 1];
+  TileFn tile[3][kMaxRows + 1];
+  ProductFn product[2][kMaxRows + 1];     // with the same rows as tile
+  ProductFn product_ahead[kMaxRows + 1];  // two vectors wide; null if product does the same
+  DotsFn dots[kDotsRows + 1];             // indexed by rows
+  OuterFn outer[3][kMaxRows + 1];
   SumFn sum[3];  // c[n] += sum of g[n]
   CopyFn pack, copy;
   TransposeFn transpose;
-  // Depthwise: the most rows and their tiles; for sums over pixels the most rows are kMostRows.
+  // Depthwise: the most rows and their tiles; for sums over pixels the most rows are kMaxRows.
   int depth_rows[3];
-  DepthFn depth[3][kMostRows + 1];
-  DepthOuterFn depth_outer[kMostRows + 1];
+  DepthFn depth[3][kMaxRows + 1];
+  DepthOuterFn depth_outer[kMaxRows + 1];
   // Terms of one sum of `product`. It sums the next terms separately and adds them.
   int64_t product_steps;
 };

@@ -60,7 +60,7 @@ struct Vector<double> {
 
 #include "ops/extern/cpu/conv_micro.inc"
 
-constexpr ConvMicro<float>::ProductFn kPairs[2][ConvMicro<float>::kMostRows + 1] = {
+constexpr ConvMicro<float>::ProductFn kPairs[2][ConvMicro<float>::kMaxRows + 1] = {
     {LUTRA_CONV_ROW6(product_pairs, Vector<float>, 1)}, {LUTRA_CONV_ROW6(product_pairs, Vector<float>, 2)}};
 
 }  // namespace

@@ -99,7 +99,7 @@ constexpr ConvMicro<T> table() {
           numerics::kProductSteps};
 }
 
-constexpr ConvMicro<float>::ProductFn kPairs[2][ConvMicro<float>::kMostRows + 1] = {
+constexpr ConvMicro<float>::ProductFn kPairs[2][ConvMicro<float>::kMaxRows + 1] = {
     {LUTRA_CONV_ROW14(product_pairs, Vector<float>, 1)}, {LUTRA_CONV_ROW14(product_pairs, Vector<float>, 2)}};
 
 }  // namespace

@@ -58,7 +58,7 @@ double work_of(const Matrix& c, int64_t steps) {
 template <class T>
 Grid halve(const Matrix& a, const Matrix& b, const Matrix& c, int64_t blocks, int64_t most, double gain) {
   const double kPiece = 2.5e6 * gain;
-  constexpr int64_t kLeastRows = 56, kLeastCols = 64;
+  constexpr int64_t kMinRows = 56, kMinCols = 64;
   // Approximate cycles to copy an element along memory, to transpose it, and to read it once more.
   constexpr double kCopy = 0.1, kTranspose = 0.35, kRead = 0.08;
   // A larger piece is always cut: it takes some 30 ms of a core, and only after it the loop checks for a stop.
@@ -74,7 +74,7 @@ Grid halve(const Matrix& a, const Matrix& b, const Matrix& c, int64_t blocks, in
   };
   while (goes_on(g.pieces())) {
     const int64_t h = c.rows / g.rows, w = c.cols / g.cols;
-    const bool tall = h >= 2 * kLeastRows, wide = w >= 2 * kLeastCols;
+    const bool tall = h >= 2 * kMinRows, wide = w >= 2 * kMinCols;
     if (!tall && !wide) break;
     const bool halve_rows = cols_cost * double(g.rows) < rows_cost * double(g.cols);
     (tall && (halve_rows || !wide) ? g.rows : g.cols) *= 2;

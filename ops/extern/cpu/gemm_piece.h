@@ -30,7 +30,7 @@ inline constexpr int64_t kFewRows = 28, kRowsAtATime = 16;
 // first cache's prefetcher follows. Packing is a pass over `b`, and a tile reads as fast.
 inline constexpr int64_t kNearRows = 384, kNearBytes = 1536;
 // Elements of the widest vector.
-inline constexpr int64_t kMostWidth = 16;
+inline constexpr int64_t kMaxWidth = 16;
 // Rows of `a`, a power of two apart, that fit in the first cache at the same time.
 inline constexpr int64_t kAliasedRows = 8;
 
@@ -105,7 +105,7 @@ void copy_in(const ConvMicro<T>& micro, const Matrix& m, T* to, int64_t step) {
     return;
   }
   constexpr int64_t kStrip = 256;
-  T strip[kMostWidth * kStrip];
+  T strip[kMaxWidth * kStrip];
   for (int64_t c = 0; c < m.cols; c += micro.width) {
     const int64_t cols = std::min<int64_t>(micro.width, m.cols - c);
     for (int64_t r = 0; r < m.rows; r += kStrip) {
@@ -130,7 +130,7 @@ void copy_out(const ConvMicro<T>& micro, const T* from, int64_t step, const Matr
     return;
   }
   constexpr int64_t kStrip = 64;
-  T strip[kStrip * kMostWidth];
+  T strip[kStrip * kMaxWidth];
   for (int64_t r = 0; r < m.rows; r += micro.width) {
     const int64_t rows = std::min<int64_t>(micro.width, m.rows - r);
     for (int64_t c = 0; c < m.cols; c += kStrip) {
@@ -177,7 +177,7 @@ class Piece {
         a_(a),
         b_(b),
         c_(c),
-        most_rows_(is_aliased(a) ? kAliasedRows : ConvMicro<T>::kMostRows),
+        most_rows_(is_aliased(a) ? kAliasedRows : ConvMicro<T>::kMaxRows),
         direct_a_(reads_rows<T>(a) || (a.holds<T>() && a.rows_lie() && c.cols <= 2 * micro.width)),
         packed_steps_(direct_a_ ? kPackedSteps : micro.product_steps),
         direct_b_(b.holds<T>() && b.rows_lie() && c.rows <= kFewRows),

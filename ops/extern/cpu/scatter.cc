@@ -25,10 +25,10 @@ namespace {
 using Walk = ScatterWalk;
 using Mode = ScatterMode;
 
-constexpr int64_t kBlock = 256;                     // positions that are resolved at a time
-constexpr int64_t kParallelWork = 32768;            // with fewer elements, threads cost more than they gain
-constexpr int64_t kLeastRun = 16, kLongRun = 1024;  // elements of a slice's rows in a piece
-constexpr int64_t kShortRow = 16;                   // elements of a row that is too short for a call
+constexpr int64_t kBlock = 256;                   // positions that are resolved at a time
+constexpr int64_t kParallelWork = 32768;          // with fewer elements, threads cost more than they gain
+constexpr int64_t kMinRun = 16, kLongRun = 1024;  // elements of a slice's rows in a piece
+constexpr int64_t kShortRow = 16;                 // elements of a row that is too short for a call
 
 // The threads that share the work. Without `parallel` this thread does it alone.
 struct Workers {
@@ -43,7 +43,7 @@ struct Workers {
 // long.
 int64_t least_run(const Workers& w, int64_t n, int64_t positions) {
   const int64_t share = std::min((n + w.threads - 1) / w.threads, kLongRun);
-  return std::max({kLeastRun, share, kParallelWork / std::max<int64_t>(positions, 1)});
+  return std::max({kMinRun, share, kParallelWork / std::max<int64_t>(positions, 1)});
 }
 
 int64_t load_index(const ExternView& v, int64_t at) {

@@ -12,7 +12,7 @@ constexpr int64_t kSum = numerics::kPairSteps;
 static_assert(amx::kBlock == numerics::kPairBlock && kSum % amx::kBlock == 0);
 // The bytes of `b` that are packed at once, which stay in the second cache, and its most steps; the rows whose sums are
 // kept.
-constexpr int64_t kBytes = 1 << 20, kMostSteps = 2 * kSum, kTileRows = 1024;
+constexpr int64_t kBytes = 1 << 20, kMaxSteps = 2 * kSum, kTileRows = 1024;
 
 int64_t up_to(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
 amx::Layout columns_layout(bool dots) { return dots ? amx::Layout::kDotPairs : amx::Layout::kPairs; }
@@ -22,7 +22,7 @@ class TilePiece {
  public:
   TilePiece(PairEngine engine, const Matrix& a, const Matrix& b, const Matrix& c, const uint16_t* whole)
       : a_(a), b_(b), c_(c), whole_(whole), dots_(engine == PairEngine::kDots) {
-    steps_ = std::min(up_to(std::max<int64_t>(a.cols, 1), amx::kBlock), kMostSteps);
+    steps_ = std::min(up_to(std::max<int64_t>(a.cols, 1), amx::kBlock), kMaxSteps);
     most_cols_ = std::max(kBytes / 2 / steps_ / amx::kPair * amx::kPair, amx::kPair);
     // Reads `a` in place if its rows are whole lines of the first cache and don't all fall into the same set of it.
     const auto place = std::bit_cast<uintptr_t>(a.data);

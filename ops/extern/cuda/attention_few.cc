@@ -15,10 +15,10 @@
 namespace lutra::cuda {
 namespace {
 
-constexpr int64_t kMostQueries = 16;
+constexpr int64_t kMaxQueries = 16;
 // Keys of a piece: whole groups of 64, up to the memory of a block. Then the wanted number of blocks, and the most
 // pieces of a query.
-constexpr int64_t kLeastKeys = 64, kMostKeys = 512, kBlocks = 512, kPieces = 64;
+constexpr int64_t kMinKeys = 64, kMaxKeys = 512, kBlocks = 512, kPieces = 64;
 
 // VARIANT: the lanes that share a key, with 8 features each.
 const ExternSource kSource = {"attention_few", R"cuda(
@@ -229,8 +229,8 @@ Problem problem_of(const ExternCall& call) {
 
 bool few_queries_take(const ExternCall& call) {
   const ExternView &q = call.in[0], &k = call.in[1], &v = call.in[2];
-  const int64_t pieces = (k.sizes[2] + kMostKeys - 1) / kMostKeys + kPieces;
-  return q.sizes[2] <= kMostQueries && q.sizes[3] == v.sizes[3] && q.sizes[3] >= 1 && q.sizes[3] <= 256 &&
+  const int64_t pieces = (k.sizes[2] + kMaxKeys - 1) / kMaxKeys + kPieces;
+  return q.sizes[2] <= kMaxQueries && q.sizes[3] == v.sizes[3] && q.sizes[3] >= 1 && q.sizes[3] <= 256 &&
          k.sizes[2] >= 1 && pieces <= 65535 && q.sizes[0] * q.sizes[1] * q.sizes[2] * pieces <= INT32_MAX;
 }
 
@@ -240,8 +240,8 @@ void run_few_queries(const ExternCall& call) {
   const DType dtype = call.in[0].dtype;
   const int64_t rows = call.in[0].sizes[0] * p.heads * p.queries;
   const int64_t wanted = std::clamp<int64_t>(kBlocks / std::max<int64_t>(rows, 1), 1, kPieces);
-  const int64_t groups = (p.keys + wanted * kLeastKeys - 1) / (wanted * kLeastKeys);
-  p.piece = int32_t(std::min(groups * kLeastKeys, kMostKeys));
+  const int64_t groups = (p.keys + wanted * kMinKeys - 1) / (wanted * kMinKeys);
+  p.piece = int32_t(std::min(groups * kMinKeys, kMaxKeys));
   const int64_t pieces = (p.keys + p.piece - 1) / p.piece;
   if (pieces > 1) p.parts = l.scratch<float>(rows * pieces * (p.dim + 2));
   int lanes = 4;

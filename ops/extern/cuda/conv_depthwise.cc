@@ -17,8 +17,8 @@
 namespace lutra::cuda {
 namespace {
 
-constexpr int64_t kMostTaps = 49, kMostStep = 4;  // a step: stride or dilation
-constexpr int64_t kChunk = 128;                   // channels of the map in a block
+constexpr int64_t kMaxTaps = 49, kMaxStep = 4;  // a step: stride or dilation
+constexpr int64_t kChunk = 128;                 // channels of the map in a block
 
 // VARIANT: the strides, the dilation along a row, and the kernel's rows and columns, as decimal digits 1 1 1 2 2.
 const ExternSource kSource = {"conv_depthwise", R"cuda(
@@ -287,8 +287,8 @@ bool depthwise_supports(DType dtype) { return is_float(dtype); }
 bool depthwise_takes(const ExternCall& call) {
   const ConvOperands o = conv_operands(call);
   const ConvGeometry& g = o.g;
-  if (g.groups < 4 || g.c != 1 || g.k != 1 || g.kh * g.kw > kMostTaps) return false;
-  if (std::max({g.sh, g.sw, g.dw}) > kMostStep || g.groups > 64 * 1024) return false;
+  if (g.groups < 4 || g.c != 1 || g.k != 1 || g.kh * g.kw > kMaxTaps) return false;
+  if (std::max({g.sh, g.sw, g.dw}) > kMaxStep || g.groups > 64 * 1024) return false;
   if (o.x.dtype == DType::kFloat64 && g.kh * g.kw > 40) return false;  // a chunk's weights must fit in shared memory
   const int64_t most = std::max(o.x.numel(), o.y.numel());
   return o.x.numel() > 0 && o.y.numel() > 0 && most <= INT_MAX;

@@ -17,10 +17,10 @@
 namespace lutra::cuda {
 namespace {
 
-constexpr int64_t kMostTaps = 32, kMostStep = 9;  // a step: stride or dilation along a row
-constexpr int64_t kMostStage = 40 * 1024;         // bytes of an image in shared memory
-constexpr int64_t kChunk = 64;                    // channels of the map in a block
-constexpr int64_t kManyThreads = 1 << 17;         // with more threads, a thread computes four pixels
+constexpr int64_t kMaxTaps = 32, kMaxStep = 9;  // a step: stride or dilation along a row
+constexpr int64_t kMaxStage = 40 * 1024;        // bytes of an image in shared memory
+constexpr int64_t kChunk = 64;                  // channels of the map in a block
+constexpr int64_t kManyThreads = 1 << 17;       // with more threads, a thread computes four pixels
 
 // VARIANT: the step, the dilation along a row, the channels, and the kernel's rows and columns, as decimal digits 1 1 2
 // 2 2.
@@ -207,7 +207,7 @@ void weight(Launcher& l, const ConvOperands& o) {
   const int64_t chunks = (g.k + 31) / 32;
   const int64_t bands = std::clamp<int64_t>(numerics::kWeightBlocks / (g.batch * chunks), 1, g.oh);
   int64_t rows = (g.oh + bands - 1) / bands;
-  while (rows > 1 && stage_bytes(g, rows, o.x.dtype) > kMostStage) rows--;
+  while (rows > 1 && stage_bytes(g, rows, o.x.dtype) > kMaxStage) rows--;
   const int64_t blocks = g.batch * ((g.oh + rows - 1) / rows);
   const int64_t reduce = 8 * 8 * 32 * (wide ? 8 : 4);
   void* partial = l.scratch_bytes(size_t(blocks * chunks * (g.c * g.kh * g.kw + 1) * 32) * (wide ? 8 : 4));
@@ -225,11 +225,11 @@ bool few_channels_supports(DType dtype) { return is_float(dtype); }
 bool few_channels_takes(const ExternCall& call) {
   const ConvOperands o = conv_operands(call);
   const ConvGeometry& g = o.g;
-  if (g.groups != 1 || g.k < 4 || g.c * g.kh * g.kw > kMostTaps || is_pixel_product(g, o.x.dtype)) return false;
-  if (g.sw > kMostStep || g.dw > kMostStep || g.k > 64 * 1024) return false;
+  if (g.groups != 1 || g.k < 4 || g.c * g.kh * g.kw > kMaxTaps || is_pixel_product(g, o.x.dtype)) return false;
+  if (g.sw > kMaxStep || g.dw > kMaxStep || g.k > 64 * 1024) return false;
   const int64_t most = std::max({o.x.numel(), o.w.numel(), o.y.numel()});
   if (o.x.numel() == 0 || o.y.numel() == 0 || most > INT_MAX) return false;
-  return call.op == OpId::convolution || stage_bytes(g, 1, o.x.dtype) <= kMostStage;
+  return call.op == OpId::convolution || stage_bytes(g, 1, o.x.dtype) <= kMaxStage;
 }
 
 void run_few_channels(const ExternCall& call) {

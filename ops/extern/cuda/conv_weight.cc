@@ -19,9 +19,9 @@ namespace lutra::cuda {
 namespace {
 
 constexpr int64_t kRows = 64, kColumns = 32, kPixels = 32;
-constexpr int64_t kMostWidth = 7;   // of a kernel
-constexpr int64_t kMostTiles = 16;  // of a weight
-constexpr int64_t kMostTraffic = int64_t(128) << 20;
+constexpr int64_t kMaxWidth = 7;   // of a kernel
+constexpr int64_t kMaxTiles = 16;  // of a weight
+constexpr int64_t kMaxTraffic = int64_t(128) << 20;
 
 // VARIANT: the kernel's columns.
 const ExternSource kSource = {"conv_weight",
@@ -217,10 +217,10 @@ bool weight_ranges_takes(const ExternCall& call) {
   if (!convolution_tf32()) return false;
   const Operands o = operands(call);
   const ConvGeometry& g = o.g;
-  if (g.groups != 1 || g.c % 4 || g.k % 4 || g.c < 16 || g.k < 16 || g.kw > kMostWidth) return false;
+  if (g.groups != 1 || g.c % 4 || g.k % 4 || g.c < 16 || g.k < 16 || g.kw > kMaxWidth) return false;
   if (std::max({o.x.numel(), o.y.numel(), o.pixels}) > INT_MAX / 2 || o.pixels < 1024 || o.x.numel() == 0) return false;
   const int64_t tiles = o.row_tiles * o.column_tiles;
-  return tiles <= kMostTiles && o.pixels * tiles * (kRows + kColumns * g.kw) * 4 <= kMostTraffic;
+  return tiles <= kMaxTiles && o.pixels * tiles * (kRows + kColumns * g.kw) * 4 <= kMaxTraffic;
 }
 
 void run_weight_ranges(const ExternCall& call) {

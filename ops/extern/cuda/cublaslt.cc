@@ -37,7 +37,7 @@ enum { kTransposeA = 3, kTransposeB = 4 };   // of an operation
 enum { kBatchCount = 5, kBatchStride = 6 };  // of a layout
 enum { kWorkspaceBytes = 1, kReductionSchemes = 3, kAlignmentA = 5, kAlignmentB, kAlignmentC, kAlignmentD };
 constexpr uint32_t kReductionsInCompute = 1 | 2;  // don't round partial results to a half type
-constexpr size_t kMostWorkspace = size_t(32) << 20;
+constexpr size_t kMaxWorkspace = size_t(32) << 20;
 
 // X(member, symbol, signature)
 #define LUTRA_CUBLASLT_FUNCTIONS(X)                                                                               \
@@ -155,7 +155,7 @@ Plan make_plan(Handle handle, const LtProduct& p) {
   plan.d = layout(data_type(p.result), p.rows, p.cols, p.ldd, p.batch, p.stride_d);
   Descriptor preference = nullptr;
   LT(preference_create(&preference));
-  LT(preference_set(preference, kWorkspaceBytes, &kMostWorkspace, sizeof kMostWorkspace));
+  LT(preference_set(preference, kWorkspaceBytes, &kMaxWorkspace, sizeof kMaxWorkspace));
   LT(preference_set(preference, kReductionSchemes, &kReductionsInCompute, sizeof kReductionsInCompute));
   const void* pointers[] = {p.a, p.b, p.d, p.d};
   for (int i = 0; i < 4; i++) {

@@ -29,7 +29,7 @@ enum { kFloat = 0, kDouble = 1, kHalf = 2, kBFloat16 = 9 };
 enum { kNchw = 0, kNhwc = 1 };
 enum { kDefaultMath = 0, kTensorMath = 1, kFmaMath = 3 };
 enum { kCrossCorrelation = 1 };
-constexpr size_t kMostWorkspace = size_t(1) << 30;
+constexpr size_t kMaxWorkspace = size_t(1) << 30;
 
 // X(member, symbol, signature)
 // clang-format off
@@ -158,7 +158,7 @@ Plan make_plan(Handle handle, const CudnnConvolution& c) {
         forward ? lib.bytes_forward(handle, plan.x, plan.w, plan.convolution, plan.y, p.algorithm, &bytes)
         : input ? lib.bytes_input(handle, plan.w, plan.y, plan.convolution, plan.x, p.algorithm, &bytes)
                 : lib.bytes_weight(handle, plan.x, plan.y, plan.convolution, plan.w, p.algorithm, &bytes);
-    if (sized != 0 || bytes > kMostWorkspace) continue;
+    if (sized != 0 || bytes > kMaxWorkspace) continue;
     plan.algorithm = p.algorithm, plan.workspace_bytes = bytes, plan.found = true;
   }
   return plan;

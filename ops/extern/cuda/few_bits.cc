@@ -229,7 +229,7 @@ few_bits(const T0* x, const T1* w, const T2* scales, T0* out, Product p) {
 )cuda",
                               {kHalfCoresText}};
 
-constexpr int64_t kMostRows = 32;
+constexpr int64_t kMaxRows = 32;
 
 }  // namespace
 
@@ -243,8 +243,8 @@ bool few_bits_takes(Launcher& l, DType type, DType weight, const FewRows& p) {
 void few_bits(Launcher& l, const void* x, DType type, const void* w, DType weight, const void* scales, DType scale,
               void* out, FewRows p) {
   const int64_t all = p.rows;
-  for (int64_t done = 0; done < all; done += kMostRows) {
-    p.rows = std::min(kMostRows, all - done);
+  for (int64_t done = 0; done < all; done += kMaxRows) {
+    p.rows = std::min(kMaxRows, all - done);
     const int tiles = p.rows <= 8 ? 1 : p.rows <= 16 ? 2 : 4, stacked = tiles == 1 ? 1 : 2;
     const void* from = static_cast<const char*>(x) + done * p.x_row * int64_t(size_of(type));
     void* to = static_cast<char*>(out) + done * p.out_row * int64_t(size_of(type));

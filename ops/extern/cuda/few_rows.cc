@@ -245,7 +245,7 @@ KERNEL widen_int4(const u8* w, const T1* scales, T0* to, i64 k, i64 w_row, int w
 }
 )cuda"};
 
-constexpr int64_t kWarps = 4, kMostRows = 8;
+constexpr int64_t kWarps = 4, kMaxRows = 8;
 
 // Returns how many rows of the matrix share what a warp reads of x. It is more for elements of fewer bytes, and as many
 // as registers hold.
@@ -257,8 +257,8 @@ int matrix_rows(DType weight, int64_t rows) {
 void launch(Launcher& l, const void* x, DType type, const void* w, DType weight, const void* scales, DType scale,
             void* out, FewRows p) {
   const int64_t all = p.rows;
-  for (int64_t done = 0; done < all; done += kMostRows) {
-    p.rows = std::min(kMostRows, all - done);
+  for (int64_t done = 0; done < all; done += kMaxRows) {
+    p.rows = std::min(kMaxRows, all - done);
     int64_t m = 1;
     while (m < p.rows) m *= 2;
     const int r = matrix_rows(weight, m);
@@ -369,7 +369,7 @@ void run_weight_mm(const ExternCall& call) {
   // With one row of int8 a warp mostly reads: half a kilobyte of a row, where a tile of tensor cores reads only 64
   // bytes.
   const bool on_cores = (p.rows > 1 || f.is_int4) && few_bits_takes(l, x.dtype, w.dtype, p);
-  if (p.rows > (on_cores ? 64 : 2 * kMostRows)) return multiply_widened(l, f, w, scales);
+  if (p.rows > (on_cores ? 64 : 2 * kMaxRows)) return multiply_widened(l, f, w, scales);
   (on_cores ? few_bits : launch)(l, x.data, x.dtype, w.data, w.dtype, scales.data, scales.dtype, f.out.data, p);
 }
 

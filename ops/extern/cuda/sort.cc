@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kTile = 2048;         // keys of a row that a block sorts
 constexpr int64_t kTopTile = 1024;      // keys of a tile whose first ones are found; a quarter of them at most
-constexpr int64_t kLeastTile = 256;     // the same if keys are ranked by counting
+constexpr int64_t kMinTile = 256;       // the same if keys are ranked by counting
 constexpr int64_t kCompared = 1 << 25;  // the most comparisons for ranking by counting
 
 // VARIANT: log2 of the tile. A block has half as many threads as a tile has keys, and sorts one tile. For small tiles
@@ -263,7 +263,7 @@ bool is_compared(int64_t rows, int64_t n) { return n <= 2 * kTile && rows * n * 
 const uint32_t* top_of_rows(Launcher& l, const uint64_t* keys, int64_t rows, int64_t n, int64_t k) {
   const uint32_t* positions = nullptr;
   for (bool last = false; !last;) {
-    int64_t tile = n <= kTile ? n : std::max(int64_t(std::bit_ceil(uint64_t(4 * k))), kLeastTile);
+    int64_t tile = n <= kTile ? n : std::max(int64_t(std::bit_ceil(uint64_t(4 * k))), kMinTile);
     const bool counted = rows * n * tile <= kCompared;
     if (!counted) tile = n <= kTile ? kTile : kTopTile;
     const int64_t tiles = (n + tile - 1) / tile;

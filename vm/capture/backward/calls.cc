@@ -254,10 +254,10 @@ const std::string* CallCaptures::refused(uint64_t key) const {
 }
 
 void CallCaptures::refuse(const CallRefused& refused) {
-  constexpr int kMostOdd = 3;
+  constexpr int kMaxOdd = 3;
   Refusal& known = refused_[refused.key];
   known.why = refused.why, known.now = true;
-  known.for_good = ++known.times >= kMostOdd || !refused.odd;
+  known.for_good = ++known.times >= kMaxOdd || !refused.odd;
 }
 
 void CallCaptures::begin_backward() {

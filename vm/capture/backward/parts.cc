@@ -16,8 +16,8 @@
 namespace lutra {
 namespace {
 
-constexpr size_t kMostFacts = size_t{1} << 22;  // words
-constexpr int kMostFailures = 3;
+constexpr size_t kMaxFacts = size_t{1} << 22;  // words
+constexpr int kMaxFailures = 3;
 
 // Returns the line where the program calls backward.
 std::string user_line() {
@@ -188,11 +188,11 @@ void CompiledBackward::clear() {
 
 // Limits the memory for programs whose tape always differs. Parts that occurred only once are removed first.
 void CompiledBackward::make_room(size_t facts) {
-  if (facts_ + facts <= kMostFacts) return;
+  if (facts_ + facts <= kMaxFacts) return;
   std::erase_if(known_, [](const auto& known) { return known.second->entries.empty(); });
   facts_ = 0;
   for (const auto& [hash, known] : known_) facts_ += known->facts.size();
-  if (facts_ > kMostFacts / 2) clear();
+  if (facts_ > kMaxFacts / 2) clear();
 }
 
 std::shared_ptr<KnownPart> CompiledBackward::find(const BackwardPart& part, bool& fresh) {
@@ -266,7 +266,7 @@ std::shared_ptr<BackwardEntry> CompiledBackward::compile(Engine& engine, KnownPa
     known.refused = error.what();
     // Eager raises it, too.
     const bool may_pass = error.kind == ErrorKind::kUser && !dynamic_cast<const NeedsData*>(&error);
-    known.for_good = !may_pass || ++known.failures >= kMostFailures;
+    known.for_good = !may_pass || ++known.failures >= kMaxFailures;
     if (error.kind != ErrorKind::kInternal) return nullptr;
     runtime_.counters.internal_errors++;
     fprintf(stderr, "lutra: internal error in the backward at %s, which runs eagerly from now on: %s\n",

@@ -13,7 +13,7 @@
 namespace lutra {
 namespace {
 
-constexpr int64_t kMostDraws = int64_t{1} << 30;
+constexpr int64_t kMaxDraws = int64_t{1} << 30;
 
 // Sizes that are symbols. Two sizes that were equal in both runs are one symbol; multiples and products of symbols are
 // expressions of them.
@@ -291,7 +291,7 @@ const std::vector<Tensor>& Recorder::repeated(const Checkpoint& checkpoint) {
   const int64_t begin = first < 0 ? 0 : draws_before(part_.calls[size_t(first)], call);
   std::vector<GivenTensor> given;
   for (int at : call.tensors) given.push_back({input(size_t(at)), part_.tensors[size_t(at)]});
-  if (begin >= kMostDraws) throw CallRefused{call.key, "it draws random numbers long after another checkpoint"};
+  if (begin >= kMaxDraws) throw CallRefused{call.key, "it draws random numbers long after another checkpoint"};
   const CallReplay replay = replayed(call, given, int(begin));
   const CapturedCall& captured = *out_.calls.back().second;
   if (captured.graph->rng_calls) {

@@ -24,7 +24,7 @@ namespace {
 // Eager ops between two walks, in turn: their sum is a prime, so that the walks of a loop meet each of its ops.
 constexpr int kOpsAWalk[] = {5, 7, 8, 9, 12};
 constexpr int kOpsOfRest = 97;  // likewise, where what a walk finds has to wait
-constexpr size_t kFrames = 6, kMostHeats = 4096;
+constexpr size_t kFrames = 6, kMaxHeats = 4096;
 const char kSeenKey = 0;  // registry: weak table of the functions that the stress hook has met
 
 // Patches the function at the top of the stack; one that cannot be patched runs as it is.
@@ -91,7 +91,7 @@ void heat_stack(lua_State* L) {
     // Another function of this prototype has to wait the longer, the more there were.
     heat.next = heat.count + int64_t(state.auto_threshold) * heat.times++;
     const bool entered = note_hot(state, L, frames[i], heat);
-    if (state.heat.size() > kMostHeats) state.heat.clear();
+    if (state.heat.size() > kMaxHeats) state.heat.clear();
     if (entered) return;
   }
 }

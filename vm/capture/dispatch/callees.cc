@@ -15,7 +15,7 @@ namespace lutra {
 namespace {
 
 // Each redirection flushes LuaJIT's traces: of a function that is made anew time and again, only the first few.
-constexpr int kMostFunctions = 8;
+constexpr int kMaxFunctions = 8;
 
 int count_functions(lua_State* L, const CompiledProto& compiled) {
   int n = 0;
@@ -52,7 +52,7 @@ bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
   CaptureOptions options = root.options;
   options.dynamic_dims.clear();  // of the arguments of the function that the user compiled
   const std::shared_ptr<CompiledProto> callee = find_proto(state, L, index, options, root.key.serial);
-  if (!callee || callee->failed || is_idle(*callee) || count_functions(L, *callee) >= kMostFunctions) return false;
+  if (!callee || callee->failed || is_idle(*callee) || count_functions(L, *callee) >= kMaxFunctions) return false;
   if (!callee->patched && callee->log->empty()) callee->callee = true, callee->leaves_calls = root.leaves_calls;
   push_clone(state, L, callee, index, false);
   if (!redirect(L, index, lua_gettop(L)).empty()) return false;
@@ -136,7 +136,7 @@ void follow_newest(CaptureState& state, lua_State* L, const std::shared_ptr<Comp
   if (!compiled->callee || !mirror::available(L)) return;
   const int top = lua_gettop(L);
   push_function_of_frame(L, index);
-  if (!redirected(L, top + 1) && count_functions(L, *compiled) < kMostFunctions) {
+  if (!redirected(L, top + 1) && count_functions(L, *compiled) < kMaxFunctions) {
     push_clone(state, L, compiled, top + 1, false);
     if (redirect(L, top + 1, top + 2).empty()) follow(L, *compiled, top + 1), remember_compiled(L, top + 1, *compiled);
   }

@@ -14,8 +14,8 @@
 namespace lutra {
 namespace {
 
-constexpr size_t kMostCallers = 34, kMostFrames = 2 * kMostCallers + 1, kMostPaths = 8;
-constexpr int kMostVarargs = 32;
+constexpr size_t kMaxCallers = 34, kMaxFrames = 2 * kMaxCallers + 1, kMaxPaths = 8;
+constexpr int kMaxVarargs = 32;
 constexpr uint64_t kVarargFrame = 3, kProtectedFrame = 6;  // how the links of such frames end
 
 uint64_t kind_of(const mirror::TValue* link) { return link->u64 & 7; }
@@ -115,7 +115,7 @@ bool find_varargs(lua_State* L, const bc::Proto& proto, Caller& c) {
   const ptrdiff_t count = own - lower - 2 - ptrdiff_t(proto.num_params);
   c.vararg = lower + 1 + proto.num_params - mirror::thread(L)->stack;
   c.varargs = int(std::max<ptrdiff_t>(count, 0));
-  return count <= kMostVarargs;
+  return count <= kMaxVarargs;
 }
 
 bool find_place(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, Caller& c) {
@@ -155,16 +155,16 @@ bool is_outermost(const CompiledProto& compiled) { return compiled.key.prototype
 
 bool may_cross(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, const PortalPlace& portal) {
   return !is_outermost(compiled) && !point.stays && !portal.packs && !point.within.any() && mirror::available(L) &&
-         lua_gettop(L) - int(point.args.size()) <= kMostVarargs;
+         lua_gettop(L) - int(point.args.size()) <= kMaxVarargs;
 }
 
 std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled,
                                  const ProtoPoint& point) {
-  mirror::LuaFrame frames[kMostFrames];
+  mirror::LuaFrame frames[kMaxFrames];
   std::vector<Passage> between;
   if (mirror::lua_frames(L, frames, 2) < 2 || !is_called_by(state, L, frames[0], frames[1], between)) return {};
   between.clear();
-  const size_t n = mirror::lua_frames(L, frames, 2 * std::min(point.most_callers, kMostCallers) + 1);
+  const size_t n = mirror::lua_frames(L, frames, 2 * std::min(point.most_callers, kMaxCallers) + 1);
   const mirror::Upval* open = mirror::open_variables(L);
   if (!pass_known(L, open, frames[0].frame, compiled.code->liveness().open[point.pc])) return {};
   std::vector<Caller> callers;
@@ -220,7 +220,7 @@ std::shared_ptr<ProtoPoint> point_under(ProtoPoint& point, const std::vector<Cal
   }
   const auto known = point.with_callers.find(key);
   if (known != point.with_callers.end()) return known->second;
-  if (point.with_callers.size() >= kMostPaths) return nullptr;
+  if (point.with_callers.size() >= kMaxPaths) return nullptr;
   std::shared_ptr<ProtoPoint>& under = point.with_callers[key];
   under = std::make_shared<ProtoPoint>();
   under->pc = point.pc, under->args = point.args, under->decisions = point.decisions;

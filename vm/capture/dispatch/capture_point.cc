@@ -267,7 +267,7 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
   std::shared_ptr<Entry> entry;
   try {
     if (!survives(L, *compiled, [&] { entry = make_entry(state, L, *compiled, point, call, callers); })) return nullptr;
-  } catch (const TooDear&) {
+  } catch (const TooExpensive&) {
     constexpr double kMore = 4;  // all that was given up takes a third of what the last one does
     point.needs_ms = kMore * most_capture_ms(state, point);
     return nullptr;

@@ -280,10 +280,10 @@ struct PortalCall {
   // Where what a frame above does next changes time and again, that is a graph of its own: its ways times those of the
   // frames below would be too many. So they are where entries have come to their limit.
   bool is_steered() {
-    constexpr int kMostSteered = 2;
+    constexpr int kMaxSteered = 2;
     int level = std::exchange(under->missed_level, 0);
-    if (under->limit_reached) level = 1, home.steered[level] = kMostSteered;
-    if (level == 0 || ++home.steered[level] < kMostSteered) return false;
+    if (under->limit_reached) level = 1, home.steered[level] = kMaxSteered;
+    if (level == 0 || ++home.steered[level] < kMaxSteered) return false;
     home.steered.clear();
     home.most_callers = size_t(level) - 1;
     home.stays = level == 1;
@@ -407,8 +407,8 @@ int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledPr
 }  // namespace
 
 int run_portal(lua_State* L, int id) {
-  constexpr int kMostArguments = 7600;  // of the 8,000 slots of a C function: it needs some for itself
-  if (lua_gettop(L) > kMostArguments || !lua_checkstack(L, 300)) return 0;
+  constexpr int kMaxArguments = 7600;  // of the 8,000 slots of a C function: it needs some for itself
+  if (lua_gettop(L) > kMaxArguments || !lua_checkstack(L, 300)) return 0;
   if (modes().watch) {  // a call that lt.checkpoint repeats is eager both times
     runtime(L).counters.checkpointed++;
     return 0;

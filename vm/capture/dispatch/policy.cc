@@ -360,7 +360,7 @@ void log_recompile(const CompiledProto& compiled, const Recompile& r) {
 
 // In times that it takes to ask one entry (kAskMs): more than many entries ask of their tree; what an op saves, of
 // the least that was measured; and how far ahead or behind a point may be, so that it learns of other calls soon.
-constexpr int kAskedAtMost = 8, kSavedByOp = 6, kOpsAtMost = 64, kMostWorth = 256;
+constexpr int kAskedAtMost = 8, kSavedByOp = 6, kOpsAtMost = 64, kMaxWorth = 256;
 // What memory gives in that time to an op that passes its result on by memory. All ops of a graph but one may have it
 // in registers.
 constexpr int64_t kPassedOn = 512;
@@ -374,7 +374,7 @@ int passed_on(const Entry& entry, const GuardTensors& inputs) {
     most = std::max(most, bytes_of(inputs[i]->dtype, n));
   }
   const int ops = int(std::min(entry.ops, size_t(kOpsAtMost)));
-  return std::max(ops - 1, 0) * int(std::min<int64_t>(most / kPassedOn, kMostWorth));
+  return std::max(ops - 1, 0) * int(std::min<int64_t>(most / kPassedOn, kMaxWorth));
 }
 
 int saved_by(const Entry& entry, const GuardTensors& inputs) {
@@ -383,10 +383,10 @@ int saved_by(const Entry& entry, const GuardTensors& inputs) {
 
 // Entries that have not paid for thousands of calls are not asked any more.
 void note_late_miss(ProtoPoint& point, CompiledProto& compiled) {
-  constexpr int kMostMisses = 288;
+  constexpr int kMaxMisses = 288;
   const int asked = int(std::min(point.entries.size(), size_t(kAskedAtMost)));
-  point.worth = std::max(point.worth - asked, -kMostWorth);
-  if (++point.misses < kMostMisses) return;
+  point.worth = std::max(point.worth - asked, -kMaxWorth);
+  if (++point.misses < kMaxMisses) return;
   point.dead = compiled.changed = true;
 }
 
@@ -479,12 +479,12 @@ bool lap(const GuardProgram& p, const std::vector<Tensor>& tensors) {
 // Tensors of the call share a memory as those of entries do, but lie elsewhere in it, as they seem to do in each call:
 // graphs have places in memory as constants.
 bool lies_elsewhere(lua_State* L, const ProtoPoint& point, FailedSteps& failed, int nslots, int nargs, int self) {
-  constexpr int kMostPlaces = 2;
+  constexpr int kMaxPlaces = 2;
   const auto has_places = [](const auto& e) {
     const auto& tensors = e->guards.tensors;
     return !e->decline && std::any_of(tensors.begin(), tensors.end(), [](auto& t) { return t.within; });
   };
-  if (std::count_if(point.entries.begin(), point.entries.end(), has_places) < kMostPlaces) return false;
+  if (std::count_if(point.entries.begin(), point.entries.end(), has_places) < kMaxPlaces) return false;
   int places = 0;
   bool laps = false;
   failed.each([&](const Entry& e, int step, int constants, int weak) {
@@ -493,7 +493,7 @@ bool lies_elsewhere(lua_State* L, const ProtoPoint& point, FailedSteps& failed, 
     laps = laps || lap(e.guards, tensors_of(L, e.guards, nslots, nargs, self, constants, weak));
     return true;
   });
-  return laps && places >= kMostPlaces;
+  return laps && places >= kMaxPlaces;
 }
 
 }  // namespace
@@ -501,15 +501,15 @@ bool lies_elsewhere(lua_State* L, const ProtoPoint& point, FailedSteps& failed, 
 // One of 32 calls asks, not every 32nd: calls may have a rhythm.
 bool rests(ProtoPoint& point) {
   constexpr uint32_t kGoldenRatio = 0x9e3779b9, kPart = 1u << 27;
-  return point.limit_reached && point.worth <= -kMostWorth && ++point.rests * kGoldenRatio >= kPart;
+  return point.limit_reached && point.worth <= -kMaxWorth && ++point.rests * kGoldenRatio >= kPart;
 }
 
 double passed_on_ms(const Entry& entry, const GuardTensors& inputs) { return kAskMs * passed_on(entry, inputs); }
 
 void note_hit(ProtoPoint& point, const Entry& entry, const GuardTensors& inputs) {
-  if (entry.decline || (point.worth == kMostWorth && point.misses == 0)) return;
+  if (entry.decline || (point.worth == kMaxWorth && point.misses == 0)) return;
   const int saved = saved_by(entry, inputs);
-  point.worth = std::min(point.worth + saved, kMostWorth);
+  point.worth = std::min(point.worth + saved, kMaxWorth);
   point.misses = std::max(point.misses - saved / kAskedAtMost, 0);
 }
 

@@ -187,12 +187,12 @@ bool rebuilds(const ProtoPoint& point) {
 }  // namespace
 
 void note_rebuilt(lua_State* L, CompiledProto& compiled, const Entry& entry, const GuardTensors& inputs) {
-  constexpr double kMostMs = 0.1;
+  constexpr double kMaxMs = 0.1;
   if (!compiled.root && (entry.leaves == Entry::Leaves::kResults || entry.resumes.empty())) return;
   CompiledProto& root = compiled.root ? *compiled.root : compiled;
   const double saved_ms = double(entry.ops) * kSavedMs + passed_on_ms(entry, inputs);
-  root.rebuilt_ms = std::min(root.rebuilt_ms + saved_ms - rebuilding_ms(entry), kMostMs);
-  if (root.rebuilt_ms > -kMostMs || root.leaves_calls) return;
+  root.rebuilt_ms = std::min(root.rebuilt_ms + saved_ms - rebuilding_ms(entry), kMaxMs);
+  if (root.rebuilt_ms > -kMaxMs || root.leaves_calls) return;
   root.leaves_calls = true;
   const auto forget = [L](ProtoPoint& point) {
     if (rebuilds(point)) forget_entries(L, point);
@@ -230,9 +230,9 @@ bool may_revive(lua_State* L, const CaptureState& state, const CompiledProto& co
 }
 
 double most_capture_ms(const CaptureState& state, const ProtoPoint& point) {
-  constexpr double kLeastMs = 4;
+  constexpr double kMinMs = 4;
   const AutomaticCode& code = state.automatic;
-  return std::max({kLeastMs, point.needs_ms, kPartOfTime * passed_ms(code, 0) + code.saved_ms - code.spent_ms});
+  return std::max({kMinMs, point.needs_ms, kPartOfTime * passed_ms(code, 0) + code.saved_ms - code.spent_ms});
 }
 
 // A frame that was entered at its loop stays in its bytecode, and so keeps the portal.

@@ -389,7 +389,7 @@ struct SegmentCapture {
       t.left_out = made.left_out;
       SegmentEnd end;
       if (!trace(t, end)) {
-        if (t.budget.is_too_dear()) throw TooDear{};
+        if (t.budget.is_too_expensive()) throw TooExpensive{};
         continue;
       }
       t.ended = true;

@@ -13,15 +13,15 @@ class Budget {
   // up.
   bool spend(uint64_t work) {
     work_ += work;
-    if (work_ < next_look_) return work_ > kMostWork;
+    if (work_ < next_look_) return work_ > kMaxWork;
     return look();
   }
   // Returns the most ops of a segment: about as many as compile in the same time.
   uint64_t most_nodes() const { return most_nodes_; }
-  bool is_too_dear() const;
+  bool is_too_expensive() const;
 
  private:
-  static constexpr uint64_t kMostWork = 1'000'000, kLook = 512;
+  static constexpr uint64_t kMaxWork = 1'000'000, kLook = 512;
   bool look();
   uint64_t work_ = 0, next_look_ = kLook, most_nodes_;
   double until_, dear_;  // in milliseconds of this thread's CPU time

@@ -11,7 +11,7 @@
 namespace lutra {
 namespace {
 
-constexpr int64_t kMostSorted = 1000, kMostText = 10000;
+constexpr int64_t kMaxSorted = 1000, kMaxText = 10000;
 
 bool is_text(const Var* v) { return v->kind == VarKind::kString; }
 // Returns whether v is a pattern without a zero byte. LuaJIT's functions differ in how they treat the text after one.
@@ -20,7 +20,7 @@ bool is_plain(Trace& t, Var* v) { return is_text(v) && t.text(v).find('\0') == s
 bool is_small(Trace& t, Var* v) {
   if (v->kind != VarKind::kNumber) return false;
   const double d = t.constant(v);
-  return d == std::trunc(d) && std::fabs(d) <= kMostText;
+  return d == std::trunc(d) && std::fabs(d) <= kMaxText;
 }
 bool is_function(const Var* v) {
   return v->kind == VarKind::kFunction || v->kind == VarKind::kClosure || v->kind == VarKind::kBinding;
@@ -69,14 +69,14 @@ Vars run_sort(Trace& t, Var*, const Vars& args) {
   Table* list = t.table_of(arg(t, args, 0));
   Var* before = arg(t, args, 1);
   if (!list || (before->kind != VarKind::kNil && !is_function(before))) t.stop(Break::raises, {"table.sort"});
-  if (t.length(list) > kMostSorted) t.stop(Break::long_list, {"table.sort"});
+  if (t.length(list) > kMaxSorted) t.stop(Break::long_list, {"table.sort"});
   return inlined(t, "sort", {args[0], before});
 }
 
 Vars run_maxn(Trace& t, Var*, const Vars& args) {
   Table* table = t.table_of(arg(t, args, 0));
   if (!table) t.stop(Break::raises, {"table.maxn"});
-  if (t.length(table) > kMostSorted) t.stop(Break::long_list, {"table.maxn"});
+  if (t.length(table) > kMaxSorted) t.stop(Break::long_list, {"table.maxn"});
   return inlined(t, "maxn", {args[0]});
 }
 
@@ -86,7 +86,7 @@ Vars run_gsub(Trace& t, Var* self, const Vars& args) {
   Var *s = arg(t, args, 0), *pattern = arg(t, args, 1), *most = arg(t, args, 3);
   if (!is_text(s) || !is_plain(t, pattern)) t.stop(Break::argument, {"string.gsub"});
   if (most->kind != VarKind::kNil && !is_small(t, most)) t.stop(Break::argument, {"string.gsub"});
-  if (t.text(s).size() > kMostText) t.stop(Break::long_list, {"string.gsub"});
+  if (t.text(s).size() > kMaxText) t.stop(Break::long_list, {"string.gsub"});
   return inlined(t, "gsub", {s, pattern, by, most});
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using Status = Coroutine::Status;
 
-constexpr size_t kMostNested = 100;
+constexpr size_t kMaxNested = 100;
 
 // An exception that carries a yield to the call that resumed the coroutine.
 struct Yielded {
@@ -108,7 +108,7 @@ bool catches(const ModeCall& mode) { return mode.catches != nullptr; }
 Vars resume(Trace& t, Coroutine& co, Var* self, const Vars& args, bool errors) {
   stay_outside_of_regions(t, self);
   std::vector<Coroutine*>& running = t.coroutines->running;
-  if (running.size() >= kMostNested) t.stop(Break::depth);
+  if (running.size() >= kMaxNested) t.stop(Break::depth);
   const std::vector<ModeCall> around = std::exchange(t.modes, {});  // modes of the call of the C function
   ModeCall mode{Via::kCoroutine};
   mode.catches = errors || std::any_of(around.begin(), around.end(), catches) ? self : nullptr;

@@ -40,8 +40,8 @@ const Source* Trace::source(SourceKind kind, const Source* base, const Source* k
 }
 
 const Source* Trace::computed(int32_t expr) {
-  constexpr int kMostOperands = 32;
-  int left = kMostOperands;
+  constexpr int kMaxOperands = 32;
+  int left = kMaxOperands;
   return computed(expr, left);
 }
 

@@ -135,7 +135,7 @@ void Trace::set(Frame& f, unsigned i, Var* v) {
 void Trace::note_relations(const SymEnv& env) { program.relation_places.resize(env.guards().size(), here_); }
 
 void Trace::stop_at_budget(bool dirty) {
-  if (budget.is_too_dear()) throw TooDear{};
+  if (budget.is_too_expensive()) throw TooExpensive{};
   if (!frames.back()->active.empty()) throw LongLoop{};
   stop(Break::long_segment, {.dirty = dirty});
 }

@@ -41,8 +41,8 @@ bool has_grown(const Table* t) {
 
 // Marks writes of a non-nil value over another one, which do not change the length. It inspects the old values.
 void find_replaced(Trace& t, Table* table) {
-  constexpr size_t kMostLooked = 8;
-  if (table->pin == 0 || table->list_known || table->log.size() > kMostLooked) return;
+  constexpr size_t kMaxLooked = 8;
+  if (table->pin == 0 || table->list_known || table->log.size() > kMaxLooked) return;
   for (const Key& id : table->log) {
     TableEntry& e = table->entries.at(id);
     if (e.replaces || id.kind == Key::kObject || t.force(e.value)->kind == VarKind::kNil) continue;

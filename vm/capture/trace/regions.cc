@@ -40,8 +40,8 @@ void set_location(const Trace& t, GraphRecorder& recorder) {
 
 // Returns whether so many steps are unrolled.
 bool is_few(double n) {
-  constexpr double kMostSteps = 128;
-  return n == std::floor(n) && std::abs(n) <= kMostSteps;
+  constexpr double kMaxSteps = 128;
+  return n == std::floor(n) && std::abs(n) <= kMaxSteps;
 }
 
 std::string name_of(const Tensor& t) { return t->node && t->node->is_input() ? "x" : "y"; }

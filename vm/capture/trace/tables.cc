@@ -52,7 +52,7 @@ Table* Trace::table_of(Var* v) {
 namespace {
 
 // The most comparisons with written positions: more of them cost more than a symbolic position saves.
-constexpr size_t kMostAsked = 64;
+constexpr size_t kMaxAsked = 64;
 
 bool is_something(Trace& t, Var* v) { return t.force(v)->kind != VarKind::kNil; }
 
@@ -77,7 +77,7 @@ Key key_of_moving(Var* k) {
 Var* Trace::get_by_changing(Table* t, Var* k) {
   const bool number = k->kind == VarKind::kNumber;
   if ((!number && k->kind != VarKind::kString) || t->pin == 0 || !has_varied(k)) return nullptr;
-  if (number ? t->log.size() > kMostAsked : t->written) return nullptr;
+  if (number ? t->log.size() > kMaxAsked : t->written) return nullptr;
   const Source* by = k->source;
   if (!by && number) by = computed(k->num.expr);
   if (!by) return nullptr;
@@ -98,7 +98,7 @@ bool Trace::set_by_changing(Table* t, Var* k, Var* v) {
   if (t->pin == 0 || force(k)->kind != VarKind::kNumber || k->tensor || is_unbacked(*this, k->num.expr)) return false;
   const bool varies = has_varied(k);
   const bool grows = !options.loop_variables.empty() && options.dynamic != 0 && t->length_read && !k->source;
-  if ((!varies && !(grows && k->num.expr)) || t->log.size() > kMostAsked || !is_something(*this, v)) return false;
+  if ((!varies && !(grows && k->num.expr)) || t->log.size() > kMaxAsked || !is_something(*this, v)) return false;
   const bool may_end = !t->length_known && t->touched.empty();
   const auto end = [&] { return symbolic(arithmetic(*this, bc::Op::ADDVV, length_of(t, false), number(1))); };
   const auto at_end = [&](bool asks) {
@@ -133,7 +133,7 @@ TableEntry* Trace::find_moving(Table* t, Var* k) {
   if (k->kind != VarKind::kNumber || k->tensor || t->pin == 0 || is_unbacked(*this, k->num.expr)) return nullptr;
   const bool moves = k->num.expr || has_varied(k);
   if (t->moving.empty() && !(moves && t->written)) return nullptr;
-  if (t->log.size() > kMostAsked) {
+  if (t->log.size() > kMaxAsked) {
     if (!t->moving.empty()) stop(Break::changing_key);
     return nullptr;
   }

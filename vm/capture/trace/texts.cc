@@ -12,9 +12,9 @@
 namespace lutra {
 namespace {
 
-constexpr int kDeepest = 64;            // depth of nested texts: a loop that appends to one makes a chain
-constexpr size_t kMostBytes = 1 << 20;  // size of a repeated text
-constexpr size_t kMostParts = 200;      // each is a slot of the stack
+constexpr int kDeepest = 64;           // depth of nested texts: a loop that appends to one makes a chain
+constexpr size_t kMaxBytes = 1 << 20;  // size of a repeated text
+constexpr size_t kMaxParts = 200;      // each is a slot of the stack
 
 bool is_value(const Var* v) {
   return v->kind == VarKind::kNil || v->kind == VarKind::kBool || v->kind == VarKind::kNumber ||
@@ -25,7 +25,7 @@ bool any_may_change(const Vars& args) { return std::any_of(args.begin(), args.en
 
 // Makes a string that is built after the run. Returns null if it should be a constant.
 Var* text_later(Trace& t, Var* function, const Vars& args) {
-  if (args.size() > kMostParts) return nullptr;
+  if (args.size() > kMaxParts) return nullptr;
   int depth = 0;
   for (const Var* v : args) depth = std::max(depth, v->text ? v->text->depth : 0);
   if (depth >= kDeepest) return nullptr;
@@ -152,7 +152,7 @@ Vars run_rep(Trace& t, Var* self, const Vars& args) {
   const size_t length = std::max<size_t>(1, t.text(args[0]).size());
   SymEnv& env = *t.graph->env;
   const Scalar n = t.symbolic(args[1]);
-  const double most = double(kMostBytes / length);
+  const double most = double(kMaxBytes / length);
   if (!(n.to_double() <= most)) return t.call_pure(self, args, self->builtin->name);
   env.ask(SymCmp::kLe, number_expr(env, n), env.number(most));
   return run_text(t, self, args);

@@ -37,10 +37,10 @@ struct GraphBreak {
   BreakReason why;
   bool dirty = false;  // the instruction has already changed something: trace again and stop before it
 };
-struct LongLoop {};  // a loop is too long to be unrolled
-struct LoopStop {};  // the segment ends before a loop that is not unrolled, or at the end of its body
-struct Restart {};   // trace again with changed decisions
-struct TooDear {};   // the attempt is too expensive for lt.auto now
+struct LongLoop {};      // a loop is too long to be unrolled
+struct LoopStop {};      // the segment ends before a loop that is not unrolled, or at the end of its body
+struct Restart {};       // trace again with changed decisions
+struct TooExpensive {};  // the attempt is too expensive for lt.auto now
 
 // Returns whether an error is the program's: neither an internal error nor an interrupt.
 inline bool is_users(const Error& e) { return e.kind != ErrorKind::kInternal && e.kind != ErrorKind::kInterrupt; }

@@ -26,7 +26,7 @@ constexpr int64_t kLeast = 2;
 // Returns a size that lies between the bounds and seldom equals another size.
 int64_t likely(int64_t most) {
   constexpr int64_t kWithoutBound = 33;
-  return most == kMostElements ? kWithoutBound : std::min(most, std::max(kLeast, (most / 2) | 1));
+  return most == kMaxElements ? kWithoutBound : std::min(most, std::max(kLeast, (most / 2) | 1));
 }
 
 // Returns the range of a number. An end beyond 2^53, where doubles do not represent all integers, is open.
@@ -179,7 +179,7 @@ std::vector<double> candidates(const SymEnv& env, const SymGuard& wanted) {
   for (const int32_t side : {wanted.a, arity(wanted.cmp) > 1 ? wanted.b : wanted.a}) {
     const double at = is_number(env[side].op) ? env[side].d : double(env[side].i);
     for (const double n : {at, at + 1, at - 1}) {
-      if (n >= 0 && n <= double(kMostElements)) all.push_back(n);
+      if (n >= 0 && n <= double(kMaxElements)) all.push_back(n);
     }
   }
   for (int k = 0; k < kTried; k++) all.push_back(double((k + 2) * 64));
@@ -207,8 +207,8 @@ double size_where(const SymEnv& env, int32_t input, const SymGuard& wanted, size
 
 // Starts the trace again with a number for which the relation holds, if there is one.
 void try_where(Trace& t, const SymGuard& wanted, size_t asked) {
-  constexpr int kMostTries = 8;
-  for (size_t k = 0; k < t.unbacked.size() && t.decisions.size_tries < kMostTries; k++) {
+  constexpr int kMaxTries = 8;
+  for (size_t k = 0; k < t.unbacked.size() && t.decisions.size_tries < kMaxTries; k++) {
     const double n = size_where(*t.graph->env, t.unbacked[k], wanted, asked);
     if (n == kNone) continue;
     t.decisions.likely_sizes[k] = n, t.decisions.size_tries++;
@@ -327,10 +327,10 @@ std::optional<Scalar> tell_element(Trace& t, const Tensor& element, bool whole) 
 // In an unrolled loop the trace accepts only a few such sizes. The break at the next one keeps the loop, so its body
 // becomes a segment, which continues after such a size.
 bool TraceSizes::takes() {
-  constexpr size_t kMostInLoops = 8;
+  constexpr size_t kMaxInLoops = 8;
   if (t_.ended || !t_.regions.empty() || t_.decisions.sizes_outside) return false;
   if (!ends_graph(t_)) return true;
-  return !t_.graph->nodes.empty() && t_.unbacked.size() < kMostInLoops;
+  return !t_.graph->nodes.empty() && t_.unbacked.size() < kMaxInLoops;
 }
 
 SymInt TraceSizes::size(OpId op, SymInt most) {
@@ -342,7 +342,7 @@ SymInt TraceSizes::size(OpId op, SymInt most) {
   const Scalar number = add_number(t_, str("the size of ", name(op)), fits ? found->second : double(likely(most.hint)));
   const int32_t n = env.ask_integer(number.expr);
   env.ask(SymCmp::kLe, env.constant(kLeast), n);
-  env.ask(SymCmp::kLe, n, env.constant(most.is_constant() ? most.hint : kMostElements));
+  env.ask(SymCmp::kLe, n, env.constant(most.is_constant() ? most.hint : kMaxElements));
   if (!most.is_constant()) env.ask(SymCmp::kLe, n, most.expr);
   return SymInt::of_expr(env, n);
 }

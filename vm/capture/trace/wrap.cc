@@ -71,7 +71,7 @@ Var* Trace::string(const std::string& s) {
 
 Var* Trace::tensor(const Tensor& fake) {
   if (!fake) return nil();
-  if (fake->sizes.size() > kMostDims) fail_dims(fake->sizes.size());
+  if (fake->sizes.size() > kMaxDims) fail_dims(fake->sizes.size());
   Var* v = make(*this, VarKind::kTensor);
   v->tensor = fake;
   auto it = input_of_fake.find(fake.get());
