@@ -16,8 +16,8 @@
 #include <lua.hpp>
 
 #include "ops/core/account.h"
+#include "ops/core/clock.h"
 #include "ops/core/interrupt.h"
-#include "vm/host/clock.h"
 #include "vm/host/limits.h"
 #include "vm/host/modes.h"
 

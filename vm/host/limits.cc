@@ -27,12 +27,12 @@
 #include <string>
 
 #include "jit/runtime/pool.h"
+#include "ops/core/clock.h"
 #include "ops/core/closest.h"
 #include "ops/core/error.h"
 #include "ops/core/interrupt.h"
 #include "ops/defs/autocast.h"
 #include "vm/host/callable.h"
-#include "vm/host/clock.h"
 #include "vm/host/heap.h"
 #include "vm/host/modes.h"
 #include "vm/host/runtime.h"

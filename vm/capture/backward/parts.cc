@@ -8,8 +8,8 @@
 
 #include "jit/autograd/eventual.h"
 #include "jit/repro/repro.h"
+#include "ops/core/clock.h"
 #include "ops/core/late_error.h"
-#include "vm/host/clock.h"
 #include "vm/host/collector.h"
 #include "vm/host/runtime.h"
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "jit/runtime/profile.h"
+#include "ops/core/clock.h"
 #include "vm/bind/tensor_userdata.h"
 #include "vm/capture/dispatch/callees.h"
 #include "vm/capture/dispatch/entries.h"
@@ -15,7 +16,6 @@
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/segment/begin.h"
 #include "vm/capture/segment/capture.h"
-#include "vm/host/clock.h"
 #include "vm/host/runtime.h"
 #include "vm/portal/editor.h"
 #include "vm/portal/portal.h"

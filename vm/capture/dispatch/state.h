@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "jit/runtime/lines.h"
+#include "ops/core/clock.h"
 #include "vm/capture/dispatch/compiled_proto.h"
 #include "vm/capture/dispatch/enter.h"
 #include "vm/capture/trace/state.h"
-#include "vm/host/clock.h"
 
 struct lua_State;
 

@@ -6,10 +6,10 @@
 
 #include "jit/autograd/segment.h"
 #include "jit/compile_later.h"
+#include "ops/core/clock.h"
 #include "vm/capture/segment/effects.h"
 #include "vm/capture/trace/trace.h"
 #include "vm/guard/native.h"
-#include "vm/host/clock.h"
 
 struct lua_State;
 

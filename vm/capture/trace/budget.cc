@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "vm/host/clock.h"
+#include "ops/core/clock.h"
 
 namespace lutra {
 namespace {
