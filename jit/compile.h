@@ -39,6 +39,8 @@ struct CompileOptions {
   std::string eager;  // not empty: the graph is one eager op. Its kernel has this name and may be compiled after its
                       // first run.
   std::shared_ptr<const std::atomic<int>> verify;  // lt.config.verify: runs one of this many runs eagerly, too; 0: none
+  // Adds up the CPU time of compiling graphs that are found while the segment runs. Null: nobody counts it.
+  std::shared_ptr<std::atomic<double>> late_ms;
   // Makes the Watch of the compiled graph, given the captured one. Null: nothing watches the runs.
   std::shared_ptr<Watch> (*watch)(std::unique_ptr<Graph> captured, const CompileOptions& options) = nullptr;
   // Called with a captured graph that the compiler failed on. Its result is appended to the error's text.

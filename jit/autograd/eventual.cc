@@ -74,7 +74,10 @@ EventuallyCompiled::EventuallyCompiled(std::unique_ptr<Graph> graph, const Compi
 void EventuallyCompiled::add(std::unique_ptr<Version> version) {
   Version& v = *version;
   if (v.graph && options_.background) {
-    v.later = std::make_unique<CompileLater>([this, &v] { compile(v); });
+    v.later = std::make_unique<CompileLater>([this, &v] {
+      const LateTime time(options_);
+      compile(v);
+    });
   } else if (v.graph) {
     compile(v);
   }

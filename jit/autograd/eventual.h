@@ -13,6 +13,7 @@
 #include "jit/compile.h"
 #include "jit/compile_later.h"
 #include "jit/runtime/host_program.h"
+#include "ops/core/clock.h"
 
 namespace lutra {
 
@@ -34,6 +35,20 @@ class SizeAnswers {
  private:
   std::shared_ptr<SymEnv> env_;  // the program's expressions
   HostProgram program_;
+};
+
+// Adds the time of CPU that its thread takes meanwhile to options.late_ms.
+class LateTime {
+ public:
+  explicit LateTime(const CompileOptions& options) : sum_(options.late_ms.get()) {}
+  ~LateTime() {
+    if (sum_) *sum_ += thread_cpu_ms() - start_;
+  }
+  LateTime(const LateTime&) = delete;
+
+ private:
+  std::atomic<double>* sum_;
+  const double start_ = sum_ ? thread_cpu_ms() : 0;
 };
 
 class EventuallyCompiled {

@@ -57,6 +57,7 @@ std::shared_ptr<const CompiledAutograd::Backward> CompiledAutograd::backward_for
   const std::string key = request.key();
   auto it = backwards_.find(key);
   if (it != backwards_.end()) return it->second;
+  const LateTime time(options_);
   // Each gradient with gaps may have other strides, as rows of changing width in a wide tensor do. After this many,
   // backwards for new ones are interpreted.
   constexpr size_t kMaxWithGaps = 32;

@@ -36,7 +36,7 @@ struct Background {
 
   void work() {
     is_background = true;
-    constexpr int kPolitely = 15;  // a thread without it gets 29 of 30 parts of a processor that both want
+    constexpr int kPolitely = 5;  // a thread of nice value 0 gets three of four parts of a shared processor
     if (pace == Job::kPolite) (void)!setpriority(PRIO_PROCESS, id_t(gettid()), kPolitely);
     std::unique_lock lock(mutex);
     while (true) {

@@ -28,6 +28,20 @@ test("a hot function is compiled", function()
   truthy(lt.counters().cache.hits > 100, lt.counters().cache.hits) -- f's own code, or that of the loop around it
 end)
 
+-- Without the rest of its rounds the loop is too short to pay for a capture.
+test("a loop that counts pays for a capture with the rounds that it has left", function()
+  local function loop(x)
+    for i = 1, 1e8 do
+      x = (x * 0.5 + i):sin()
+      if i == 3000 then return x end
+    end
+  end
+  local x = lt.ones(4)
+  local want = loop(x)
+  truthy(auto(loop, x):equal(want))
+  truthy(lt.counters().cache.hits > 2000, lt.counters().cache.hits)
+end)
+
 test("a long frame is captured a few times at most", function()
   local function loop(n)
     local acc = 0

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <iterator>
 #include <lua.hpp>
+#include <utility>
 
 #include "vm/bind/module.h"
 #include "vm/capture/dispatch/callees.h"
 #include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/policy.h"
+#include "vm/capture/dispatch/rounds.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/host/modes.h"
 #include "vm/host/runtime.h"
@@ -24,7 +26,7 @@ namespace {
 // Eager ops between two walks, in turn: their sum is a prime, so that the walks of a loop meet each of its ops.
 constexpr int kOpsAWalk[] = {5, 7, 8, 9, 12};
 constexpr int kOpsOfRest = 97;  // likewise, where what a walk finds has to wait
-constexpr size_t kFrames = 6, kMaxHeats = 4096;
+constexpr size_t kFrames = 6, kFramesOfLoops = 12, kMaxHeats = 4096;
 const char kSeenKey = 0;  // registry: weak table of the functions that the stress hook has met
 
 // Patches the function at the top of the stack; one that cannot be patched runs as it is.
@@ -59,11 +61,11 @@ bool note_hot(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, 
       if (asks && !may_revive(L, state, *own)) return lua_settop(L, top), false;
       if (asks) revive(state, L, own);
     }
-    if (main || patched) {
-      entered = enter_loop(state, L, frame, heat.places);
-    } else {
-      patch_in_place(L, top + 1, true);
-    }
+    // Its next call may never come, or too late.
+    constexpr double kLong = 50;
+    const bool stays = heat.rounds.left_ms > kLong * state.automatic.next_ms;
+    if (main || patched || stays) entered = enter_loop(state, L, frame, heat.places);
+    if (!main && !patched && !entered) patch_in_place(L, top + 1, true);
   } catch (const std::exception&) {
     // What cannot be patched runs as it is.
   }
@@ -72,14 +74,37 @@ bool note_hot(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, 
   return entered;
 }
 
+// What the loops of frames have still to do. True where their next rounds will tell.
+bool note_time_left(lua_State* L, CaptureState& state) {
+  mirror::LuaFrame frames[kFramesOfLoops];
+  const size_t n = mirror::lua_frames(L, frames, kFramesOfLoops);
+  const double now = process_cpu_ms();
+  state.automatic.left_ms = 0;
+  bool soon = false;
+  for (size_t i = 0; i < n; i++) {
+    FrameRounds& rounds = state.heat[mirror::proto_of(frames[i].function)].rounds;
+    note_rounds(L, frames[i], now, rounds);
+    state.automatic.left_ms = std::max(state.automatic.left_ms, rounds.left_ms);
+    soon = soon || rounds.soon_known;
+  }
+  return soon;
+}
+
 // Outermost first: where a frame's loop is entered, what it calls becomes part of that.
 void heat_stack(lua_State* L) {
   CaptureState& state = capture_state(L);
-  if (!is_affordable(L, state)) {
-    modes().calls_to_hook = kOpsOfRest;
-    return;
-  }
-  modes().calls_to_hook = kOpsAWalk[state.walks++ % std::size(kOpsAWalk)];
+  if (state.heat.size() > kMaxHeats) state.heat.clear();
+  constexpr unsigned kEach = 4;
+  constexpr double kServed = 16;
+  const bool may_wait = runtime(L).config.profit == "auto";
+  if (may_wait && state.walks % kEach == 0) state.loops_tell = note_time_left(L, state);
+  // Where compiled code runs nearly all ops, more of it saves little.
+  const bool served = std::exchange(state.automatic.run_ops, 0) > kServed * state.ops_to_walk;
+  const bool waits = may_wait && (served || state.loops_tell || !is_affordable(L, state));
+  state.ops_to_walk = waits ? kOpsOfRest : kOpsAWalk[state.walks % std::size(kOpsAWalk)];
+  state.walks++;
+  modes().calls_to_hook = state.ops_to_walk;
+  if (waits) return;
   mirror::LuaFrame frames[kFrames];
   for (size_t i = mirror::lua_frames(L, frames, kFrames); i-- > 0;) {
     const mirror::Proto* proto = mirror::proto_of(frames[i].function);
@@ -91,7 +116,6 @@ void heat_stack(lua_State* L) {
     // Another function of this prototype has to wait the longer, the more there were.
     heat.next = heat.count + int64_t(state.auto_threshold) * heat.times++;
     const bool entered = note_hot(state, L, frames[i], heat);
-    if (state.heat.size() > kMaxHeats) state.heat.clear();
     if (entered) return;
   }
 }

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
-#include <thread>
 
 #include "jit/runtime/profile.h"
 #include "ops/core/clock.h"
@@ -120,7 +119,10 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   options.automatic = compiled.automatic;
   options.is_callee = compiled.callee;
   options.has_to_pay = has_to_pay(L, compiled);
-  if (options.has_to_pay) options.until_ms = thread_cpu_ms() + most_capture_ms(state, point);
+  if (options.has_to_pay) {
+    options.until_ms = thread_cpu_ms() + most_capture_ms(state, point);
+    options.late_ms = state.automatic.late_ms;
+  }
   options.leaves_calls = compiled.root ? compiled.root->leaves_calls : compiled.leaves_calls;
   options.enters_callees = point.enters_callees && !options.has_to_pay;
   const int varargs = callers.empty() ? 0 : callers[0].first - int(point.args.size());
@@ -248,11 +250,10 @@ bool finish_entries(lua_State* L, CompiledProto& compiled, ProtoPoint& point) {
   return survives(L, compiled, [&] {
     for (size_t i = point.entries.size(); i-- > 0;) {
       const std::shared_ptr<Entry> e = point.entries[i];
-      if (!e->compiling || !e->compiling->work->done()) continue;
+      if (!e->compiling || !begins_compiling(L, capture_state(L), *e) || !e->compiling->work->done()) continue;
+      const double ms = e->compiling->work->cpu_ms(), expected_ms = e->compiling->expected_ms;
+      if (compiled.automatic) capture_state(L).automatic.compiled(e->ops, ms, expected_ms);
       finish_entry(L, point, i);
-      // Nobody waits for what another processor does.
-      const bool waited = compiled.automatic && std::thread::hardware_concurrency() == 1;
-      if (waited) capture_state(L).automatic.captured(e->compile_ms);
     }
   });
 }
@@ -293,6 +294,7 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
   }
   point.entries.insert(point.entries.begin(), entry);
   point.compiling += entry->compiling != nullptr;
+  if (entry->compiling && has_to_pay(L, *compiled)) state.automatic.pending = entry, state.automatic.refused = 0;
   return entry;
 }
 

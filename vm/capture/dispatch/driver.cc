@@ -180,6 +180,7 @@ struct PortalCall {
   // A call of the portal that has run so many compiled ops. Each call is told of once.
   void credit(size_t ops) {
     point().saved_ms += saved_ms(ops);
+    state.automatic.run_ops += double(ops);
     if (compiled.automatic) state.automatic.saved_ms += saved_ms(ops);
   }
 
@@ -202,6 +203,12 @@ struct PortalCall {
   void refresh_code() {
     refresh(state, L, compiled.shared_from_this());
     retire_callee(state, L, compiled);
+  }
+
+  // The point is dead: bytecode without its portal is made.
+  void go() {
+    refresh_code();
+    state.automatic.spent_ms += compiled.patch_ms;
   }
 
   int run_hit(Entry& e) {
@@ -241,7 +248,7 @@ struct PortalCall {
     state.runtime->counters.cache_misses++;
     const bool pays = has_to_pay(L, compiled);
     if (pays && !is_affordable(L, state, point().needs_ms)) {
-      if (!under && waits_long(home, compiled)) refresh_code(), state.automatic.spent_ms += compiled.patch_ms;
+      if (!under && waits_long(home, compiled)) go();
       return false;
     }
     const AutomaticTime time(state, pays);
@@ -357,42 +364,75 @@ struct PortalCall {
   }
 };
 
+// Under lt.auto no call asks guards while what was captured has no code, or while nothing is and a capture is not paid
+// for. That costs a third of what a call takes, and the budget nothing: else short rounds would never pay for a
+// capture.
+bool is_early(CaptureState& state, lua_State* L, const CompiledProto& compiled, const ProtoPoint& point,
+              const PortalPlace& portal) {
+  const bool asks = point.compiling < int(point.entries.size()) || !point.with_callers.empty();
+  if (asks || point.dead || !has_to_pay(L, compiled)) return false;
+  if (point.entries.empty()) {
+    if (portal.version < compiled.version || is_affordable(L, state, point.needs_ms)) return false;
+    return state.runtime->counters.cache_misses++, true;
+  }
+  for (const std::shared_ptr<Entry>& e : point.entries) {
+    if (begins_compiling(L, state, *e) && e->compiling->work->done()) return false;
+  }
+  state.runtime->counters.eager_calls++, point.entries.front()->compiling->eager_calls++;
+  state.automatic.refused = 0;
+  return true;
+}
+
 int run_point(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point,
               const PortalPlace& portal) {
   if (compiled.failed) return 0;
   if (point.dead && portal.version >= compiled.version) return 0;
+  const bool early = is_early(state, L, compiled, point, portal);
+  if (early && (!point.entries.empty() || !waits_long(point, compiled))) return 0;
   RunningCall running(state.running);
   PortalCall call{state, L, compiled, running.values(), point, portal};
   call.take_values();
+  if (early) call.go();
   return call.run();
 }
 
-// The first call of a function whose bytecode is still a stub: captures, then hands over to the patched bytecode.
+void capture_stub(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
+                  ProtoPoint& point) {
+  const bc::Proto& proto = compiled->code->proto();
+  // The portal at pc 1 takes the live parameters only, which stand in order, then the varargs.
+  const int params = proto.num_params, live = int(point.args.size());
+  lua_settop(L, std::max(lua_gettop(L), params));
+  for (int i = 0; i < live; i++) {
+    lua_pushvalue(L, int(point.args[size_t(i)]) + 1);
+    lua_replace(L, i + 1);
+  }
+  if (!proto.vararg()) lua_settop(L, params);
+  for (int i = live; i < params; i++) lua_remove(L, live + 1);
+  const int n = lua_gettop(L);
+  push_self(state, L);
+  runtime(L).counters.cache_misses++;
+  const AutomaticTime time(state, has_to_pay(L, *compiled));
+  capture_point(state, L, compiled, point, {int(point.args.size()), n, n + 1});
+  lua_settop(L, n + 1);
+  compiled->fresh_capture = true;
+}
+
+// The first call of a function whose bytecode is still a stub: captures, then hands over to the patched bytecode. A
+// stub waits for less than a portal would; after many calls it goes.
 int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled) {
   if (compiled->failed) return 0;
-  const bc::Proto& proto = compiled->code->proto();
-  const int given = lua_gettop(L);
   ProtoPoint& point = compiled->points.begin()->second;
+  const bool pays = has_to_pay(L, *compiled);
   if (point.pc == 1 && point.entries.empty() && !point.dead) {
     if (in_finalizer(L) || !may_compile(state, *compiled, [] { return ""; })) return 0;
-    // The portal at pc 1 takes the live parameters only, which stand in order, then the varargs.
-    const int params = proto.num_params, live = int(point.args.size());
-    lua_settop(L, std::max(given, params));
-    for (int i = 0; i < live; i++) {
-      lua_pushvalue(L, int(point.args[size_t(i)]) + 1);
-      lua_replace(L, i + 1);
-    }
-    if (!proto.vararg()) lua_settop(L, params);
-    for (int i = live; i < params; i++) lua_remove(L, live + 1);
-    const int n = lua_gettop(L);
-    push_self(state, L);
-    runtime(L).counters.cache_misses++;
-    const AutomaticTime time(state, has_to_pay(L, *compiled));
-    capture_point(state, L, compiled, point, {int(point.args.size()), n, n + 1});
-    lua_settop(L, n + 1);
-    compiled->fresh_capture = true;
+    if (!pays || is_affordable(L, state))
+      capture_stub(state, L, compiled, point);
+    else if (!waits_long(point, *compiled))
+      return 0;
   }
+  const double start = thread_cpu_ms();
   refresh(state, L, compiled);
+  if (pays) state.automatic.spent_ms += thread_cpu_ms() - start;
   push_self(state, L);
   const int function = lua_gettop(L);
   follow(L, *compiled, function);

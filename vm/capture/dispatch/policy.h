@@ -26,10 +26,12 @@ double saved_ms(size_t ops);
 bool has_to_pay(lua_State* L, const CompiledProto& compiled);
 // Whether lt.auto may capture now, what needs that long, and patch: what it has spent and what that may take are no
 // more than what its code has saved and a small part of the time that has passed.
-bool is_affordable(lua_State* L, const CaptureState& state, double needs_ms = 0, double patch_ms = 0);
+bool is_affordable(lua_State* L, CaptureState& state, double needs_ms = 0, double patch_ms = 0);
+// Begins to compile what lt.auto has captured, once that is affordable. False where it is too early.
+bool begins_compiling(lua_State* L, CaptureState& state, Entry& entry);
 // Whether points that were given up may be asked again: new bytecode and a capture are affordable, both. Else they
 // would wait, and go once more.
-bool may_revive(lua_State* L, const CaptureState& state, const CompiledProto& compiled);
+bool may_revive(lua_State* L, CaptureState& state, const CompiledProto& compiled);
 // How long a capture of lt.auto's may take.
 double most_capture_ms(const CaptureState& state, const ProtoPoint& point);
 // A call waits until a capture is affordable: true where so many did in a row that the portal goes, until the function

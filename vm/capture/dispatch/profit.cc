@@ -203,36 +203,76 @@ void note_rebuilt(lua_State* L, CompiledProto& compiled, const Entry& entry, con
 
 namespace {
 
-// Since lt.auto was switched on. The clock of the CPU asks the kernel, so that of the wall, which is never behind where
-// there is one thread, comes first: where that tells less than `least`, it is enough.
-double passed_ms(const AutomaticCode& code, double least) {
-  const double wall = wall_ms() - code.since_ms;
-  return wall < least ? wall : std::min(wall, process_cpu_ms() - code.cpu_since_ms);
+// Since lt.auto was switched on, and as far as loops tell, what is still to come. The clock of the CPU asks the kernel,
+// so that of the wall, which is never behind where there is one thread, comes first: where that tells less than
+// `least`, it is enough.
+double known_ms(const AutomaticCode& code, double least) {
+  const double wall = wall_ms() - code.since_ms + code.left_ms;
+  return wall < least ? wall : std::min(wall, process_cpu_ms() - code.cpu_since_ms + code.left_ms);
+}
+
+bool pays(const AutomaticCode& code, double ms) {
+  const double owed = code.owed_ms() + ms;
+  return owed <= 0 || owed <= kPartOfTime * known_ms(code, owed / kPartOfTime);
+}
+
+bool is_pending(AutomaticCode& code) {
+  constexpr int kPatience = 4096;
+  const std::shared_ptr<Entry> entry = code.pending.lock();
+  if (entry && entry->compiling && !entry->compiling->work->done() && ++code.refused < kPatience) return true;
+  code.pending.reset();
+  return false;
 }
 
 }  // namespace
 
 // A capture has to be paid before it is made: nobody knows how long the program will run on.
-bool is_affordable(lua_State* L, const CaptureState& state, double needs_ms, double patch_ms) {
+bool is_affordable(lua_State* L, CaptureState& state, double needs_ms, double patch_ms) {
   if (runtime(L).config.profit != "auto") return true;
-  const AutomaticCode& code = state.automatic;
-  const double owed = code.spent_ms - code.saved_ms + std::max(code.next_ms, needs_ms) + patch_ms;
-  return owed <= 0 || owed <= kPartOfTime * passed_ms(code, owed / kPartOfTime);
+  AutomaticCode& code = state.automatic;
+  return pays(code, std::max(code.next_ms, needs_ms) + patch_ms) && !is_pending(code);
 }
 
-bool may_revive(lua_State* L, const CaptureState& state, const CompiledProto& compiled) {
+namespace {
+
+// What the code would save while the loops that run go on, twice what it takes to make it.
+bool repays_soon(const AutomaticCode& code, const Entry& entry, double ms) {
+  constexpr int64_t kMinCalls = 4;
+  constexpr double kTimes = 2;
+  const Compiling& made = *entry.compiling;
+  if (code.left_ms <= 0 || made.eager_calls < kMinCalls) return false;
+  const double each_ms = (process_cpu_ms() - made.cpu_start_ms) / double(made.eager_calls);
+  return saved_ms(entry.ops) * code.left_ms / each_ms >= kTimes * ms;
+}
+
+}  // namespace
+
+bool begins_compiling(lua_State* L, CaptureState& state, Entry& entry) {
+  Compiling& made = *entry.compiling;
+  if (made.work->has_begun()) return true;
+  AutomaticCode& code = state.automatic;
+  const double ms = code.op_ms * double(entry.ops);
+  if (runtime(L).config.profit == "auto" && !pays(code, ms) && !repays_soon(code, entry, ms)) return false;
+  code.spent_ms += made.expected_ms = ms;
+  made.work->begin();
+  return true;
+}
+
+bool may_revive(lua_State* L, CaptureState& state, const CompiledProto& compiled) {
   double needs_ms = 0;
   bool any = false;
   for (const auto& [pc, point] : compiled.points) {
     if (point.given_up) any = true, needs_ms = std::max(needs_ms, point.needs_ms);
   }
-  return !any || is_affordable(L, state, needs_ms, compiled.patch_ms);
+  // Its bytecode is made, follows its functions, and goes again where the capture has to wait after all.
+  constexpr double kPatches = 4;
+  return !any || is_affordable(L, state, needs_ms, kPatches * compiled.patch_ms);
 }
 
 double most_capture_ms(const CaptureState& state, const ProtoPoint& point) {
-  constexpr double kMinMs = 4;
+  constexpr double kMinMs = 6;
   const AutomaticCode& code = state.automatic;
-  return std::max({kMinMs, point.needs_ms, kPartOfTime * passed_ms(code, 0) + code.saved_ms - code.spent_ms});
+  return std::max({kMinMs, point.needs_ms, kPartOfTime * known_ms(code, 0) - code.owed_ms()});
 }
 
 // A frame that was entered at its loop stays in its bytecode, and so keeps the portal.

@@ -1,6 +1,7 @@
 // What capture keeps for a Runtime: what the tracer knows, compiled functions with their points and entries, portals.
 #pragma once
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <unordered_map>
@@ -10,6 +11,7 @@
 #include "ops/core/clock.h"
 #include "vm/capture/dispatch/compiled_proto.h"
 #include "vm/capture/dispatch/enter.h"
+#include "vm/capture/dispatch/rounds.h"
 #include "vm/capture/trace/state.h"
 
 struct lua_State;
@@ -23,6 +25,7 @@ struct Heat {
   int64_t count = 0, next = 0;
   int times = 0;
   Places places{};
+  FrameRounds rounds{};
 };
 
 // What lt.auto has spent since it was switched on, on captures and patches; what its code has saved, less what calls of
@@ -31,13 +34,29 @@ struct Heat {
 struct AutomaticCode {
   double since_ms = 0, cpu_since_ms = 0;  // on the clocks of the process: the wall's, and the CPU's
   double spent_ms = 0, saved_ms = 0;
-  double next_ms = 1;
+  // Likewise spent: on backwards that are compiled when they first run, by the background, too.
+  std::shared_ptr<std::atomic<double>> late_ms = std::make_shared<std::atomic<double>>(0);
+  double left_ms = 0;  // of loops that count, as a walk saw it lately
+  double run_ops = 0;  // by compiled code since the latest walk
+  double next_ms = 6;
+  // An op's part of what compiling takes, as entries have told.
+  double op_ms = 0.08, compiled_ops = 300;
+  // What was captured last: while its code is not there, nothing else is captured, which may be part of it. Unless
+  // nobody calls it any more: how often captures had to wait for it since.
+  std::weak_ptr<Entry> pending{};
+  int refused = 0;
 
+  double owed_ms() const { return spent_ms + *late_ms - saved_ms; }
   // What took longer than most has to wait by itself: see ProtoPoint::needs_ms.
   void captured(double ms) {
     constexpr double kFades = 0.9, kMost = 10;
     spent_ms += ms;
     next_ms = std::min(std::max(ms, next_ms * kFades), kMost);
+  }
+  void compiled(size_t ops, double ms, double expected_ms) {
+    spent_ms += ms - expected_ms;
+    op_ms = (op_ms * compiled_ops + ms) / (compiled_ops + double(ops));
+    compiled_ops += double(ops);
   }
 };
 
@@ -106,7 +125,9 @@ struct CaptureState {
   uint64_t next_proto = 1, next_version = 1;
   size_t collect_at = 64;  // compiled prototypes
   int auto_threshold = 0;
-  unsigned walks = 0;  // of lt.auto
+  unsigned walks = 0;       // of lt.auto
+  int ops_to_walk = 0;      // that lie between the latest and the next
+  bool loops_tell = false;  // soon, how long they will run: nothing is captured before that
   AutomaticCode automatic{};
   std::unordered_map<const void*, Heat> heat;  // by address of the prototype that a frame runs
   StressHook stress;

@@ -201,6 +201,7 @@ void compile_entry(Trace& t, const CaptureOptions& wanted, Entry& e) {
   }
   const std::shared_ptr<SymEnv> env = g.env;
   CompileOptions options = compile_options(t.L, wanted, t.program.start);
+  options.late_ms = t.options.late_ms;
   if (options.watch) e.guard_text = std::make_shared<std::string>();
   options.guards = e.guard_text;
   const GuardPlace end = t.place();
@@ -512,7 +513,9 @@ struct SegmentCapture {
     made.called_ops = std::move(t.called_ops);
     made.open_sizes = decisions.open_sizes;
     if (!e.compiling) return;
-    e.compiling->work = std::make_unique<CompileLater>([segment = e.segment.get()] { segment->ready(); });
+    e.compiling->work =
+        std::make_unique<CompileLater>([segment = e.segment.get()] { segment->ready(); },
+                                       options.has_to_pay ? CompileLater::kWhenTold : CompileLater::kAtOnce);
   }
 };
 

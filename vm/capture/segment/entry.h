@@ -33,8 +33,9 @@ struct Compiling {
   GuardPlace end;                 // the end of the trace: the place of the compiler's guards
   std::shared_ptr<SymEnv> env;    // owned by the compiler until it is done
   std::vector<Tensor> constants;  // of the graph
-  double start_ms = wall_ms();
+  double start_ms = wall_ms(), cpu_start_ms = process_cpu_ms();
   int64_t eager_calls = 0;             // calls that the entry would have run
+  double expected_ms = 0;              // the compiler's expected time, which lt.auto has charged already
   std::unique_ptr<CompileLater> work;  // the last member, so it is destroyed first
 };
 

@@ -94,6 +94,7 @@ struct TraceOptions {
   bool is_callee = false;       // compiled only because a segment leaves the call to Lua
   bool leaves_calls = false;    // frames are not rebuilt: a callee that breaks is compiled as a frame of its own
   bool enters_callees = false;  // a callee that breaks before its first op is still resumed
+  std::shared_ptr<std::atomic<double>> late_ms{};  // CompileOptions::late_ms
 };
 
 inline std::string vararg_name(int n) { return str("select(", n + 1, ", ...)"); }
