@@ -1,6 +1,5 @@
-// Hot frames: eager ops count, and every so many of them the prototypes of the frames found on the Lua stack are
-// heated. Stress: a call hook sees every function, but for
-// those that a long loop calls while the hook rests.
+// Hot frames: every few eager ops, lt.auto counts the frames on the Lua stack for their prototypes. Stress: a call hook
+// sees every function, except those that a long loop calls while the hook is paused.
 #include "vm/capture/dispatch/auto.h"
 
 #include <algorithm>
@@ -23,9 +22,10 @@
 namespace lutra {
 namespace {
 
-// Eager ops between two walks, in turn: their sum is a prime, so that the walks of a loop meet each of its ops.
+// Eager ops between two walks of the stack, in turn. Their sum is a prime, so that the walks during a loop meet each of
+// its ops.
 constexpr int kOpsAWalk[] = {5, 7, 8, 9, 12};
-constexpr int kOpsOfRest = 97;  // likewise, where what a walk finds has to wait
+constexpr int kOpsOfRest = 97;  // the same while lt.auto has to wait
 constexpr size_t kFrames = 6, kFramesOfLoops = 12, kMaxHeats = 4096;
 const char kSeenKey = 0;  // registry: weak table of the functions that the stress hook has met
 
@@ -37,14 +37,14 @@ void try_patch(lua_State* L, bool automatic) {
   }
 }
 
-// The user has said that the function at `index` stays as it is.
+// Returns whether the user has unpatched or disabled the function at `index`.
 bool is_left_alone(const CaptureState& state, lua_State* L, int index) {
   return was_unpatched(L, index) || disabled_because(state.trace, lua_topointer(L, index));
 }
 
-// A hot frame. Its function is patched once in its life, for later calls: not again the copies that its running frames
-// go on as. A frame that runs on is entered; that of a main chunk, which nobody calls again, is not waited for. Whether
-// this frame runs compiled code from now on.
+// Handles a hot frame. Its function is patched once, for later calls; the copies that its running frames use are not
+// patched again. A frame that stays in a loop is entered. That of a main chunk is entered at once, since nobody calls
+// it again. Returns whether this frame runs compiled code from now on.
 bool note_hot(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, const Heat& heat) {
   const double start = thread_cpu_ms();
   const int top = lua_gettop(L);
@@ -61,7 +61,7 @@ bool note_hot(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, 
       if (asks && !may_revive(L, state, *own)) return lua_settop(L, top), false;
       if (asks) revive(state, L, own);
     }
-    // Its next call may never come, or too late.
+    // The frame's loops run on for long, so its next call may come too late or never.
     constexpr double kLong = 50;
     const bool stays = heat.rounds.left_ms > kLong * state.automatic.next_ms;
     if (main || patched || stays) entered = enter_loop(state, L, frame, heat.places);
@@ -74,7 +74,7 @@ bool note_hot(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, 
   return entered;
 }
 
-// What the loops of frames have still to do. True where their next rounds will tell.
+// Estimates the time that the loops of frames have left. Returns true if their next rounds will tell.
 bool note_time_left(lua_State* L, CaptureState& state) {
   mirror::LuaFrame frames[kFramesOfLoops];
   const size_t n = mirror::lua_frames(L, frames, kFramesOfLoops);
@@ -90,7 +90,7 @@ bool note_time_left(lua_State* L, CaptureState& state) {
   return soon;
 }
 
-// Outermost first: where a frame's loop is entered, what it calls becomes part of that.
+// Outermost frame first: if a frame's loop is entered, its callees become part of it.
 void heat_stack(lua_State* L) {
   CaptureState& state = capture_state(L);
   if (state.heat.size() > kMaxHeats) state.heat.clear();
@@ -98,7 +98,7 @@ void heat_stack(lua_State* L) {
   constexpr double kServed = 16;
   const bool may_wait = runtime(L).config.profit == "auto";
   if (may_wait && state.walks % kEach == 0) state.loops_tell = note_time_left(L, state);
-  // Where compiled code runs nearly all ops, more of it saves little.
+  // If compiled code runs nearly all ops, more of it saves little.
   const bool served = std::exchange(state.automatic.run_ops, 0) > kServed * state.ops_to_walk;
   const bool waits = may_wait && (served || state.loops_tell || !is_affordable(L, state));
   state.ops_to_walk = waits ? kOpsOfRest : kOpsAWalk[state.walks % std::size(kOpsAWalk)];
@@ -113,14 +113,14 @@ void heat_stack(lua_State* L) {
       heat.places[size_t(heat.count) % heat.places.size()] = bc::Pc(frames[i].called - proto->bytecode());
     }
     if (++heat.count < heat.next + state.auto_threshold || !is_affordable(L, state)) continue;
-    // Another function of this prototype has to wait the longer, the more there were.
+    // Each time the prototype was hot, its next function has to wait longer.
     heat.next = heat.count + int64_t(state.auto_threshold) * heat.times++;
     const bool entered = note_hot(state, L, frames[i], heat);
     if (entered) return;
   }
 }
 
-// Whether the function at the top of the stack is met for the first time.
+// Returns whether the stress hook meets the function at the top of the stack for the first time.
 bool first_time(lua_State* L) {
   const int f = lua_gettop(L);
   lua_pushlightuserdata(L, const_cast<char*>(&kSeenKey));
@@ -142,7 +142,7 @@ bool first_time(lua_State* L) {
   return !seen;
 }
 
-// Patches the function at the top of the stack and pops it; whether it is met for the first time.
+// Patches the function at the top of the stack if it is new, and pops it. Returns whether it was new.
 bool meet(lua_State* L, CaptureState& state) {
   const int f = lua_gettop(L);
   const bool wanted = !lua_iscfunction(L, f) && !was_patched(L, f) && !is_left_alone(state, L, f);
@@ -152,9 +152,9 @@ bool meet(lua_State* L, CaptureState& state) {
   return is_new;
 }
 
-// LuaJIT records no trace through a call that is hooked. So the hook rests after many calls that met no function for
-// the first time: for so many instructions of the interpreter, the more the oftener it met none. What runs eager ops
-// meanwhile, in traces too, is met by those.
+// LuaJIT records no trace through a call that is hooked. So the hook pauses after many calls that met no new function.
+// A pause is a number of VM instructions, twice as long each time in a row. Functions that run eager ops meanwhile,
+// also in traces, are met by the walk at those ops.
 constexpr int kQuietCalls = 4096, kFirstRest = 1000000, kLongestRest = 16000000;
 
 void on_call(lua_State* L, lua_Debug* frame);

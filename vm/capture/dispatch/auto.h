@@ -7,10 +7,11 @@ namespace lutra {
 
 // threshold 0 switches lt.auto off.
 void set_auto(lua_State* L, int threshold);
-// Follows lt.config.stress: "capture" patches every Lua function at its first call; "break" is read by traces.
+// Applies lt.config.stress: "capture" and "break" patch every Lua function at its first call; with "break" traces also
+// break.
 void apply_stress(lua_State* L);
-// Patches the Lua function at `index` in place; false where it has no bytecode or cannot be. Where nobody else has
-// asked for its compiled prototype, automatic code has to pay for itself.
+// Patches the Lua function at `index` in place. Returns false if it has no bytecode or cannot be patched. `automatic`:
+// lt.auto asks; if nobody else has asked for the compiled prototype, its code has to pay for itself.
 bool patch_in_place(lua_State* L, int index, bool automatic);
 
 }  // namespace lutra

@@ -1,4 +1,5 @@
-// Patches what segments leave to Lua. It is called by its original function, so only that one can be patched, in place.
+// Patches the functions whose calls segments leave to Lua. The caller calls the original function, so that function
+// itself is patched, in place.
 #include "vm/capture/dispatch/callees.h"
 
 #include <algorithm>
@@ -14,7 +15,8 @@
 namespace lutra {
 namespace {
 
-// Each redirection flushes LuaJIT's traces: of a function that is made anew time and again, only the first few.
+// Each redirection flushes LuaJIT's traces. So if a program makes a function again and again, only its first few
+// closures are patched.
 constexpr int kMaxFunctions = 8;
 
 int count_functions(lua_State* L, const CompiledProto& compiled) {
@@ -25,7 +27,7 @@ int count_functions(lua_State* L, const CompiledProto& compiled) {
   return n;
 }
 
-// Runs what its user, lt.auto or another segment wants.
+// Returns whether the function runs what the user, lt.auto or another segment has chosen.
 bool runs_otherwise(const CaptureState& state, lua_State* L, int index) {
   return was_unpatched(L, index) || disabled_because(state.trace, lua_topointer(L, index)) || is_resumed(L, index) ||
          original_proto(L, index) != mirror::proto_of(lua_function(L, index));
@@ -37,12 +39,12 @@ void note_callee(CompiledProto& root, const std::shared_ptr<CompiledProto>& call
   root.callees.push_back(callee);
 }
 
-// There is nothing to compile in it.
+// Returns whether there is nothing to compile in it.
 bool is_idle(const CompiledProto& compiled) {
   return std::all_of(compiled.points.begin(), compiled.points.end(), [](const auto& p) { return p.second.dead; });
 }
 
-// False where the function runs what it ran.
+// Patches the function at `index`. Returns false if it runs the same code as before.
 bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
   if (redirected(L, index)) {
     if (const auto known = compiled_proto(L, index)) note_callee(root, known);
@@ -50,7 +52,7 @@ bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
   }
   if (runs_otherwise(state, L, index)) return false;
   CaptureOptions options = root.options;
-  options.dynamic_dims.clear();  // of the arguments of the function that the user compiled
+  options.dynamic_dims.clear();  // they are for the arguments of the function that the user compiled
   const std::shared_ptr<CompiledProto> callee = find_proto(state, L, index, options, root.key.serial);
   if (!callee || callee->failed || is_idle(*callee) || count_functions(L, *callee) >= kMaxFunctions) return false;
   if (!callee->patched && callee->log->empty()) callee->callee = true, callee->leaves_calls = root.leaves_calls;
@@ -62,14 +64,15 @@ bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
   return true;
 }
 
-// Whoever makes closures of that constant shows them to the portal.
+// Makes `maker` pass the closures that it makes of this constant to the portal.
 void bear(CompiledProto& maker, CompiledProto& callee, lua_Integer constant) {
   if (!maker.born.insert(unsigned(constant)).second) return;
   callee.makers.emplace_back(maker.weak_from_this(), unsigned(constant));
   maker.changed = true;
 }
 
-// What newborn closures of the prototype of the function at `index` follow; null where they run what they ran.
+// Returns the compiled prototype that new closures of the prototype of the function at `index` follow; null if they run
+// the same code as before.
 std::shared_ptr<CompiledProto> patch_newborn(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
   const int top = lua_gettop(L);
   std::shared_ptr<CompiledProto> callee;
@@ -85,7 +88,8 @@ std::shared_ptr<CompiledProto> patch_newborn(CaptureState& state, lua_State* L, 
   return callee;
 }
 
-// The function at `index` has made one in its call, or another closure of its prototype has.
+// Makes the function at `index` pass its new closures of the constant to the portal. It, or another closure of its
+// prototype, has made the callee's function.
 void patch_maker(CaptureState& state, lua_State* L, CompiledProto& root, CompiledProto& callee, int index,
                  lua_Integer constant) {
   std::shared_ptr<CompiledProto> maker = patch_newborn(state, L, root, index);
@@ -95,7 +99,7 @@ void patch_maker(CaptureState& state, lua_State* L, CompiledProto& root, Compile
   refresh(state, L, maker);
 }
 
-// The function at top + 1, and what leave_out says of it above.
+// Patches the function at `index`; above it is what leave_out noted about it.
 void patch_left_out(CaptureState& state, lua_State* L, CompiledProto& caller, int index) {
   CompiledProto& root = caller.root ? *caller.root : caller;
   if (lua_isboolean(L, index + 1)) return void(patch(state, L, root, index));
@@ -160,7 +164,7 @@ void retire_callee(CaptureState& state, lua_State* L, CompiledProto& compiled) {
 
 namespace {
 
-// Makers show its closures to the portal again.
+// Makes its makers pass its closures to the portal again.
 void bear_again(CaptureState& state, lua_State* L, const CompiledProto& root, CompiledProto& callee) {
   const int top = lua_gettop(L);
   for (const int example : root.examples) {
@@ -228,7 +232,7 @@ void restore_callees(lua_State* L, const std::shared_ptr<CompiledProto>& compile
   for (const auto& callee : with_callees(compiled)) {
     if (callee->key.serial == compiled->key.serial) release_examples(L, *callee);
     if (callee == compiled || callee->key.serial != compiled->key.serial) continue;
-    callee->failed = true;  // of closures that were born so
+    callee->failed = true;  // for closures that were patched when they were made
     lua_rawgeti(L, LUA_REGISTRYINDEX, callee->functions);
     for (lua_pushnil(L); lua_next(L, top + 1);) {
       lua_pop(L, 1);

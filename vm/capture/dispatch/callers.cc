@@ -16,17 +16,17 @@ namespace {
 
 constexpr size_t kMaxCallers = 34, kMaxFrames = 2 * kMaxCallers + 1, kMaxPaths = 8;
 constexpr int kMaxVarargs = 32;
-constexpr uint64_t kVarargFrame = 3, kProtectedFrame = 6;  // how the links of such frames end
+constexpr uint64_t kVarargFrame = 3, kProtectedFrame = 6;  // the low bits of these frames' links
 
 uint64_t kind_of(const mirror::TValue* link) { return link->u64 & 7; }
 
-// The link of the call that made the frame: a vararg function's has two frames.
+// Returns the link of the call that made the frame. A vararg function has two frames.
 const mirror::TValue* link_of_call(lua_State* L, ptrdiff_t frame) {
   const mirror::TValue* own = mirror::thread(L)->stack + frame;
   return kind_of(own) == kVarargFrame ? mirror::previous_frame(own) : own;
 }
 
-// Whether the frame above was called by the one below, by pcall or xpcall maybe.
+// Returns whether `above` was called by `below`, directly or through pcall and xpcall, which are added to `between`.
 bool is_called_by(const CaptureState& state, lua_State* L, const mirror::LuaFrame& above, const mirror::LuaFrame& below,
                   std::vector<Passage>& between) {
   const mirror::TValue* link = link_of_call(L, above.frame);
@@ -38,9 +38,10 @@ bool is_called_by(const CaptureState& state, lua_State* L, const mirror::LuaFram
   return below.link == link - mirror::thread(L)->stack;
 }
 
-// Whether the frame is one of lt.no_grad and its kin (stdlib/grad_mode.lua), or of lt.autocast (stdlib/autocast.lua),
-// whose pcall is the last of `between`: it takes that one's `true` away, and sets the mode that it has found. `restore`
-// waits for the pcall's results with what it restores as its first arguments, which lie before the pcall.
+// Returns whether the frame is one of lt.no_grad and its kin (stdlib/grad_mode.lua), or of lt.autocast
+// (stdlib/autocast.lua). Its pcall is the last of `between`. The frame removes the pcall's `true`, and restores the
+// mode that it found: `restore` is called with the pcall's results. Its first arguments are the mode to restore; they
+// lie on the stack before the pcall.
 bool ends_mode(const CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, std::vector<Passage>& between) {
   if (between.empty() || between.back().kind != Passage::kProtected) return false;
   const Builtin* b = find_builtin(state.trace, frame.function);
@@ -94,7 +95,7 @@ CallSite find_call(const CompiledProto& compiled, const Patched& patched, bc::Pc
   return site;
 }
 
-// The point behind a call, and behind what takes its list of results.
+// Returns the point behind a call and behind the instruction that takes its list of results; 0 if there is none.
 bc::Pc point_at(const CompiledProto& compiled, bc::Pc pc) {
   const bc::Proto& proto = compiled.code->proto();
   for (int steps = 0; steps < 8; steps++) {
@@ -108,7 +109,7 @@ bc::Pc point_at(const CompiledProto& compiled, bc::Pc pc) {
   return 0;
 }
 
-// The varargs lie between the two frames of the call. False where there are too many.
+// Finds the varargs, which lie between the two frames of the call. Returns false if there are too many.
 bool find_varargs(lua_State* L, const bc::Proto& proto, Caller& c) {
   const mirror::TValue *own = mirror::thread(L)->stack + c.frame, *lower = link_of_call(L, c.frame);
   if (own == lower) return false;
@@ -139,7 +140,8 @@ bool find_place(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame
   return !proto.vararg() || find_varargs(L, proto, c);
 }
 
-// Whether the open variables down to the frame are such slots of it. `open` passes them.
+// Returns whether the open upvalues down to the frame are all in slots that are `known` to be open. Advances `open`
+// past them.
 bool pass_known(lua_State* L, const mirror::Upval*& open, ptrdiff_t frame, const bc::Slots& known) {
   const mirror::TValue* first = mirror::thread(L)->stack + frame + 1;
   for (; open && open->v >= first; open = mirror::next_open(open)) {
@@ -176,7 +178,7 @@ std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const Compil
     }
     Caller c;
     if (!find_place(state, L, frames[i], c)) break;
-    // What the user compiled is not compiled once more for each caller that lt.auto found.
+    // Code that the user compiled is not compiled again for each caller that lt.auto found.
     if (c.compiled->automatic && !compiled.automatic) break;
     if (!pass_known(L, open, c.frame, c.compiled->code->liveness().open[c.site->call + 1])) break;
     if (c.compiled->options < compiled.options || compiled.options < c.compiled->options) break;
@@ -213,7 +215,7 @@ std::vector<CallerPlace> places_of(const std::vector<Caller>& callers) {
 }
 
 std::shared_ptr<ProtoPoint> point_under(ProtoPoint& point, const std::vector<Caller>& callers) {
-  std::vector<uint64_t> key{uint64_t(callers[0].first)};  // behind the frame's own varargs
+  std::vector<uint64_t> key{uint64_t(callers[0].first)};  // tells the number of the frame's own varargs
   for (const Caller& c : callers) {
     key.insert(key.end(), {c.compiled->serial, c.site->call, uint64_t(c.varargs), uint64_t(-c.base), c.between.size()});
     for (const Passage& passage : c.between) key.push_back(passage.packed());

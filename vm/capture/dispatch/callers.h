@@ -1,9 +1,10 @@
-// The frames above one that calls a portal: what a segment has to know of them to go on in them when that one returns,
-// and to leave them.
+// The frames above the frame that calls a portal. A segment needs their slots to continue in them after that frame
+// returns, and to leave them.
 //
 // Invariants:
-// 1. Only frames of compiled code called by Lua code, the outermost that of the function whose callees were rebuilt.
-// 2. Open variables of these frames are slots that segments know. Those of a frame that is left are closed.
+// 1. All are frames of compiled code that Lua code called. The outermost is a frame of the function whose callees were
+//    rebuilt.
+// 2. Open upvalues of these frames are slots that segments know. The open upvalues of a frame that is left are closed.
 #pragma once
 #include "vm/capture/dispatch/compiled_proto.h"
 #include "vm/capture/segment/capture.h"
@@ -14,36 +15,38 @@ namespace lutra {
 
 struct Caller {
   std::shared_ptr<CompiledProto> compiled;
-  ptrdiff_t frame = 0;                   // its link, from the stack's bottom
-  std::shared_ptr<const CallSite> site;  // of the frame below
-  bc::Pc point = 0;                      // whose exits it can be left by; 0: by its own return only
-  ptrdiff_t called = 0;                  // where what it has called begins, likewise
-  int base = 0;                          // place of its first slot (OpenFrame)
-  int first = 0;                         // the place of its function among the portal's arguments; the slots follow
-  ptrdiff_t vararg = 0;                  // the first one, from the stack's bottom; they follow the slots
+  ptrdiff_t frame = 0;                   // stack index of its frame link, counted from the stack's bottom
+  std::shared_ptr<const CallSite> site;  // the call of the frame below
+  bc::Pc point = 0;                      // the point whose exits leave it; 0: only its own return does
+  ptrdiff_t called = 0;                  // where the frame that it called begins, counted likewise
+  int base = 0;                          // index of its first slot (OpenFrame)
+  int first = 0;                         // index of its function among the portal's arguments; its slots follow
+  ptrdiff_t vararg = 0;                  // stack index of its first vararg, counted likewise; they follow the slots
   int varargs = 0;
-  std::vector<Passage> between{};  // it and the frame below
+  std::vector<Passage> between{};  // C functions between it and the frame below
 };
 
-// Whether segments that begin at the point may go on in frames above.
+// Returns whether segments that begin at the point may continue in frames above.
 bool may_cross(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, const PortalPlace& portal);
-// Innermost first, at most so many.
+// Returns the frames above, innermost first, at most ProtoPoint::most_callers.
 std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled,
                                  const ProtoPoint& point);
-// Pushes their functions and slots; false where there is no room.
+// Pushes the callers' functions, slots and varargs. Returns false if the stack has no room.
 bool push_callers(lua_State* L, std::vector<Caller>& callers);
 std::vector<CallerPlace> places_of(const std::vector<Caller>& callers);
-// What the point is under these callers; null where it has come under too many others.
+// Returns the point that stands for `point` under these callers. Returns null if it already has too many paths of
+// callers.
 std::shared_ptr<ProtoPoint> point_under(ProtoPoint& point, const std::vector<Caller>& callers);
 
-// Where a portal gives its results to a frame above.
+// The place in a frame above to which a portal returns its results.
 struct Landing {
-  int function = 0;  // stack index of what that frame is one of from then on
+  int function = 0;  // stack index of the function that the frame runs from then on
   const uint32_t* pc = nullptr;
 };
-// False where the frame has no bytecode with that exit.
+// Finds the place where the entry's exit leaves the caller. Returns false if the caller's bytecode does not have that
+// exit.
 bool find_landing(CaptureState& state, lua_State* L, const Caller& caller, const Entry& entry, Landing* landing);
-// Gives the caller the top n values, as its portal; nothing may be done with the stack behind that.
+// Returns the top n values to the caller, as if its own portal returned them. The stack must not be used afterwards.
 void land(lua_State* L, const Caller& caller, const Landing& landing, int n);
 
 }  // namespace lutra

@@ -6,15 +6,15 @@ struct lua_State;
 
 namespace lutra {
 
-// Once a Lua state.
+// Creates the table. Called once for each Lua state.
 void open_compiled(lua_State* L);
-// Remembers that the function at `index` runs the code of compiled prototype (lt.guards, lt.unpatch find it).
+// Records that the function at `index` runs the compiled prototype's code (for lt.guards and lt.unpatch).
 void remember_compiled(lua_State* L, int index, const CompiledProto& compiled);
-// The user has unpatched it: lt.auto leaves it alone, until it is compiled again on demand.
+// Records that the user has unpatched the function. lt.auto leaves it alone until it is compiled on demand again.
 void note_unpatched(lua_State* L, int index);
 void forget_compiled(lua_State* L, int index);
 bool was_unpatched(lua_State* L, int index);
-// Null where it is not compiled.
+// Returns the compiled prototype whose code the function runs; null if it is not compiled.
 std::shared_ptr<CompiledProto> compiled_proto(lua_State* L, int index);
 
 }  // namespace lutra

@@ -1,13 +1,14 @@
-// What calls cost and save, as measured, in ms: the model by which policy.cc and profit.cc decide.
+// The measured costs and savings of calls, in ms. policy.cc and profit.cc decide by this model.
 #pragma once
 
 namespace lutra {
 
-// An op that a segment runs saves most of a microsecond, which its eager call takes. A call of a portal costs a third.
+// An op in a segment saves most of a microsecond: the time of its eager call. A call of a portal costs a third of one.
 constexpr double kSavedMs = 0.8e-3, kPortalMs = 0.3e-3;
-// To ask one entry whether it serves a call.
+// The time to check whether one entry serves a call.
 constexpr double kAskMs = 50e-6;
-// The run of a graph, a frame above that the segment goes on in, a frame that is rebuilt, a closure made for one.
+// The times to run a graph, to continue in a frame above, to rebuild a frame, and to make a closure for a rebuilt
+// frame.
 constexpr double kRunMs = 0.3e-3, kFrameAboveMs = 0.25e-3, kResumeMs = 0.35e-3, kClosureMs = 1.5e-3;
 
 }  // namespace lutra

@@ -1,11 +1,11 @@
-// What a portal call does: guards, the compiled segment, or a capture.
+// Portal calls: each checks guards, then runs a compiled segment or captures one.
 #pragma once
 
 struct lua_State;
 
 namespace lutra {
 
-// The PortalFn of this Lua state.
+// Runs portal `id` (the PortalFn of the Lua state).
 int run_portal(lua_State* L, int id);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// A hot frame that runs on and on in, the same frame in bytecode that calls a portal at the head of its loop out.
+// In: a hot frame that stays in a loop. Out: the same frame in bytecode that calls a portal at the head of its loop.
 #pragma once
 #include <array>
 
@@ -12,15 +12,16 @@ namespace lutra {
 struct CaptureState;
 struct CompiledProto;
 
-// The calls from which the latest walks of lt.auto have found frames of a prototype called away, in any order.
+// The pcs of the calls that frames of a prototype were in during lt.auto's latest walks, in any order.
 using Places = std::array<bc::Pc, 16>;
 
-// LuaJIT rewrites loops over pairs for good where pairs is another function. A frame in such a loop must go on in code
-// that has it in the same form, as the form decides what a control value is. Whether it may, at the original code's pc:
-// from a prototype of the compiled prototype's (or its original) to another; null: to one that has not run.
+// Returns whether two prototypes iterate alike at the original code's pc. LuaJIT rewrites a loop over pairs for good
+// when pairs is another function, and the loop's form decides what a control value is. So a frame in such a loop may
+// only continue in code with the same form. `from` and `to` are the original or patched prototypes of the compiled
+// prototype; null is a prototype that has not run.
 bool iterates_alike(lua_State* L, const CompiledProto& compiled, bc::Pc pc, const mirror::Proto* from,
                     const mirror::Proto* to);
-// Whether the frame has one more portal now.
+// Adds a portal at the head of the frame's loop and moves the frame to that bytecode. Returns whether it did.
 bool enter_loop(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame, const Places& places);
 
 }  // namespace lutra

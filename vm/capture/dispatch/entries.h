@@ -1,4 +1,4 @@
-// The entries of a point and the values of a call in, the entry whose guards hold out.
+// In: the entries of a point and the values of a call. Out: the entry whose guards hold.
 #pragma once
 #include <memory>
 
@@ -9,24 +9,25 @@ struct lua_State;
 
 namespace lutra {
 
-// The values of a portal call: stack 1 .. nargs, nslots of them slots; the function at `self`.
+// The values of a portal call: stack slots 1 .. nargs, the first nslots of which are the frame's slots; the function at
+// `self`.
 struct CallValues {
   int nslots = 0, nargs = 0, self = 0;
 };
 
-// Entries live as long as a portal call is under way (RunningCalls).
+// The result of find_entry. The entries live as long as the portal call (RunningCalls).
 struct Lookup {
   Entry* entry = nullptr;  // the hit; null on a miss
-  bool no_room = false;    // an entry's guards could not run: the original code must
+  bool no_room = false;    // an entry's guards had no stack space, so the original code must run
   // On a miss: the entry that was hit or made last, and the step that failed; null where there is none.
   Entry* missed = nullptr;
   int failed = 0;
 };
-// values: those of a hit.
+// Finds the entry whose guards hold. On a hit, `values` holds the values that its guards loaded.
 Lookup find_entry(lua_State* L, ProtoPoint& point, const CallValues& call, GuardValues& values);
-// Entries of the point have gone, or have other guards.
+// Drops the guard tree, because entries were removed or their guards have changed.
 void forget_tree(ProtoPoint& point);
-// The entry goes, or all.
+// Removes one entry, or all.
 void forget_entry(lua_State* L, ProtoPoint& point, const Entry& entry);
 void forget_entries(lua_State* L, ProtoPoint& point);
 

@@ -1,4 +1,5 @@
-// Policy of a point: what a miss teaches, how many entries there may be, whether another capture is worth its time.
+// The policy of a point: what it learns from a miss, how many entries it may have, whether another capture is worth its
+// time.
 #pragma once
 #include "vm/capture/dispatch/compiled_proto.h"
 
@@ -8,67 +9,68 @@ namespace lutra {
 
 struct CaptureState;
 
-// What a miss teaches: of the first entry that the call would run but for sizes, numbers and their like; where there is
-// none, of `entry`, whose step `failed`. Returns false when no further entry may be made.
+// Learns from a miss. The lesson is taken from the first entry that the call would run if sizes, numbers and the like
+// were other ones; if there is none, from `entry`, whose step `failed`. Returns false if no further entry may be made.
 bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
                int failed, int nslots, int nargs, int self, int constants, int weak);
-// Whether a call asks no entry: the point has as many as it may, and of late it cost more to ask them than the runs of
-// those that served have saved. Some calls still ask.
+// Returns whether this call checks no entry: the point has reached its limit of entries, and lately checking them cost
+// more than their runs have saved. Some calls still check.
 bool rests(ProtoPoint& point);
-// The entry serves a call that brings these inputs.
+// Records that the entry serves a call with these inputs.
 void note_hit(ProtoPoint& point, const Entry& entry, const GuardTensors& inputs);
-// What the ops of a graph save that pass their results on by registers, not by memory.
+// Returns the time that a graph's ops save because they pass results in registers, not in memory.
 double passed_on_ms(const Entry& entry, const GuardTensors& inputs);
-// What a call saves that runs an entry of so many ops: less than nothing where it runs none.
+// Returns the time that a call saves which runs an entry of `ops` ops. It is negative if there are none.
 double saved_ms(size_t ops);
-// Whether what does not repay its time is dropped: of automatic compiled prototypes, unless lt.config.profit says
-// otherwise.
+// Returns whether code that does not repay its time is dropped. It is for automatic compiled prototypes, unless
+// lt.config.profit says otherwise.
 bool has_to_pay(lua_State* L, const CompiledProto& compiled);
-// Whether lt.auto may capture now, what needs that long, and patch: what it has spent and what that may take are no
-// more than what its code has saved and a small part of the time that has passed.
+// Returns whether lt.auto can afford a capture of `needs_ms` and a patch of `patch_ms` now: the sum of these and of
+// what it has spent is at most what its code has saved plus a small part of the time that has passed.
 bool is_affordable(lua_State* L, CaptureState& state, double needs_ms = 0, double patch_ms = 0);
-// Begins to compile what lt.auto has captured, once that is affordable. False where it is too early.
+// Begins to compile a captured entry of lt.auto, if that is affordable now. Returns false if it is too early.
 bool begins_compiling(lua_State* L, CaptureState& state, Entry& entry);
-// Whether points that were given up may be asked again: new bytecode and a capture are affordable, both. Else they
-// would wait, and go once more.
+// Returns whether points that were given up may be reopened: both new bytecode and a capture are affordable. Otherwise
+// the points would wait, and be given up again.
 bool may_revive(lua_State* L, CaptureState& state, const CompiledProto& compiled);
-// How long a capture of lt.auto's may take.
+// Returns how long a capture by lt.auto may take.
 double most_capture_ms(const CaptureState& state, const ProtoPoint& point);
-// A call waits until a capture is affordable: true where so many did in a row that the portal goes, until the function
-// is hot when it is.
+// Counts a call that waits because a capture is not affordable. Returns true if so many calls in a row have waited that
+// the portal is removed. It comes back when the function is hot and a capture is affordable.
 bool waits_long(ProtoPoint& point, CompiledProto& compiled);
-// Whether another capture at a point of such a compiled prototype is worth its time, by what the entries have saved.
-// False many times in a row, and the point is given up.
+// Returns whether another capture at the point is worth its time, judged by what its entries have saved. After many
+// negative answers in a row the point is given up.
 bool worth_capture(lua_State* L, ProtoPoint& point, CompiledProto& compiled);
-// A call of a portal that has run nothing; true where there were so many that the point is given up. In a loop it then
-// goes on to where its entries have their first ops: rounds without ops are LuaJIT's.
+// Counts a portal call that ran nothing. Returns true if there were so many that the point is given up. A point in a
+// loop then moves to where its entries have their first ops, so that LuaJIT can compile rounds without ops.
 bool gives_up(lua_State* L, ProtoPoint& point, CompiledProto& compiled);
-// A point that has nothing to run goes. If it is in a loop, segments may begin where that is left to.
+// For a point that is removed because it has nothing to run: if it is in a loop, adds points where the loop is left.
 void leave_loop(CompiledProto& compiled, const ProtoPoint& point);
-// Those that have gone so are tried again after 1024, 4096, ... hits of the others: rounds may have got ops. True where
-// that is now.
+// Reopens the points that were removed so, after 1024, 4096, ... hits of the other points: rounds may have got ops
+// meanwhile. Returns whether it did.
 bool comes_back(CompiledProto& compiled);
 
-// A number of a graph that elements decided, and what it was.
+// A number of a graph that tensor elements decided (data-dependent), and its value in the run.
 struct LostSize {
-  OpId op;  // that told it
+  OpId op;  // that made the number
   int32_t number;
   double value;
 };
-// A run of the entry was given up for a size that elements decided. Where that happens often, the entry goes: the next
-// one is made for the size that came, a few times. Then the graphs of the point end where such a size is made.
+// Records that a run of the entry was abandoned because of a data-dependent size. If that happens often, the entry is
+// removed, and the next one is made for the size that came; this is tried a few times. After that the point's graphs
+// end where such a size is made.
 void note_lost_size(lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry, const LostSize& lost);
-// A call brought one tensor as two inputs that take gradients, which entries are not guarded against: guards cost more
-// than that few functions are called so. From now on they are.
+// Records that a call passed one tensor as two inputs that require gradients. Entries are not guarded against that,
+// because few functions are called so and the guards would cost more. From now on the point's entries are guarded.
 void note_shared_source(lua_State* L, ProtoPoint& point);
 
-// A portal of the compiled prototype has run the entry. Frames that are rebuilt cost more than a few ops save. Where
-// that has been so for long, no segment of the function and its rests ends in a callee any more: what breaks there is a
-// frame of its own.
+// Records that a portal of the compiled prototype has run the entry. Rebuilding frames costs more than a few ops save.
+// If that was so for long, segments of the function and of its resume prototypes no longer end in a callee: a callee
+// that breaks is a frame of its own.
 void note_rebuilt(lua_State* L, CompiledProto& compiled, const Entry& entry, const GuardTensors& inputs);
 
-// Whether an entry only resumes a callee in which nothing was compiled in several calls. It then declines, and the
-// point makes no more such; a point that has no other entries is given up.
+// Returns whether the entry only resumes a callee in which several calls compiled nothing. Such an entry then declines,
+// and the point makes no more of them. A point without other entries is given up.
 bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry);
 
 }  // namespace lutra

@@ -1,4 +1,4 @@
-// How long the loops that count on the Lua stack will run on.
+// How long the numeric for loops on the Lua stack will still run.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -13,20 +13,20 @@ struct LuaFrame;
 
 // A `for i = a, b` loop of a frame: how many rounds it had left at some time, and what one takes.
 struct Rounds {
-  uint32_t head = 0;  // of the loop; 0: none
+  uint32_t head = 0;  // pc of the loop's FORI; 0: none
   double left = 0, at_ms = 0;
-  double before_ms = HUGE_VAL, each_ms = HUGE_VAL;  // of the two latest stretches; infinite: not known yet
+  double before_ms = HUGE_VAL, each_ms = HUGE_VAL;  // a round's time in the two latest measurements; infinite: none yet
 };
 
-// Of a frame: the outermost loop around its call, and the innermost one.
+// The outermost and the innermost numeric loop around the call that a frame is in.
 struct FrameRounds {
   Rounds outer{}, inner{};
-  double left_ms = 0;  // what they have still to do, by what rounds have taken; 0: not known, or not yet
+  double left_ms = 0;  // time that the loops have left, estimated from past rounds; 0: not known (yet)
   bool soon_known = false;
-  int looks = 0;  // that found it to be so
+  int looks = 0;  // how often soon_known was set
 };
 
-// Notes where the frame's loops are at `now_ms`.
+// Records the rounds that the frame's loops have left at `now_ms`.
 void note_rounds(lua_State* L, const mirror::LuaFrame& frame, double now_ms, FrameRounds& known);
 
 }  // namespace lutra

@@ -1,4 +1,5 @@
-// What capture keeps for a Runtime: what the tracer knows, compiled functions with their points and entries, portals.
+// The capture state of a Runtime: the tracer's state, the compiled functions with their points and entries, the
+// portals.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -20,7 +21,9 @@ namespace lutra {
 
 struct Runtime;
 
-// How often lt.auto has found frames of a prototype, where they were lately, and when it looks at one closer.
+// Frames of one prototype, as lt.auto's walks of the stack found them: their number (`count`), the count from which the
+// threshold is counted (`next`), how often the prototype became hot (`times`), the calls that the latest frames were
+// in, and the rounds of their loops.
 struct Heat {
   int64_t count = 0, next = 0;
   int times = 0;
@@ -28,26 +31,28 @@ struct Heat {
   FrameRounds rounds{};
 };
 
-// What lt.auto has spent since it was switched on, on captures and patches; what its code has saved, less what calls of
-// its portals took, those that ran nothing among them; what the next capture may take. In time of CPU: that of other
-// programs is not its own.
+// lt.auto's budget since it was switched on: the time that captures and patches have taken, the time that compiled code
+// has saved (less the cost of all calls of its portals, also of those that ran nothing), and the time that the next
+// capture is expected to take. All are CPU time, so that other programs do not count.
 struct AutomaticCode {
-  double since_ms = 0, cpu_since_ms = 0;  // on the clocks of the process: the wall's, and the CPU's
+  double since_ms = 0, cpu_since_ms = 0;  // wall clock, and CPU clock of the process
   double spent_ms = 0, saved_ms = 0;
-  // Likewise spent: on backwards that are compiled when they first run, by the background, too.
+  // Also spent: the compilation of backwards when they first run. The background adds to it, too.
   std::shared_ptr<std::atomic<double>> late_ms = std::make_shared<std::atomic<double>>(0);
-  double left_ms = 0;  // of loops that count, as a walk saw it lately
-  double run_ops = 0;  // by compiled code since the latest walk
+  double left_ms = 0;  // what numeric for loops have left, as the latest walk estimated
+  double run_ops = 0;  // ops that compiled code has run since the latest walk
   double next_ms = 6;
-  // An op's part of what compiling takes, as entries have told.
+  // The mean time of compiling one op, and the number of ops that it is the mean of.
   double op_ms = 0.08, compiled_ops = 300;
-  // What was captured last: while its code is not there, nothing else is captured, which may be part of it. Unless
-  // nobody calls it any more: how often captures had to wait for it since.
+  // The entry that was captured last. Nothing else is captured until its code is there, since that may already be part
+  // of the entry. `refused` counts the captures that had to wait since the entry was last called; after many, captures
+  // no longer wait.
   std::weak_ptr<Entry> pending{};
   int refused = 0;
 
   double owed_ms() const { return spent_ms + *late_ms - saved_ms; }
-  // What took longer than most has to wait by itself: see ProtoPoint::needs_ms.
+  // The maximum keeps one expensive capture from delaying all others: a point whose capture was too expensive waits by
+  // itself (ProtoPoint::needs_ms).
   void captured(double ms) {
     constexpr double kFades = 0.9, kMost = 10;
     spent_ms += ms;
@@ -62,12 +67,12 @@ struct AutomaticCode {
 
 class CompiledBackward;
 
-// lt.set_stance: what compiled functions do. The names are those that users give.
+// What compiled functions do (lt.set_stance). The names are those that users pass.
 enum class Stance : uint8_t { kDefault, kForceEager, kEagerOnRecompile, kFailOnRecompile };
 inline constexpr const char* kStances[] = {"default", "force_eager", "eager_on_recompile", "fail_on_recompile"};
 
-// Portal calls that are under way, one within the other. They count no references to what they run: what is dropped
-// meanwhile lives until the outermost ends.
+// The nested portal calls that are under way. They hold no references to what they run. So an object that is dropped
+// meanwhile is kept here until the outermost call ends.
 class RunningCalls {
  public:
   void keep(std::shared_ptr<void> dropped) {
@@ -78,7 +83,7 @@ class RunningCalls {
   friend class RunningCall;
   size_t depth_ = 0;
   std::vector<std::shared_ptr<void>> dropped_;
-  std::vector<std::unique_ptr<GuardValues>> spare_;  // by depth: memory for the values of a call
+  std::vector<std::unique_ptr<GuardValues>> spare_;  // by depth: memory for the guard values of a call, reused
 };
 
 void keep_noted_hit();  // entries.cc
@@ -106,14 +111,14 @@ class RunningCall {
 // The call hook of the stress modes.
 struct StressHook {
   bool on = false;
-  int quiet_calls = 0;  // since it last met a function for the first time, or rested
+  int quiet_calls = 0;  // since it last met a new function, or last paused
   bool rests = false;
-  int length = 0;  // of its last rest, in instructions
+  int length = 0;  // of its last pause, in VM instructions
 };
 
 struct CaptureState {
   Runtime* runtime = nullptr;
-  bool mirror = false;  // LuaJIT's structs are what vm/mirror says
+  bool mirror = false;  // LuaJIT's structs have the layout that vm/mirror knows
   RunningCalls running;
   TraceState trace;
   Stance stance = Stance::kDefault;
@@ -121,13 +126,13 @@ struct CaptureState {
   Portals portals;
   std::unordered_map<uint64_t, std::weak_ptr<CompiledProto>> by_serial, by_version;
   std::vector<std::shared_ptr<CompiledProto>> resume_protos;
-  std::unordered_map<const void*, int> backends;  // registry references of users' backends, by address
+  std::unordered_map<const void*, int> backends;  // registry references of users' backends, by the function's address
   uint64_t next_proto = 1, next_version = 1;
   size_t collect_at = 64;  // compiled prototypes
   int auto_threshold = 0;
-  unsigned walks = 0;       // of lt.auto
-  int ops_to_walk = 0;      // that lie between the latest and the next
-  bool loops_tell = false;  // soon, how long they will run: nothing is captured before that
+  unsigned walks = 0;       // of the stack, by lt.auto
+  int ops_to_walk = 0;      // eager ops between the latest walk and the next
+  bool loops_tell = false;  // it will soon be known how long loops will run; nothing is captured before
   AutomaticCode automatic{};
   std::unordered_map<const void*, Heat> heat;  // by address of the prototype that a frame runs
   StressHook stress;
@@ -136,7 +141,7 @@ struct CaptureState {
 
 CaptureState& capture_state(lua_State* L);
 
-// Its life is a capture of lt.auto's, where `counts`.
+// Charges the CPU time of its lifetime to lt.auto's budget as a capture, if `counts`.
 class AutomaticTime {
  public:
   AutomaticTime(CaptureState& state, bool counts) : state_(state), counts_(counts) {}
