@@ -1,5 +1,5 @@
-// A capture at a point: the segment's entry, exit, resume compiled prototypes and next points are added to the compiled
-// prototype.
+// A capture at a point. It adds the segment's entry, exit, compiled prototypes of resumes and next points to the
+// compiled prototype.
 #include "vm/capture/dispatch/capture_point.h"
 
 #include <algorithm>
@@ -31,16 +31,16 @@ int exit_index(CompiledProto& compiled, ProtoPoint& point, const Exit& exit) {
   return int(point.exits.size()) - 1;
 }
 
-// What nobody but lt.auto has asked for is not waited for, unless a setting says so.
+// Compiles in the background without waiting what only lt.auto has asked for, unless a setting says otherwise.
 CaptureOptions options_of(lua_State* L, const CompiledProto& compiled) {
   CaptureOptions options = compiled.options;
   if (options.wait < 0 && compiled.automatic && !runtime(L).config.async) options.wait = 0;
   return options;
 }
 
-// What is a symbol where the segment ends is one behind it.
+// Makes the values that are symbols at the end of the segment symbols at the point behind it.
 void teach_symbols(const bc::Proto& proto, ProtoPoint& point, const SegmentLessons& lessons) {
-  constexpr int kUnknown = 4;  // lengths: as many as there are rounds
+  constexpr int kUnknown = 4;  // lengths of a list that grows by one in each round
   const std::vector<std::string> names = argument_names(proto, point.pc, point.args);
   for (size_t i = 0; i < names.size(); i++) {
     if (lessons.numbers.count(point.args[i])) point.changing_values[names[i]].insert("another number");
@@ -64,8 +64,8 @@ void teach_loops(const LuaCode& code, ProtoPoint& point, const ProtoPoint& from,
   }
 }
 
-// What misses here have taught of the function's variables, its later points need not learn by misses of their own.
-// Points that lt.reset() has emptied are as new ones.
+// Passes on what misses at this point have taught about the function's variables, so that its later points need no
+// misses of their own. Points that lt.reset() has emptied are treated as new.
 void teach_new_points(CompiledProto& compiled, const std::set<bc::Pc>& known, const ProtoPoint& from,
                       const SegmentLessons& lessons) {
   for (auto& [pc, point] : compiled.points) {
@@ -80,7 +80,7 @@ void teach_new_points(CompiledProto& compiled, const std::set<bc::Pc>& known, co
   }
 }
 
-// Dimensions that the option 'dynamic' names are there.
+// Throws if the option 'dynamic' names dimensions that an argument does not have.
 void check_dynamic_dims(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, const SegmentCall& call) {
   if (compiled.options.dynamic_dims.empty() || point.pc != 1) return;
   const std::vector<std::string> names = argument_names(compiled.code->proto(), point.pc, point.args);
@@ -97,7 +97,8 @@ void check_dynamic_dims(lua_State* L, const CompiledProto& compiled, const Proto
   }
 }
 
-// A callee that is parted from its caller does not go on in that: their ways would be multiplied again.
+// Keeps a callee that is parted from its caller from continuing in that caller. Otherwise the numbers of their paths
+// would be multiplied again.
 void stay_in_callee(CaptureState& state, lua_State* L, CompiledProto& compiled,
                     const std::vector<ResumeRequest>& resumes, const KeptLoops& kept) {
   if (resumes.size() != 1 || resumes[0].spec.pc != 1) return;
@@ -131,7 +132,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   CapturedSegment s = capture_segment(L, state.trace, place, call, options_of(L, compiled), options, point.decisions);
   CompiledProto& left = s.level ? *callers[s.level - 1].compiled : compiled;
   point.decisions.kept_loops = std::move(s.kept_loops);
-  std::erase_if(s.open_sizes, [](const auto& size) { return !size.second; });  // it may bound a loop yet
+  std::erase_if(s.open_sizes, [](const auto& size) { return !size.second; });  // it may still bound a loop
   point.decisions.open_sizes = std::move(s.open_sizes);
   const KeptLoops& kept = point.decisions.kept_loops;
   for (const auto& [pc, ops] : s.called_ops) compiled.called_ops[pc] = std::max(compiled.called_ops[pc], ops);
@@ -155,17 +156,17 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   return s.entry;
 }
 
-// Runs f, which captures or compiles. False where the compiled prototype runs its original code from now on.
+// Runs f, which captures or compiles. Returns false if the compiled prototype runs its original code from now on.
 template <class F>
 bool survives(lua_State* L, CompiledProto& compiled, const F& f) {
   try {
     f();
     return true;
   } catch (const NeedsData& e) {
-    // What an op is made of cannot be one graph: lerp of a GPU's tensors by a number that lies on the CPU.
+    // The parts of an op cannot be one graph: lerp of GPU tensors by a number that lies on the CPU.
     keep_original(L, compiled, e.what());
   } catch (const JumpTooFar&) {
-    keep_original(L, compiled, kTooLong);  // of what a frame goes on as
+    keep_original(L, compiled, kTooLong);  // the resume prototype of a frame is too long
   } catch (const Error& e) {
     if (e.kind != ErrorKind::kInternal) throw;
     report_internal(L, compiled, e.what(), "");
@@ -177,7 +178,7 @@ bool survives(lua_State* L, CompiledProto& compiled, const F& f) {
   return false;
 }
 
-// The entry of index i has its code, or a reason why it has none.
+// Finishes entry i, whose compilation has ended with code or with an error. Rethrows the error.
 void finish_entry(lua_State* L, ProtoPoint& point, size_t i) {
   Counters& c = runtime(L).counters;
   const std::shared_ptr<Entry> e = point.entries[i];
@@ -269,7 +270,7 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
   try {
     if (!survives(L, *compiled, [&] { entry = make_entry(state, L, *compiled, point, call, callers); })) return nullptr;
   } catch (const TooExpensive&) {
-    constexpr double kMore = 4;  // all that was given up takes a third of what the last one does
+    constexpr double kMore = 4;  // so all abandoned attempts together take a third of the time of the last one
     point.needs_ms = kMore * most_capture_ms(state, point);
     return nullptr;
   }
@@ -278,7 +279,7 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
   counters.frames_ok++;
   count(L, *compiled, entry);
   if (entry->decline) {
-    // Nothing to run here, whatever comes, or a few times over: the portal goes.
+    // There is nothing to run here for any call, or captures found so a few times: the portal is removed.
     const auto& all = point.entries;
     const bool idle = std::all_of(all.begin(), all.end(), [](auto& e) { return e->decline; });
     const bool raised = compiled->options.fullgraph && entry->why.is_raised();

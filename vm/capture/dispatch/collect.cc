@@ -1,11 +1,11 @@
-// Compiled prototypes that nothing can enter any more in; their entries, registry references, portal ids and decoded
-// code freed.
+// In: compiled prototypes that nothing can enter any more. Out: their entries, registry references, portal ids and
+// decoded code are freed.
 //
 // Invariants:
-// 1. A compiled prototype lives while a prototype that names one of its portal ids does (a function or a frame runs
-//    it), or one of those that resume its callees. One that other calls may find again, by prototype, also lives while
-//    that prototype does; not one with a backend of its own, which would keep that function alive as well.
-// 2. Ids of superseded bytecode are given back as soon as no prototype names them.
+// 1. A compiled prototype lives while a Lua prototype contains a call of one of its portal ids (a function or a frame
+//    runs it), or of those of its resume prototypes. One that later calls may find again by its prototype also lives
+//    while that prototype does, unless it has a backend of its own: it would keep the backend's function alive as well.
+// 2. Ids of superseded bytecode are freed once no prototype contains a call of them.
 // 3. A backend is held while a compiled prototype has it.
 #include <algorithm>
 #include <lua.hpp>
@@ -89,7 +89,7 @@ void free_backends(CaptureState& state, lua_State* L, int wanted) {
 }  // namespace
 
 void collect_protos(CaptureState& state, lua_State* L, int backend_function) {
-  if (!mirror::available(L)) return;  // then nobody knows which prototypes live
+  if (!mirror::available(L)) return;  // without the mirror it is unknown which prototypes live
   sweep_records(L);
   const std::unordered_set<const void*> prototypes = live_prototypes(L);
   for (auto it = state.protos.begin(); it != state.protos.end();) {

@@ -9,8 +9,8 @@
 namespace lutra {
 namespace {
 
-// Of the registry: a weak table from function (or callable) to the compiled prototype's serial number, or to false
-// where the user has unpatched it.
+// The registry key of a weak table from a function (or callable) to the compiled prototype's serial number, or to false
+// if the user has unpatched it.
 const char kCompiledKey = 0;
 
 void push_compiled_table(lua_State* L) {

@@ -1,5 +1,5 @@
-// Compiled prototypes: functions in, patched prototypes out; which points they have and which functions follow their
-// bytecode.
+// In: functions. Out: compiled prototypes with their points, their patched prototypes, and the functions that follow
+// their bytecode.
 #include "vm/capture/dispatch/compiled_proto.h"
 
 #include <algorithm>
@@ -40,7 +40,8 @@ std::shared_ptr<CompiledProto> make_proto(CaptureState& state, lua_State* L, std
 
 namespace {
 
-// A frame near LuaJIT's limit keeps its code: there is no room for calls of portals.
+// Reports a graph break if the frame's size is near LuaJIT's limit: it has no room for portal calls. Then it keeps its
+// code.
 void check_room(lua_State* L, CompiledProto& compiled) {
   const LuaCode& code = *compiled.code;
   if (has_room(code.proto())) return;
@@ -84,7 +85,7 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
   auto dump = std::make_shared<bc::Dump>(resume.patched.dump);
   const auto top = static_cast<uint32_t>(dump->protos.size() - 1);
   CaptureOptions options = parent.options;
-  options.dynamic_dims.clear();  // of the arguments of the function that the user compiled
+  options.dynamic_dims.clear();  // they are for the arguments of the function that the user compiled
   std::shared_ptr<CompiledProto> compiled = make_proto(state, L, make_code(std::move(dump), top), options);
   compiled->root = &root;
   compiled->is_outermost = request.first;
@@ -114,7 +115,7 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
 
 namespace {
 
-// Of the loop that the comparison at pc decides about, if the point is in it.
+// Records the counters of the loop that the comparison at pc decides about, if the point is in it.
 void note_counters(ProtoPoint& point, const bc::Proto& proto, bc::Pc pc) {
   const bc::Counters counters = bc::counters(proto, pc);
   if (point.pc < counters.first || point.pc > counters.last) return;
@@ -172,11 +173,12 @@ void add_points_after(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept,
 
 namespace {
 
-// A frame may go over to newer bytecode at a point that has no exits yet: what it captures there first is then run at
-// once, not only by the next call. One that has gone over may do so again, since it cannot follow (follow_frame).
+// Returns whether a frame may switch to newer bytecode at the point. It may if the point has no exits yet: then its
+// first capture there is run at once, not only by the next call. A frame that has switched (gone_over) may do so again,
+// since it cannot follow (follow_frame).
 bool can_switch(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, bool gone_over) {
   if ((!point.exits.empty() && !gone_over) || point.within.any() || !mirror::available(L)) return false;
-  if (point.pc == 1 && compiled.key.prototype) return false;  // the next call enters newer bytecode anyway
+  if (point.pc == 1 && compiled.key.prototype) return false;  // the next call enters the newer bytecode anyway
   const LuaCode& code = *compiled.code;
   for (const bc::Loop& l : code.loops()) {
     // The control value of pairs is not an ordinary value there.
@@ -197,13 +199,13 @@ Exit switch_exit(const CompiledProto& compiled, const ProtoPoint& point) {
   return e;
 }
 
-// The points as portals of a prototype in which instruction pc stands at moved[pc] (the compiled prototype's own where
-// empty).
+// Builds a patched prototype with the points' portals. Instruction pc stands at moved[pc] in `dump`; an empty `moved`
+// means that `dump` is the compiled prototype's own.
 Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, const bc::Dump& dump,
               const std::vector<bc::Pc>& moved) {
   Patch patch;
   patch.born = compiled->born;
-  if (moved.empty()) patch.helpers = compiled->helpers;  // they are made on the way in
+  if (moved.empty()) patch.helpers = compiled->helpers;  // they run when the prototype is entered
   std::optional<bc::Liveness> live;
   if (!moved.empty()) live = bc::liveness(dump.top());
   const auto at = [&](bc::Pc pc) { return moved.empty() ? pc : moved[pc]; };
@@ -241,7 +243,7 @@ Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledP
   return patched;
 }
 
-// Where that is too long, the function's original code, without portals.
+// Builds the newest bytecode. If it is too long, it is the function's original code without portals.
 std::shared_ptr<Patched> newest(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled) {
   try {
     return std::make_shared<Patched>(build(state, L, compiled, *compiled->code->dump, {}));

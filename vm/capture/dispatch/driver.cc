@@ -1,4 +1,4 @@
-// Portal calls: the entry whose guards hold is run; a miss captures again.
+// Portal calls: run the entry whose guards hold; a miss captures again.
 #include "vm/capture/dispatch/driver.h"
 #include "ops/defs/modes.h"
 
@@ -29,7 +29,7 @@ namespace {
 
 void push_self(const CaptureState& state, lua_State* L) {
   const mirror::TValue* frame = mirror::base(L) - 1;
-  if (state.mirror && (frame->u64 & 3) == 0) {  // Lua code has called
+  if (state.mirror && (frame->u64 & 3) == 0) {  // called by Lua code
     return mirror::push_object(L, mirror::kFunc, mirror::gc_pointer(mirror::previous_frame(frame)[-1]));
   }
   lua_Debug caller;
@@ -37,13 +37,13 @@ void push_self(const CaptureState& state, lua_State* L) {
   lua_getinfo(L, "f", &caller);
 }
 
-// Goes over to the compiled prototype's newest bytecode: a tail call of its body at this pc with the frame's live
-// slots, hidden ones of loops included, which are read where they lie.
+// Switches to the compiled prototype's newest bytecode: prepares a tail call of its body at this pc with the frame's
+// live slots. These include the hidden slots of loops and are read directly from the stack.
 int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
                 const PortalPlace& portal, int self) {
   const bc::Pc pc = portal.pc;
   const uint32_t* return_pc = mirror::return_pc(L);
-  if (!return_pc || (mirror::base(L)[-1].u64 & 3) != 0) return 0;  // called from a trace: the next call will do
+  if (!return_pc || (mirror::base(L)[-1].u64 & 3) != 0) return 0;  // called from a trace: a later call switches
   std::shared_ptr<Patched> body = body_at(state, L, compiled, pc);
   if (!body) return 0;
   const std::vector<unsigned> live = resume_slots(compiled->code->proto(), pc, ResumeMode::kAt);
@@ -59,13 +59,13 @@ int switch_over(CaptureState& state, lua_State* L, const std::shared_ptr<Compile
   return int(live.size()) + 2;
 }
 
-// The frame of an earlier version of the compiled prototype's bytecode goes on in the newest, behind the same point.
-// For results: where that takes them in the same form. False where the frame stays.
+// Moves a frame of an earlier version of the compiled prototype's bytecode to the newest, behind the same point. If
+// `for_results`, only to a portal that takes results in the same form. Returns false if the frame is not moved.
 bool follow_frame(CaptureState& state, lua_State* L, const CompiledProto& compiled, const PortalPlace& portal, int self,
                   bool for_results) {
   if (!mirror::available(L)) return false;
   const int top = lua_gettop(L);
-  push_self(state, L);  // a copy, where the function was redirected since the call
+  push_self(state, L);  // a copy if the function was redirected since the call
   push_function_of_frame(L, self);
   const mirror::Proto* from = mirror::proto_of(lua_function(L, top + 1));
   const mirror::Proto* to = mirror::proto_of(lua_function(L, top + 2));
@@ -75,14 +75,14 @@ bool follow_frame(CaptureState& state, lua_State* L, const CompiledProto& compil
   for (auto id = compiled.ids.rbegin(); id != compiled.ids.rend(); ++id) {
     const Portal* other = state.portals.find(*id);
     if (!other || other->version != compiled.version || other->pc != portal.pc) continue;
-    if (for_results && other->packs != portal.packs) continue;  // of a body, say
+    if (for_results && other->packs != portal.packs) continue;  // for example, the portal of a body
     if (move_frame(L, self, *id)) return true;
   }
   return false;
 }
 
-// "x size 0 was 3, is 4 (read at f.lua:2)": what the guard `failed` of an entry has met. Its constants are at
-// `constants`, weak ones above them.
+// Returns a text such as "x size 0 was 3, is 4 (read at f.lua:2)" for the guard `failed` of an entry. The entry's
+// constants are at stack index `constants`, the weak ones above them.
 std::string describe_failure(lua_State* L, const Entry& e, int failed, const SegmentCall& call, int constants) {
   int relation = -1;
   const std::string found =
@@ -92,8 +92,8 @@ std::string describe_failure(lua_State* L, const Entry& e, int failed, const Seg
              row.place.file ? row.place.file : "?", ":", row.place.line, ")");
 }
 
-// Whether the stance lets a function be compiled, once more or for the first time. What nobody has asked for is not an
-// error.
+// Returns whether the stance allows a compilation, the first or another one. Under kFailOnRecompile it throws, but not
+// for a compiled prototype that no user asked for.
 template <class Reason>
 bool may_compile(const CaptureState& state, const CompiledProto& compiled, Reason&& reason) {
   if (state.stance == Stance::kDefault) return true;
@@ -105,8 +105,8 @@ bool may_compile(const CaptureState& state, const CompiledProto& compiled, Reaso
   return false;
 }
 
-// Guards are watched as code is: one of n calls asks the witness, too. False where an entry was entered wrongly. It
-// then declines for good, so that the original code runs.
+// Verifies native guards as code is verified: for one of `lt.config.verify` calls the guard interpreter runs, too.
+// Returns false if the entry was entered wrongly. It then declines for good, so that the original code runs.
 bool is_entered_rightly(lua_State* L, CompiledProto& compiled, Entry& e, int nslots, int nargs, int self) {
   const int every = runtime(L).config.verify;
   if (every == 0 || !e.native || (e.hits - 1) % every != 0) return true;
@@ -129,19 +129,20 @@ struct Lost {
   LostSize size{};
 };
 
-// Pushes the exit's code and results; 0 where the original code must run. lost: for what the entry was not made.
+// Pushes the exit's code and results. Returns 0 if the original code must run. `lost`: the case that the entry was not
+// made for.
 int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& values, Lost& lost) {
   try {
     return run_segment(L, entry, values);
   } catch (const Error& e) {
     if (e.kind == ErrorKind::kInterrupt) throw;
-    // What an earlier launch on a GPU met; or the run's own writes have begun.
+    // An earlier launch on a GPU has failed, or the run's own writes have begun.
     if (dynamic_cast<const LateError*>(&e)) throw;
     if (dynamic_cast<const SharedSource*>(&e)) return lost.kind = Lost::kSource, 0;
-    if (entry.callable) throw;  // a user's backend must not be replaced in silence
+    if (entry.callable) throw;  // a user's backend must not be replaced silently
     if (const auto* miss = dynamic_cast<const UnbackedMiss*>(&e))
       lost = {Lost::kSize, {miss->op, miss->number, miss->value}};
-    // A user's error (an index out of range): the original code raises it, with everything before it done.
+    // For a user's error (an index out of range), the original code raises it after everything before it is done.
     if (e.kind == ErrorKind::kInternal) report_internal(L, compiled, e.what(), entry.graph_text);
   } catch (const std::bad_alloc&) {
     return 0;
@@ -151,23 +152,23 @@ int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& 
   return 0;
 }
 
-// A call of a portal: what is on the stack, and who is asked.
+// A portal call: the values on the stack, and the point whose entries are checked.
 struct PortalCall {
   CaptureState& state;
   lua_State* L;
   CompiledProto& compiled;
   GuardValues& loaded;
-  ProtoPoint& home;  // the portal's point; `point` is what that is under the callers
+  ProtoPoint& home;  // the portal's point; `point` is the one that stands for it under the callers
   const PortalPlace& portal;
   std::vector<Caller> callers{};
   std::shared_ptr<ProtoPoint> under{};
   SegmentCall values{};
   bool parted = false;      // this call has just parted the point from frames above
-  int own = lua_gettop(L);  // what came in: slots, varargs
+  int own = lua_gettop(L);  // number of passed values: slots, varargs
 
   ProtoPoint& point() { return under ? *under : home; }
 
-  // Slots of frames above stand behind the frame's own.
+  // The slots of frames above follow the frame's own.
   void take_values() {
     if (may_cross(L, compiled, home, portal)) callers = find_callers(state, L, compiled, home);
     if (!callers.empty() && push_callers(L, callers)) under = point_under(home, callers);
@@ -177,7 +178,7 @@ struct PortalCall {
     values = {nslots, nargs, nargs + 1};
   }
 
-  // A call of the portal that has run so many compiled ops. Each call is told of once.
+  // Credits the call with the compiled ops that it has run. Called once for each call.
   void credit(size_t ops) {
     point().saved_ms += saved_ms(ops);
     state.automatic.run_ops += double(ops);
@@ -194,7 +195,8 @@ struct PortalCall {
     return n;
   }
 
-  // What was captured just now ends elsewhere than what this frame's bytecode knows.
+  // Moves the frame to the newest bytecode, because the new capture has an exit that this frame's bytecode does not
+  // know.
   bool goes_on_newest() {
     const bool can = portal.version < compiled.version && !portal.can_switch;
     return can && follow_frame(state, L, compiled, portal, values.self, true);
@@ -205,7 +207,7 @@ struct PortalCall {
     retire_callee(state, L, compiled);
   }
 
-  // The point is dead: bytecode without its portal is made.
+  // Makes bytecode without the portal of the point, which is dead.
   void go() {
     refresh_code();
     state.automatic.spent_ms += compiled.patch_ms;
@@ -239,7 +241,7 @@ struct PortalCall {
     return n;
   }
 
-  // Learns of the miss and captures. False where the original code runs.
+  // Learns from the miss and captures. Returns false if the original code runs.
   bool capture(Entry* missed, int failed) {
     const auto [nslots, nargs, self] = values;
     if (in_finalizer(L) || waits() ||
@@ -284,8 +286,9 @@ struct PortalCall {
     return reason;
   }
 
-  // Where what a frame above does next changes time and again, that is a graph of its own: its ways times those of the
-  // frames below would be too many. So they are where entries have come to their limit.
+  // Returns whether the point was just parted from frames above. That is so if the next step of a frame above changes
+  // again and again. Then that step becomes a graph of its own. Otherwise the paths of that frame would multiply those
+  // of the frames below. It is also so if the entries have reached their limit.
   bool is_steered() {
     constexpr int kMaxSteered = 2;
     int level = std::exchange(under->missed_level, 0);
@@ -302,7 +305,8 @@ struct PortalCall {
     return parted = true;
   }
 
-  // What the entry does in frames above need not be compiled once more by their points.
+  // Lets the points in frames above that the entry also runs wait for it, so that they do not compile the same code
+  // again.
   void let_callers_wait(const Entry& entry) {
     const auto& all = this->point().entries;
     const auto at = std::find_if(all.begin(), all.end(), [&](const auto& e) { return e.get() == &entry; });
@@ -317,7 +321,7 @@ struct PortalCall {
     return entry && entry->compiling && !entry->compiling->work->done();
   }
 
-  // The first segment of a point tells whether others go on in frames above.
+  // The first segment of a point decides whether later ones continue in frames above.
   void settle(const std::shared_ptr<Entry>& made) {
     if (made->level > 0) home.crosses = true;
     if (home.crosses || home.stays) return;
@@ -325,7 +329,7 @@ struct PortalCall {
       home.stays = home.exits[size_t(made->exit)].resume.kind != Resume::Kind::kReturn;
       return;
     }
-    if (home.varargs) return;  // the entry knows how many there are, and does not ask
+    if (home.varargs) return;  // the entry was made for their number, and does not check it
     home.stays = true;
     home.decisions = under->decisions;
     home.entries.insert(home.entries.begin(), made);
@@ -364,9 +368,9 @@ struct PortalCall {
   }
 };
 
-// Under lt.auto no call asks guards while what was captured has no code, or while nothing is and a capture is not paid
-// for. That costs a third of what a call takes, and the budget nothing: else short rounds would never pay for a
-// capture.
+// Returns whether it is too early to check guards: under lt.auto, while the captured entries have no code, or while
+// there are none and the budget does not pay for a capture. Such a call takes a third of the usual time, and nothing
+// from the budget. Otherwise short rounds would never pay for a capture.
 bool is_early(CaptureState& state, lua_State* L, const CompiledProto& compiled, const ProtoPoint& point,
               const PortalPlace& portal) {
   const bool asks = point.compiling < int(point.entries.size()) || !point.with_callers.empty();
@@ -399,7 +403,7 @@ int run_point(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoP
 void capture_stub(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
                   ProtoPoint& point) {
   const bc::Proto& proto = compiled->code->proto();
-  // The portal at pc 1 takes the live parameters only, which stand in order, then the varargs.
+  // The portal at pc 1 takes only the live parameters, in order, then the varargs.
   const int params = proto.num_params, live = int(point.args.size());
   lua_settop(L, std::max(lua_gettop(L), params));
   for (int i = 0; i < live; i++) {
@@ -417,8 +421,8 @@ void capture_stub(CaptureState& state, lua_State* L, const std::shared_ptr<Compi
   compiled->fresh_capture = true;
 }
 
-// The first call of a function whose bytecode is still a stub: captures, then hands over to the patched bytecode. A
-// stub waits for less than a portal would; after many calls it goes.
+// Runs a call of a function whose bytecode is still a stub: captures, then calls the patched bytecode. A stub waits for
+// less than a portal, because it ignores the point's needs_ms. After many waits it is replaced.
 int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled) {
   if (compiled->failed) return 0;
   ProtoPoint& point = compiled->points.begin()->second;
@@ -447,7 +451,7 @@ int run_stub(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledPr
 }  // namespace
 
 int run_portal(lua_State* L, int id) {
-  constexpr int kMaxArguments = 7600;  // of the 8,000 slots of a C function: it needs some for itself
+  constexpr int kMaxArguments = 7600;  // a C function has 8,000 slots, and this one needs some
   if (lua_gettop(L) > kMaxArguments || !lua_checkstack(L, 300)) return 0;
   if (modes().watch) {  // a call that lt.checkpoint repeats is eager both times
     runtime(L).counters.checkpointed++;
@@ -463,7 +467,7 @@ int run_portal(lua_State* L, int id) {
     if (point == compiled.points.end()) return 0;
     found->point = &point->second;
   }
-  const PortalPlace portal = *found;  // the run may change what there is
+  const PortalPlace portal = *found;  // the run may change the portal
   return run_point(state, L, compiled, *found->point, portal);
 }
 

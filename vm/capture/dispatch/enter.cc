@@ -1,5 +1,5 @@
-// Frames that are hot, and are never called again, since they loop: the loop that most of their ops come from gets a
-// point at its head, and the frame goes on in the bytecode that has it.
+// Hot frames that are never called again, because they loop. The loop from which most of their ops come gets a point at
+// its head, and the frame continues in the bytecode that has it.
 #include "vm/capture/dispatch/enter.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace lutra {
 namespace {
 
-// The instruction of the original code that stands at `at` of the code that a frame runs; 0 where that is no code of
-// the compiled prototype's (a stub, whose copy of it lies elsewhere), or older than its newest.
+// Returns the pc in the original code of the instruction at `at` in the code that a frame runs. Returns 0 if that code
+// is not the compiled prototype's (a stub, whose copy of it lies elsewhere) or is older than its newest.
 bc::Pc original_pc(const CompiledProto& compiled, bool is_original, uint64_t version, bc::Pc at) {
   if (is_original) return at;
   if (version != compiled.version || !compiled.patched) return 0;
@@ -23,7 +23,7 @@ bc::Pc original_pc(const CompiledProto& compiled, bool is_original, uint64_t ver
   return found == moved.end() ? 0 : bc::Pc(found - moved.begin());
 }
 
-// The innermost loop from which three of four calls came.
+// Returns the innermost loop from which three quarters of the calls came.
 const bc::Loop* busiest_loop(const std::vector<bc::Loop>& loops, const Places& places) {
   const bc::Loop* busiest = nullptr;
   for (const bc::Loop& l : loops) {
@@ -33,7 +33,7 @@ const bc::Loop* busiest_loop(const std::vector<bc::Loop>& loops, const Places& p
   return busiest;
 }
 
-// Whether loop n of the code calls its iterator, as the prototype has it.
+// Returns whether loop n of the code is an ITERC in the prototype; null: in one that has not run.
 bool calls_iterator(lua_State* L, const CompiledProto& compiled, const mirror::Proto* p, size_t n) {
   const bc::Loop& l = compiled.code->loops()[n];
   if (!p) return l.kind == bc::Loop::Kind::kIterC;
@@ -41,7 +41,7 @@ bool calls_iterator(lua_State* L, const CompiledProto& compiled, const mirror::P
   return bc::op(p->bytecode()[places == compiled.iterators.end() ? l.iter : places->second[n]]) == bc::Op::ITERC;
 }
 
-// The function at `index` runs the compiled prototype's newest bytecode, which changes with it.
+// Makes the function at `index` run the compiled prototype's newest bytecode from now on, and follow it.
 bool run_newest(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int index) {
   refresh(state, L, compiled);
   follow(L, *compiled, index);
@@ -85,7 +85,7 @@ bool enter_loop(CaptureState& state, lua_State* L, const mirror::LuaFrame& frame
   const bc::Loop* loop = busiest_loop(code.loops(), found);
   if (pc == 0 || !loop) return false;
   const auto known = compiled->points.find(loop->first_body);
-  const bool has_point = known != compiled->points.end();  // another closure's frame was entered
+  const bool has_point = known != compiled->points.end();  // the frame of another closure was entered
   if (has_point && (runs != original || known->second.dead)) return false;
   if (!iterates_alike(L, *compiled, pc, runs, nullptr)) return false;
   KeptLoops kept;

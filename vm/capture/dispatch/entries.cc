@@ -1,5 +1,5 @@
-// A few entries are tried one by one. Many get a tree. Those that have come since are tried first, until that has cost
-// as much as growing the tree again does.
+// A few entries are tried one by one. Many entries get a guard tree. Newer entries are tried before the tree, until
+// these tries have cost as much as growing the tree again.
 #include "vm/capture/dispatch/entries.h"
 
 #include <algorithm>
@@ -13,14 +13,14 @@ namespace lutra {
 
 struct alignas(64) TreeMember {
   std::shared_ptr<Entry> entry;
-  ReadLines lines;  // of a hit; none before one was noted
+  ReadLines lines;  // cache lines that a hit reads; empty until one was recorded
 };
 static_assert(sizeof(TreeMember) == 128);
 
 struct EntryTree {
   std::vector<TreeMember> members;
   GuardTree tree;
-  size_t tries = 0;  // of entries that are no members
+  size_t tries = 0;  // tries of entries that are not members
   EntryTree(const std::vector<std::shared_ptr<Entry>>& entries, const std::vector<GuardTree::Member>& programs)
       : tree(programs) {
     for (const auto& e : entries) members.push_back({e, {}});
@@ -43,7 +43,7 @@ std::shared_ptr<EntryTree> grow_tree(lua_State* L, const std::vector<std::shared
   return std::make_shared<EntryTree>(entries, members);
 }
 
-// How many entries, the newest, are in no tree.
+// Returns how many of the entries, the newest, are in no tree.
 size_t without_tree(lua_State* L, ProtoPoint& point) {
   constexpr size_t kTriesAnEntry = 8;
   const size_t n = point.entries.size();
@@ -57,7 +57,8 @@ size_t without_tree(lua_State* L, ProtoPoint& point) {
   return alone;
 }
 
-// One hit of each member of a tree is noted, once its code is made. The tree may be gone when the portal call ends.
+// The lines that one hit reads are recorded for each member of a tree, once its code is made. The tree may be gone when
+// the portal call ends.
 struct NotedHit {
   std::weak_ptr<EntryTree> tree;
   size_t member = 0;
@@ -73,7 +74,7 @@ thread_local NotedHit noted_hit;
   noted_lines = &noted_hit.lines;
 }
 
-// -1: the entry's guards hold. Else as run_guards.
+// Runs the entry's guards. Returns -1 if they hold, otherwise the same as run_guards.
 int try_entry(lua_State* L, const Entry& e, const CallValues& call, GuardValues& values, Lookup& a) {
   const int base = lua_gettop(L);
   int miss = NativeGuards::kUnsure;

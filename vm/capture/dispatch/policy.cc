@@ -1,4 +1,4 @@
-// What a miss teaches: sizes become symbols, another closure of a prototype will do, a point has entries enough.
+// The lessons of a miss: sizes become symbols, other closures of a prototype are accepted, a point has enough entries.
 #include "vm/capture/dispatch/policy.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ bool compares_constant(GuardOp op) {
          op == GuardOp::kUpvalueCheck;
 }
 
-// Of sizes that stay constants, why they do.
+// Returns the reason why a size stays a constant.
 std::string size_hint(const TraceState& state, lua_State* L, const CompiledProto& compiled, const Tensor& t,
                       const TensorSpec& spec, int dim) {
   if (t->sizes[size_t(dim)].hint < 2 || (spec.sizes[size_t(dim)] >= 0 && spec.sizes[size_t(dim)] < 2)) {
@@ -39,8 +39,8 @@ std::string size_hint(const TraceState& state, lua_State* L, const CompiledProto
   return recompile_hint("size");
 }
 
-// The tensors that a call brings, by input: loads go on over checks of tensors that fail, up to the first other
-// failure.
+// Returns the tensors that a call passes, by input. It ignores checks of tensors that fail. It loads nothing behind the
+// first other failure.
 std::vector<Tensor> tensors_of(lua_State* L, const GuardProgram& p, int nslots, int nargs, int self, int constants,
                                int weak) {
   GuardProgram loose = p;
@@ -65,7 +65,8 @@ std::vector<Tensor> tensors_of(lua_State* L, const GuardProgram& p, int nslots, 
   return found;
 }
 
-// A step without what captures learn to leave open: any number, any list's length, another closure of a prototype.
+// Relaxes a step to what captures can learn to leave open: any number, any list length, another closure of a prototype.
+// Returns false if nothing of the step remains.
 bool loosen(lua_State* L, GuardStep& s, int constants) {
   if (s.op == GuardOp::kSymbolsCheck || s.op == GuardOp::kLengthCheck) return false;
   if (s.op == GuardOp::kListCheck) s.index = std::min(s.index, -1);
@@ -79,8 +80,8 @@ bool loosen(lua_State* L, GuardStep& s, int constants) {
   return true;
 }
 
-// Whether a call would run the entry but for sizes, numbers and their like, and for a check that is left out: f sees
-// the values that it brings.
+// Returns whether a call would run the entry if sizes, numbers and the like were other ones, and without the check
+// `left_out`. f gets the values that the call passes.
 template <class F>
 bool is_near(lua_State* L, const GuardProgram& p, int nslots, int nargs, int self, int constants, int weak, F f,
              int left_out = -1) {
@@ -113,8 +114,8 @@ void note_value(ProtoPoint& point, const std::string& source, std::string value)
   if (values.size() < kKnown) values.insert(std::move(value));
 }
 
-// Dims whose size differs from the spec's become symbols of the next capture. Sizes 0 and 1 stay constants where they
-// bound no loop; those that they bound need not be unrolled twice.
+// Makes dims whose size differs from the spec's symbols of the next capture. Sizes 0 and 1 stay constants unless they
+// bound a loop. A loop that they bound need not be unrolled twice.
 void learn_sizes(ProtoPoint& point, const GuardProgram& p, const std::vector<Tensor>& tensors) {
   for (size_t i = 0; i < p.tensors.size(); i++) {
     const TensorSpec& spec = p.tensors[i];
@@ -129,7 +130,7 @@ void learn_sizes(ProtoPoint& point, const GuardProgram& p, const std::vector<Ten
   }
 }
 
-// The steps before the one that failed, which hold: f sees the values that they load.
+// Runs the steps before the one that failed, which hold. f gets the values that they load.
 template <class F>
 void with_values(lua_State* L, const GuardProgram& p, int failed, int nslots, int nargs, int self, int constants,
                  int weak, F f) {
@@ -141,7 +142,8 @@ void with_values(lua_State* L, const GuardProgram& p, int failed, int nslots, in
   lua_settop(L, top);
 }
 
-// Other closures of the same prototypes: the next entry takes any. Those behind the one that failed are others, too.
+// If another closure of the same prototype came, makes the next entry accept any. Continues with the checks of
+// functions behind the one that failed.
 void learn_functions(lua_State* L, ProtoPoint& point, GuardProgram p, int failed, int nslots, int nargs, int self,
                      int constants, int weak) {
   while (failed >= 0) {
@@ -162,7 +164,7 @@ void learn_functions(lua_State* L, ProtoPoint& point, GuardProgram p, int failed
   }
 }
 
-// A number or string that was a constant and is another one. A whole number is an integer of the next capture.
+// Learns that a constant number or string has changed. A whole number becomes an integer symbol of the next capture.
 void learn_value(lua_State* L, ProtoPoint& point, const GuardStep& s, const GuardValues& values, int constants) {
   lua_rawgeti(L, constants, s.index);
   const int type = lua_type(L, -1);
@@ -176,8 +178,8 @@ void learn_value(lua_State* L, ProtoPoint& point, const GuardStep& s, const Guar
   lua_pop(L, 1);
 }
 
-// Of lists: that one ended elsewhere, or that a list which is read at a place that changes has another length; of other
-// numbers there, that they are others.
+// Learns about lists: that a list ended elsewhere; that a list which is read at a changing place has another length;
+// that a number read at such a place has changed.
 void learn_places(lua_State* L, ProtoPoint& point, const GuardStep& s, const GuardValues& values, int constants) {
   const Source* from = s.source;
   if (!from) return;
@@ -193,7 +195,8 @@ void learn_places(lua_State* L, ProtoPoint& point, const GuardStep& s, const Gua
     note_value(point, "#" + s.source->text, str(lua_objlen(L, values.base + s.a)));
 }
 
-// f of the numbers and sizes that a relation is made of. Chains share their parts: those that were seen are left out.
+// Calls f for the numbers and sizes in a relation. Chains of expressions share parts; those marked in `seen` are
+// skipped.
 template <class F>
 void each_leaf(const SymbolProgram& symbols, const SymGuard& g, std::vector<bool>& seen, F f) {
   std::vector<int> stack;
@@ -211,8 +214,9 @@ void each_leaf(const SymbolProgram& symbols, const SymGuard& g, std::vector<bool
   }
 }
 
-// Likewise of all the numbers and sizes that were pinned by a relation and differ, where relations are what failed. Of
-// those that a comparison came out otherwise for: that it did, which loops have to know.
+// Learns from the relations that do not hold. The numbers and sizes that a relation pinned to a value have changed
+// (only if `failed`: relations are what failed). For those of a comparison with another outcome it learns just that,
+// which loops need to know.
 void learn_related(ProtoPoint& point, const GuardProgram& p, GuardValues& values, bool failed) {
   int first = 0;
   p.symbols.run(values.tensors, values.scalars, values.symbols, &first);
@@ -235,7 +239,7 @@ void learn_related(ProtoPoint& point, const GuardProgram& p, GuardValues& values
   }
 }
 
-// The other numbers and sizes that the call brings as others: one miss teaches all of them.
+// Learns the other numbers and sizes of the call that have changed, so that one miss teaches all of them.
 void learn_others(lua_State* L, ProtoPoint& point, const GuardProgram& p, int nslots, int nargs, int self,
                   int constants, int weak) {
   is_near(L, p, nslots, nargs, self, constants, weak, [&](GuardValues& values, const auto& tensors) {
@@ -251,7 +255,7 @@ void learn_others(lua_State* L, ProtoPoint& point, const GuardProgram& p, int ns
   });
 }
 
-// Whether a number, or a key that the program computes, leads to it.
+// Returns whether the path of the source contains a number or a key that the program computes.
 bool is_picked(lua_State* L, const Source* s, int constants) {
   for (; s && s->kind != SourceKind::kFieldBy; s = s->base) {
     if (s->kind != SourceKind::kField) continue;
@@ -263,8 +267,8 @@ bool is_picked(lua_State* L, const Source* s, int constants) {
   return s != nullptr;
 }
 
-// A length was another one, or nothing was where something is: at a place that a number had picked, which is another
-// number in this call. What stands at one place does not tell of others.
+// For a length that changed, or a value that was or was not nil, at a place picked by a number: learns that the number
+// has changed. What stands at one place says nothing about other places.
 void learn_picked(lua_State* L, ProtoPoint& point, const GuardProgram& p, int failed, int nslots, int nargs, int self,
                   int constants, int weak) {
   if (p.symbols.empty()) return;
@@ -279,7 +283,7 @@ int level_of(const ProtoPoint& point, const Source* s) {
   return int(std::upper_bound(point.firsts.begin(), point.firsts.end(), s->index) - point.firsts.begin());
 }
 
-// The outermost frame whose numbers and sizes the relations that fail read.
+// Returns the level of the outermost frame whose numbers and sizes are read by the relations that fail.
 int level_of_relations(const ProtoPoint& point, const GuardProgram& p, GuardValues& values) {
   int first = 0, level = 0;
   p.symbols.run(values.tensors, values.scalars, values.symbols, &first);
@@ -298,13 +302,13 @@ int level_of(const ProtoPoint& point, const GuardProgram& p, const GuardStep& s,
   return s.op == GuardOp::kSymbolsCheck ? level_of_relations(point, p, values) : level_of(point, s.source);
 }
 
-// The entries of a point that run something, and the step that fails of each one's guards, which run once for a call.
+// The entries of a point that run something, and for each the guard step that fails. Guards run once for a call.
 class FailedSteps {
  public:
   FailedSteps(lua_State* L, const ProtoPoint& point, int nslots, int nargs, int self)
       : L_(L), point_(point), nslots_(nslots), nargs_(nargs), self_(self) {}
 
-  // f(entry, step, constants, weak) tells whether to go on; step < 0: none fails.
+  // Calls f(entry, step, constants, weak) for each entry until it returns false. step < 0: no step fails.
   template <class F>
   void each(F f) {
     const int top = lua_gettop(L_), constants = top + 1, weak = top + 2;
@@ -331,7 +335,7 @@ class FailedSteps {
   std::vector<int> steps_;
 };
 
-// How many calls up the frame is that goes another way than each entry: loops of frames above add ways up.
+// Returns how many calls up the outermost frame is that differs from an entry's: loops of frames above add paths there.
 int furthest_level(lua_State* L, const ProtoPoint& point, FailedSteps& failed, int nslots, int nargs, int self) {
   int level = point.missed_level;
   failed.each([&](const Entry& e, int step, int constants, int weak) {
@@ -344,7 +348,7 @@ int furthest_level(lua_State* L, const ProtoPoint& point, FailedSteps& failed, i
   return level;
 }
 
-// How much misses have taught.
+// Returns the number of lessons that misses have taught.
 size_t lessons(const ProtoPoint& point) {
   size_t n = point.changing_values.size() + point.loose_functions.size();
   for (const auto& [source, dims] : point.dynamic_dims) n += dims.size();
@@ -353,22 +357,23 @@ size_t lessons(const ProtoPoint& point) {
 
 void log_recompile(const CompiledProto& compiled, const Recompile& r) {
   if (!log_wanted("recompiles")) return;
-  // Modes are read nowhere.
+  // Modes have no place where they are read.
   log_text("recompiles", str(compiled.name, ": ", r.source, r.source.empty() ? "" : ": ", r.kind, " was ", r.old_text,
                              ", is ", r.new_text, " (read at ", r.file ? r.file : "?", ":", r.line, ")"));
 }
 
-// In times that it takes to ask one entry (kAskMs): more than many entries ask of their tree; what an op saves, of
-// the least that was measured; and how far ahead or behind a point may be, so that it learns of other calls soon.
+// The unit is the time to check one entry (kAskMs). kAskedAtMost: a tree checks fewer entries. kSavedByOp: the least
+// measured saving of an op. kMaxWorth: bounds the worth of a point on both sides, so that it soon adapts to other
+// calls.
 constexpr int kAskedAtMost = 8, kSavedByOp = 6, kOpsAtMost = 64, kMaxWorth = 256;
-// What memory gives in that time to an op that passes its result on by memory. All ops of a graph but one may have it
-// in registers.
+// Bytes that memory transfers in that time for an op that passes its result on through memory. All ops of a graph but
+// one may have it in registers.
 constexpr int64_t kPassedOn = 512;
 
 int passed_on(const Entry& entry, const GuardTensors& inputs) {
   int64_t most = 0;
   for (size_t i = 0; i < inputs.size(); i++) {
-    if (!inputs[i]) continue;  // a memory, which the run finds
+    if (!inputs[i]) continue;  // a memory, found by the run
     int64_t n = 1;
     for (const SymInt& size : inputs[i]->sizes) n *= size.hint;
     most = std::max(most, bytes_of(inputs[i]->dtype, n));
@@ -381,7 +386,7 @@ int saved_by(const Entry& entry, const GuardTensors& inputs) {
   return kSavedByOp * int(std::min(entry.ops, size_t(kOpsAtMost))) + passed_on(entry, inputs);
 }
 
-// Entries that have not paid for thousands of calls are not asked any more.
+// Counts a miss at the limit. If entries have not paid off for thousands of calls, the point becomes dead.
 void note_late_miss(ProtoPoint& point, CompiledProto& compiled) {
   constexpr int kMaxMisses = 288;
   const int asked = int(std::min(point.entries.size(), size_t(kAskedAtMost)));
@@ -390,8 +395,8 @@ void note_late_miss(ProtoPoint& point, CompiledProto& compiled) {
   point.dead = compiled.changed = true;
 }
 
-// Once a point has come to its limit, each function that it calls for more than a few ops is a frame of its own, with
-// entries for its own ways: they are added up, not multiplied.
+// Makes each function that the point's code calls for more than a few ops a frame of its own, once the point has
+// reached its limit. The function has entries for its own paths. So the numbers of paths are added, not multiplied.
 bool part_calls(CompiledProto& compiled, ProtoPoint& point) {
   constexpr size_t kFewOps = 4;
   if (compiled.automatic || compiled.options.fullgraph || !point.firsts.empty()) return false;
@@ -444,7 +449,7 @@ bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
     point.missed_level = level_of(point, p, s, values);
   });
   if (r.hint.empty()) r.hint = recompile_hint(r.kind);
-  if (entry.decline) return point.entries.size() < 64;  // nothing was compiled, so that this is no recompile
+  if (entry.decline) return point.entries.size() < 64;  // nothing was compiled, so this is no recompile
   if (limit && !part_calls(compiled, point)) {
     point.limit_reached = true;
     if (!compiled.automatic && !compiled.callee) {
@@ -476,8 +481,8 @@ bool lap(const GuardProgram& p, const std::vector<Tensor>& tensors) {
   return false;
 }
 
-// Tensors of the call share a memory as those of entries do, but lie elsewhere in it, as they seem to do in each call:
-// graphs have places in memory as constants.
+// Returns whether tensors of the call share memory as those of entries do, but at other places, apparently other ones
+// in each call. Graphs have places in memory as constants.
 bool lies_elsewhere(lua_State* L, const ProtoPoint& point, FailedSteps& failed, int nslots, int nargs, int self) {
   constexpr int kMaxPlaces = 2;
   const auto has_places = [](const auto& e) {
@@ -498,7 +503,7 @@ bool lies_elsewhere(lua_State* L, const ProtoPoint& point, FailedSteps& failed, 
 
 }  // namespace
 
-// One of 32 calls asks, not every 32nd: calls may have a rhythm.
+// One of 32 calls checks entries, but not every 32nd: calls may have a rhythm.
 bool rests(ProtoPoint& point) {
   constexpr uint32_t kGoldenRatio = 0x9e3779b9, kPart = 1u << 27;
   return point.limit_reached && point.worth <= -kMaxWorth && ++point.rests * kGoldenRatio >= kPart;

@@ -25,8 +25,9 @@ double saved_ms(size_t ops);
 // Returns whether code that does not repay its time is dropped. It is for automatic compiled prototypes, unless
 // lt.config.profit says otherwise.
 bool has_to_pay(lua_State* L, const CompiledProto& compiled);
-// Returns whether lt.auto can afford a capture of `needs_ms` and a patch of `patch_ms` now: the sum of these and of
-// what it has spent is at most what its code has saved plus a small part of the time that has passed.
+// Returns whether lt.auto can afford a capture and a patch of `patch_ms` now, and no captured entry waits for its code.
+// The capture is expected to take `needs_ms`, or as long as recent ones if that is longer. The sum of these and of what
+// lt.auto has spent must be at most what its code has saved plus a small part of the time that has passed.
 bool is_affordable(lua_State* L, CaptureState& state, double needs_ms = 0, double patch_ms = 0);
 // Begins to compile a captured entry of lt.auto, if that is affordable now. Returns false if it is too early.
 bool begins_compiling(lua_State* L, CaptureState& state, Entry& entry);

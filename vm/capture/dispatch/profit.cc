@@ -1,4 +1,4 @@
-// What compiled code has to save, and what becomes of points and entries that do not.
+// What compiled code has to save, and when points and entries that do not save it are given up.
 #include <algorithm>
 #include <cmath>
 #include <lua.hpp>
@@ -16,7 +16,7 @@
 
 namespace lutra {
 
-// Of the time that has passed, what captures may take before they have saved anything.
+// The fraction of the time passed that captures may take before they have saved anything.
 constexpr double kPartOfTime = 0.02;
 
 double saved_ms(size_t ops) { return double(ops) * kSavedMs - kPortalMs; }
@@ -29,7 +29,7 @@ namespace {
 
 constexpr int kOften = 256, kTrial = 32;
 
-// The innermost loop around it; nothing where there is none.
+// Returns the innermost loop around pc; nothing if there is none.
 std::optional<std::pair<bc::Pc, bc::Pc>> loop_around(const CompiledProto& compiled, bc::Pc pc) {
   std::optional<std::pair<bc::Pc, bc::Pc>> found;
   for (const bc::Loop& l : compiled.code->loops()) {
@@ -48,7 +48,8 @@ void add_next(CompiledProto& compiled, const ProtoPoint& point, bc::Pc pc) {
   next->second.changing_values.insert(point.changing_values.begin(), point.changing_values.end());
 }
 
-// False where it is in no loop, where the ops are at the point itself, or where nothing can stand before them.
+// Moves the point to where its entries have their first ops. Returns false if it is in no loop, if the ops are at the
+// point itself, or if no portal can stand before them.
 bool goes_on(CompiledProto& compiled, ProtoPoint& point) {
   const bc::Proto& proto = compiled.code->proto();
   const auto can = [&](bc::Pc pc) { return pc != 0 && pc != point.pc && bc::insertable(proto, pc); };
@@ -87,8 +88,8 @@ bool comes_back(CompiledProto& compiled) {
   return compiled.changed = true;
 }
 
-// A portal that runs nothing costs 0.1 us, and LuaJIT does not compile the loop around it: the stretch of a loop
-// without ops takes 100 times as long. Where compilation was asked for, a point that ran a graph once may do so again.
+// A portal that runs nothing costs 0.1 us, and LuaJIT does not compile the loop around it: a part of a loop without ops
+// takes 100 times as long. If the user asked for compilation, a point that once ran a graph may do so again.
 bool gives_up(lua_State* L, ProtoPoint& point, CompiledProto& compiled) {
   constexpr int kPatience = 32, kPatienceWhereAsked = 10000;
   const bool pays = compiled.callee || has_to_pay(L, compiled);
@@ -107,7 +108,7 @@ namespace {
 
 using Seen = std::unordered_set<const CompiledProto*>;
 
-// Whether frames that the entry rebuilds run something that was compiled, or rebuild frames that do.
+// Returns whether frames that the entry rebuilds run compiled code, or rebuild frames that do.
 bool resumes_code(const Entry& entry, Seen& seen) {
   bool runs = false;
   const auto look = [&](const ProtoPoint& point) {
@@ -122,7 +123,7 @@ bool resumes_code(const Entry& entry, Seen& seen) {
   return runs;
 }
 
-// Whether an entry for that size may take the place of one that was made for another: sizes of 0 and 1 have none.
+// Returns whether an entry for the new size may replace one that was made for another. Sizes 0 and 1 get no such entry.
 bool learns_size(ProtoPoint& point, const Entry& entry, const LostSize& lost) {
   constexpr int kLessons = 3, kLeast = 2;
   if (!std::isfinite(lost.value) || (!tells_number(lost.op) && lost.value < kLeast)) return false;
@@ -145,7 +146,7 @@ void note_lost_size(lua_State* L, CompiledProto& compiled, ProtoPoint& point, co
   const bool seldom = int64_t(kSeldom) * ++point.size_misses < entry.hits;
   if (seldom) return;
   if (!learns_size(point, entry, lost)) {
-    // A break is an error under fullgraph.
+    // Under fullgraph a graph break is an error.
     if (compiled.options.fullgraph || point.size_misses < kPatience) return;
     point.decisions.sizes_outside = true;
   }
@@ -158,7 +159,7 @@ void note_shared_source(lua_State* L, ProtoPoint& point) {
 }
 
 bool leads_nowhere(ProtoPoint& point, CompiledProto& compiled, Entry& entry) {
-  constexpr int64_t kPatience = 32;  // recursion comes by before anything behind it has run
+  constexpr int64_t kPatience = 32;  // in a recursion, calls come by before the code behind them has run
   if (entry.segment || entry.compiling || entry.hits < kPatience) return false;
   Seen seen;
   if (resumes_code(entry, seen)) return false;
@@ -203,9 +204,9 @@ void note_rebuilt(lua_State* L, CompiledProto& compiled, const Entry& entry, con
 
 namespace {
 
-// Since lt.auto was switched on, and as far as loops tell, what is still to come. The clock of the CPU asks the kernel,
-// so that of the wall, which is never behind where there is one thread, comes first: where that tells less than
-// `least`, it is enough.
+// Returns the time since lt.auto was switched on, plus what loops have left as far as that is known. The CPU clock asks
+// the kernel. So the wall clock comes first: in one thread it is never behind. If it shows less than `least`, it is
+// enough.
 double known_ms(const AutomaticCode& code, double least) {
   const double wall = wall_ms() - code.since_ms + code.left_ms;
   return wall < least ? wall : std::min(wall, process_cpu_ms() - code.cpu_since_ms + code.left_ms);
@@ -226,7 +227,7 @@ bool is_pending(AutomaticCode& code) {
 
 }  // namespace
 
-// A capture has to be paid before it is made: nobody knows how long the program will run on.
+// A capture must be paid for before it is made, because nobody knows how long the program will run.
 bool is_affordable(lua_State* L, CaptureState& state, double needs_ms, double patch_ms) {
   if (runtime(L).config.profit != "auto") return true;
   AutomaticCode& code = state.automatic;
@@ -235,7 +236,7 @@ bool is_affordable(lua_State* L, CaptureState& state, double needs_ms, double pa
 
 namespace {
 
-// What the code would save while the loops that run go on, twice what it takes to make it.
+// Returns whether the code would save at least twice its compile time while the present loops run.
 bool repays_soon(const AutomaticCode& code, const Entry& entry, double ms) {
   constexpr int64_t kMinCalls = 4;
   constexpr double kTimes = 2;
@@ -264,7 +265,7 @@ bool may_revive(lua_State* L, CaptureState& state, const CompiledProto& compiled
   for (const auto& [pc, point] : compiled.points) {
     if (point.given_up) any = true, needs_ms = std::max(needs_ms, point.needs_ms);
   }
-  // Its bytecode is made, follows its functions, and goes again where the capture has to wait after all.
+  // The bytecode is made and follows its functions, and is removed again if the capture has to wait after all.
   constexpr double kPatches = 4;
   return !any || is_affordable(L, state, needs_ms, kPatches * compiled.patch_ms);
 }
@@ -286,7 +287,7 @@ bool waits_long(ProtoPoint& point, CompiledProto& compiled) {
 bool worth_capture(lua_State* L, ProtoPoint& point, CompiledProto& compiled) {
   constexpr int kFree = 3;
   const auto& entries = point.entries;
-  double last_ms = 0, ops = 0;  // of the dearest
+  double last_ms = 0, ops = 0;  // of the most expensive capture
   size_t made = 0;
   for (const auto& e : entries) {
     if (e->decline) continue;

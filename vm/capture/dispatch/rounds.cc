@@ -1,5 +1,5 @@
-// Frames that run in, what the rounds of their loops have taken and how many are left out. A loop's limit and step lie
-// in slots that nothing but the loop writes.
+// In: running frames. Out: the time that the rounds of their loops have taken, and how many are left. A loop's limit
+// and step lie in slots that only the loop writes.
 #include "vm/capture/dispatch/rounds.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 struct Counted {
   uint32_t head = 0;
-  double left = 0;  // rounds, this one apart
+  double left = 0;  // rounds, without the present one
 };
 
 Counted counted(lua_State* L, const mirror::LuaFrame& frame, uint32_t head, bc::Ins fori) {
@@ -32,7 +32,7 @@ double note(Rounds& known, const Counted& now, double now_ms) {
     known.before_ms = known.each_ms, known.each_ms = (now_ms - known.at_ms) / done;
     known.left = now.left, known.at_ms = now_ms;
   }
-  // The first rounds take longer: ops are met for the first time.
+  // The first rounds take longer, because they meet ops for the first time.
   const double each = std::min(known.before_ms, known.each_ms);
   return known.before_ms < HUGE_VAL ? now.left * each : 0;
 }
@@ -49,7 +49,7 @@ void note_rounds(lua_State* L, const mirror::LuaFrame& frame, double now_ms, Fra
   Counted outermost, innermost;
   for (uint32_t pc = 1; pc < called; pc++) {
     const bc::Op op = bc::op(code[pc]);
-    // What is left of a loop that LuaJIT has compiled is its FORI. It jumps behind the loop.
+    // Of a loop that LuaJIT has compiled, only the FORI still has its opcode. It jumps behind the loop.
     if ((op != bc::Op::FORI && op != bc::Op::JFORI) || bc::jump_target(pc, code[pc]) <= called) continue;
     innermost = counted(L, frame, pc, code[pc]);
     if (outermost.head == 0) outermost = innermost;
