@@ -1,6 +1,6 @@
-// Steps in, rows out; and the loop over them. A row remembers where the table had its key: a table that has not grown
-// has it there still, so that a call compares one key a row. It also remembers its tensor, which is watched: while no
-// watched tensor has changed (ops/core/watch.h), nothing of it is looked at again.
+// Makes rows from steps, and runs the loop over rows. A row remembers where the table had its key. A table that has not
+// grown still has it there, so a call compares one key for each row. A row also remembers its tensor, which is watched.
+// While no watched tensor has changed (ops/core/watch.h), its tensor is not checked again.
 #include "vm/guard/field_rows.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using mirror::TValue;
 namespace {
 
 constexpr size_t kMinRows = 4;
-const uint64_t kNoTensor = mirror::make_gc(mirror::kUdata, nullptr).u64;  // no userdata is there
+const uint64_t kNoTensor = mirror::make_gc(mirror::kUdata, nullptr).u64;  // no userdata has this address
 
 TValue constant_at(const Tab* constants, int slot) { return mirror::raw_get(constants, mirror::make_number(slot)); }
 
@@ -52,7 +52,7 @@ bool takes_tag(int type, uint64_t* tag) {
   }
 }
 
-// Whether the row can make the check that stands behind its load.
+// Takes over the check that follows the row's load. Returns false if a row cannot do it.
 bool take_check(const GuardProgram& p, const Tab* constants, const GuardStep& s, FieldRows& list, FieldRow& row) {
   switch (s.op) {
     case GuardOp::kNilCheck: row.check = FieldRow::kBits, row.wanted = mirror::kNilValue; return true;
@@ -74,7 +74,7 @@ bool take_check(const GuardProgram& p, const Tab* constants, const GuardStep& s,
   }
 }
 
-// Not where the row said; it says so from now on. Absent: nil.
+// Finds a field that is no longer at the row's node, and updates the node. Returns nil if it is absent.
 [[gnu::noinline]] TValue find_field(const Tab* t, FieldRows& list, FieldRow& row) {
   const auto* key = static_cast<const mirror::Str*>(mirror::gc_pointer({row.key}));
   for (const mirror::Node* n = &t->node[key->sid & t->hmask]; n; n = n->next) {
@@ -105,28 +105,28 @@ inline bool is_plainly(const TensorImpl& i, const PlainTensor& plain) {
   return !meta || (!meta->grad_fn && meta->hooks.empty());
 }
 
-// What the run needs of the tensor is in the cache now.
+// The checks have just brought these members into the cache.
 inline InputView view_of_plain(const TensorImpl& t) {
   const Storage& s = *t.storage;
   return {s.fake || t.offset.hint != 0 ? nullptr : s.data, t.sizes.begin(), t.strides.begin()};
 }
 
-// Of a userdata; null: there is no tensor in it.
+// Returns the box of the userdata v; null if it holds no tensor.
 inline const TensorBox* box_of(TValue v) {
   const auto* u = static_cast<const mirror::Udata*>(mirror::gc_pointer(v));
   const auto* box = static_cast<const TensorBox*>(u->payload());
   return u->len == sizeof(TensorBox) && box->magic == &kTensorMagic ? box : nullptr;
 }
 
-// Whether the value is the tensor that was seen, which has not changed. (A program may take away what would tell that a
-// userdata has gone, whose place another one has taken: its finalizer.)
+// Returns whether the value is the same userdata with the same tensor as before. The userdata's address is not enough:
+// another one may have taken its place, and a program may have removed the finalizer that would report this.
 inline bool is_known(TValue v, const FieldRow& row) {
   if (v.u64 != row.wanted) return false;
   const TensorBox* box = box_of(v);
   return box && box->tensor.get() == row.tensor;
 }
 
-// Looks at a tensor, and remembers one that is plainly what its spec says.
+// Checks a tensor, and remembers it if it plainly matches its spec.
 [[gnu::noinline]] bool look_at(TValue v, FieldRow& row) {
   row.wanted = kNoTensor;
   const TensorBox* box = mirror::tag(v) == mirror::kUdata ? box_of(v) : nullptr;
@@ -142,7 +142,7 @@ inline bool is_known(TValue v, const FieldRow& row) {
   return matches(box->tensor, *row.plain->spec, nullptr);
 }
 
-// 1: holds.
+// Returns 1 if the check holds.
 [[gnu::noinline]] int64_t check_other(const GuardRun* run, const FieldRow& row, TValue v) {
   if (row.check == FieldRow::kNone) return 1;
   if (row.check == FieldRow::kTag) return mirror::tag(v) == row.wanted;

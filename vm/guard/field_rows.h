@@ -1,5 +1,5 @@
-// Fields of one table that a guard program loads and checks one after the other: a list, which a loop of the
-// processor's goes over. Code of its own for each would be many times as large as what it compares.
+// Fields of one table that a guard program loads and checks one after the other. They are a list over which a compiled
+// loop runs. Separate machine code for each field would be many times as large as the data that it compares.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace lutra {
 
-// What is_plainly asks of a leaf whose sizes and strides never change, side by side. Tensors that are alike share one.
+// The data that is_plainly compares for a leaf with constant sizes and strides. Equal tensors share one.
 struct PlainTensor {
   const TensorSpec* spec = nullptr;
   std::vector<int64_t> layout;  // sizes, then strides
@@ -23,13 +23,13 @@ struct PlainTensor {
 struct FieldRow {
   enum Check : uint8_t { kBits, kTensor, kNone, kTag, kObject };
   uint64_t key = 0;     // a string
-  uint64_t wanted = 0;  // kBits: the value; kTag: its tag; kObject: which weak object; kTensor: the one that was seen
-  uint32_t node = 0;    // where the table had the key last, in bytes
-  int32_t reg = 0;      // that is loaded
-  int32_t input = 0;    // kTensor: which tensor input the value becomes
-  int32_t step = 0;     // of the check
+  uint64_t wanted = 0;  // kBits: the value; kTag: its tag; kObject: index of the weak object; kTensor: the last value
+  uint32_t node = 0;    // where the table last had the key, in bytes
+  int32_t reg = 0;      // the register that is loaded
+  int32_t input = 0;    // kTensor: the tensor input that the value becomes
+  int32_t step = 0;     // the check's step
   Check check = kNone;
-  // kTensor, and what was seen of it.
+  // For kTensor: the expected tensor, and the last one that matched.
   const PlainTensor* plain = nullptr;
   const void* tensor = nullptr;
   InputView view;
@@ -37,17 +37,17 @@ struct FieldRow {
 
 struct FieldRows {
   int32_t table = 0;     // its register
-  uint32_t most = 0;     // no row's node is behind it
-  uint64_t changes = 0;  // watched_changes before all tensors were looked at
+  uint32_t most = 0;     // maximum of the rows' nodes
+  uint64_t changes = 0;  // watched_changes when all tensors were last checked
   std::vector<FieldRow> rows;
   std::vector<std::unique_ptr<PlainTensor>> plain;
   bool loads(int32_t input) const;
 };
 
-// The rows that begin at step `at`, whose load writes register `reg`; moves `at` behind them. None where they are too
-// few: then nothing has moved.
+// Returns the rows from step `at` on, whose load writes register `reg`, and moves `at` and `reg` behind them. If there
+// are too few, returns none and moves nothing.
 FieldRows take_field_rows(const GuardProgram& program, const mirror::Tab* constants, size_t& at, int& reg);
-// -1: all hold. Else as NativeGuards::run.
+// Returns -1 if all rows hold, otherwise the same as NativeGuards::run.
 int64_t check_field_rows(GuardRun* run, FieldRows* rows) noexcept;
 
 }  // namespace lutra

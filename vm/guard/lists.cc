@@ -1,10 +1,11 @@
-// Whether lengths of growing lists follow, by the rules of LuaJIT's lj_tab_len. See lists.h.
+// Predicts the lengths of growing lists by the rules of LuaJIT's lj_tab_len. See lists.h.
 #include "vm/guard/lists.h"
 
 namespace lutra {
 namespace {
 
-// The border that LuaJIT finds once the positions behind `end` up to `last` hold values; -1: it looks into the hash.
+// Returns the border that LuaJIT finds once the positions after `end` up to `last` hold values; -1 if it searches the
+// hash part.
 int64_t border(const mirror::Tab* t, int64_t end, int64_t last) {
   const auto absent = [&](int64_t i) { return (i <= end || i > last) && t->array[size_t(i)].u64 == mirror::kNilValue; };
   int64_t lo = 0, hi = int64_t(t->asize) - 1;

@@ -1,12 +1,13 @@
-// Lengths of lists that grow. In: a table of LuaJIT's, which is read only. Out: whether its length follows.
+// The lengths of lists that grow. In: a table of LuaJIT's, which is only read. Out: whether its length can be
+// predicted.
 #pragma once
 #include "vm/mirror/mirror.h"
 
 namespace lutra {
 
-// Whether the length of the table grows by one with each of n values that are set behind its end, one by one: there is
-// room for them in its array, so that nothing moves, and LuaJIT's search for an end finds theirs. Of a list without
-// holes that is so in any case, but to know that it has none takes a look at each item.
+// Returns whether the table's length grows by one with each of n values that are set one by one behind its end. It does
+// if the array part has room for them, so that nothing moves, and LuaJIT's search for a border finds each new end. A
+// list without holes always grows so, but to know that it has no holes every item must be checked.
 bool grows_in_place(const mirror::Tab* t, int64_t n);
 
 }  // namespace lutra

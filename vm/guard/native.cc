@@ -28,13 +28,13 @@ const Tab* metatable_of_strings(lua_State* L) {
 }
 
 struct Code : NativeGuards {
-  // What a call reads is first, the end of `emitted` apart.
+  // The members that a call reads come first, except the end of `emitted`.
   const GuardProgram* program = nullptr;
   const Tab* weak = nullptr;
   int registers = 0;  // the program's, so that a call need not read it
   uint32_t tensors = 0, scalars = 0;
   bool asked = false, failed = false;
-  SmallVec<int32_t, 2> unseen;  // tensors that the code has no views of
+  SmallVec<int32_t, 2> unseen;  // tensors of which the code makes no views
   EmittedGuards emitted;
   const Tab* constants = nullptr;
 
@@ -51,7 +51,7 @@ struct Code : NativeGuards {
     return !failed;
   }
 
-  // The witness runs the first time, which many segments do not outlive: a capture is followed by one run.
+  // The witness does the first run, because many segments are run only once after their capture.
   bool is_ready() {
     if (asked) return !failed && emit();
     asked = true;
@@ -59,7 +59,7 @@ struct Code : NativeGuards {
   }
 
   void note_memory() const {
-    constexpr size_t kHot = 320;  // the end of the code is for misses
+    constexpr size_t kHot = 320;  // the code behind that is for misses
     note_lines(this, sizeof *this - sizeof emitted - sizeof constants), note_lines(&emitted, sizeof emitted.code + 1);
     note_lines(emitted.code.as<const void*>(), std::min(emitted.code.bytes(), kHot));
     if (emitted.asks_weak) note_lines(weak, sizeof *weak), note_lines(weak->array, 1);

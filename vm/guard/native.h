@@ -1,5 +1,5 @@
-// The fast executor: a guard program in, machine code out that reads LuaJIT's structs through vm/mirror. It leaves the
-// same registers on the Lua stack as the witness (run_guards).
+// The fast executor. In: a guard program. Out: machine code that reads LuaJIT's structs through vm/mirror. It leaves
+// the same registers on the Lua stack as the witness (run_guards).
 #pragma once
 #include <memory>
 
@@ -11,15 +11,16 @@ namespace lutra {
 class NativeGuards : public Dense {
  public:
   virtual ~NativeGuards() = default;
-  // As run_guards. kUnsure: the witness must decide (rare cases that only the public API answers).
+  // Returns what run_guards returns, or kUnsure: the witness must decide (rare cases that only the public API can
+  // answer).
   static constexpr int kUnsure = -2;
   virtual int run(lua_State* L, int nslots, int nargs, int self, GuardValues* out) = 0;
 };
 
-// constants, weak: stack indexes of the entry's tables. They and the program must outlive the guards, whose code is
-// made when they are run the second time. Null where the mirror is not available.
+// Makes guards whose machine code is made when they run for the second time. constants, weak: stack indexes of the
+// entry's tables. The tables and the program must outlive the guards. Returns null if the mirror is not available.
 std::unique_ptr<NativeGuards> make_guards(lua_State* L, const GuardProgram& program, int constants, int weak);
-// With code from the first run on. Null where asmjit fails, too.
+// Makes guards with machine code from the first run on. Also returns null if asmjit fails.
 std::unique_ptr<NativeGuards> compile_guards(lua_State* L, const GuardProgram& program, int constants, int weak);
 
 }  // namespace lutra

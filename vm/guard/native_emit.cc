@@ -34,7 +34,7 @@ constexpr Reg kRun = kKept0;        // the GuardRun
 constexpr Reg kRegisters = kKept1;  // register 0 of the program (a Lua stack slot)
 constexpr Reg kArguments = kKept2;  // argument 0
 constexpr Reg kPointers = kKept3;   // the mask of GC pointers
-constexpr int32_t kNilBits = -1;    // what nil compares with
+constexpr int32_t kNilBits = -1;    // nil, as an immediate operand
 static_assert(mirror::kNilValue == uint64_t(int64_t(kNilBits)));
 
 uint64_t bits_at(const Tab* constants, int slot) { return mirror::raw_get(constants, mirror::make_number(slot)).u64; }
@@ -42,7 +42,7 @@ Memory of_run(size_t offset) { return {kRun, int32_t(offset)}; }
 Memory slot(int r) { return {kRegisters, 8 * r}; }
 bool is_small(int64_t n) { return n >= 0 && n <= INT32_MAX; }
 
-// What is_plainly asks, of a leaf.
+// Returns whether the code can do the checks of is_plainly for this spec, which must be a leaf's.
 bool has_plain_check(const TensorSpec& spec) {
   return tensor_layout() && spec.leaf && spec.sizes.size() == spec.strides.size() &&
          std::all_of(spec.sizes.begin(), spec.sizes.end(), is_small) &&
@@ -79,7 +79,7 @@ class GuardEmitter {
   }
 
  private:
-  // Of a value that is no tensor: for the bug "guard".
+  // Returns the last check of a value that is not a tensor (for the seeded bug "guard").
   const GuardStep* last_value_check() const {
     const GuardStep* last = nullptr;
     for (const GuardStep& s : p_.steps) {
@@ -127,7 +127,7 @@ class GuardEmitter {
   }
 
   void value(Reg to, int r) { a_.load(to, slot(r)); }
-  // The GC object in register r; its type was checked by an earlier step.
+  // Loads the GC object in register r, whose type an earlier step has checked.
   void object(Reg to, int r) {
     value(to, r);
     a_.bit_and(to, kPointers);
@@ -149,7 +149,7 @@ class GuardEmitter {
   void call(F* function) {
     a_.call(reinterpret_cast<const void*>(function));
   }
-  // The tag of the value in register r, as a number with a sign.
+  // Loads the tag of the value in register r, as a signed number.
   void tag_of(Reg to, int r) {
     value(kT0, r);
     a_.shift_right_signed(to, kT0, 47);
@@ -202,7 +202,7 @@ class GuardEmitter {
       default: load_metatable(s);
     }
   }
-  // kT0: a Tab*, perhaps null, becomes a value.
+  // Makes a value from the Tab* in kT0, which may be null.
   void tag_table() {
     const Assembler::Label nil = a_.label(), end = a_.label();
     a_.branch(kEqual, kT0, 0, nil);
@@ -228,7 +228,7 @@ class GuardEmitter {
     a_.set(kT0, mirror::kNilValue);
     a_.branch(kBelowEqual, {kT1, offsetof(Func, nupvalues), 1}, s.index, end);
     a_.branch(kEqual, {kT1, offsetof(Func, ffid), 1}, 0, lua);
-    a_.load(kT0, {kT1, at + 8});  // a C function has its address first, then the values
+    a_.load(kT0, {kT1, at + 8});  // a C function has its address before its upvalues
     a_.jump(end);
     a_.bind(lua);
     a_.load(kT0, {kT1, at});
@@ -267,7 +267,7 @@ class GuardEmitter {
     tag_of(kT1, s.a);
     a_.bit_and(kT0, kPointers);
     a_.branch(kEqual, kT1, int32_t(mirror::kTab), table);
-    a_.branch(kNotEqual, kT1, int32_t(mirror::kUdata), unsure_);  // the metatables of the other types belong to the VM
+    a_.branch(kNotEqual, kT1, int32_t(mirror::kUdata), unsure_);  // the VM holds the metatables of the other types
     a_.load(kT0, {kT0, offsetof(Udata, metatable)});
     a_.jump(got);
     a_.bind(table);
@@ -351,7 +351,7 @@ class GuardEmitter {
     a_.set(kT1, wanted);
     a_.branch(kNotEqual, slot(s.a), kT1, miss_);
   }
-  // A number may be held in two ways: both become doubles.
+  // A number has one of two representations: both become doubles.
   void check_number_value(int r, uint64_t wanted) {
     require_number(r);
     a_.move(kArg0, kT0);
@@ -399,7 +399,7 @@ class GuardEmitter {
     a_.store({kT1, 8 * s.index}, kT0);
   }
 
-  // Most tensors are plainly what their specs say. The helper decides about the others.
+  // Most tensors plainly match their specs. The helper decides about the others.
   void check_tensor(const GuardStep& s) {
     const TensorSpec& spec = p_.tensors[size_t(s.index)];
     require_tag(s.a, mirror::kUdata);
@@ -435,7 +435,7 @@ class GuardEmitter {
     a_.bind(doubt.end);
     doubts_.push_back(doubt);
   }
-  // The tensor in kT0.
+  // Checks the sizes or strides at `at` of the tensor in kT0.
   void require_elements(int32_t at, const std::vector<int64_t>& wanted, Assembler::Label otherwise) {
     const TensorLayout& layout = *tensor_layout();
     if (!wanted.empty()) a_.load(kT1, {kT0, at});
@@ -445,7 +445,7 @@ class GuardEmitter {
     }
   }
 
-  // Where a check of a tensor asks its helper, and goes on.
+  // A tensor check that calls its helper (`begin`), and where the code continues afterwards (`end`).
   struct Doubt {
     const GuardStep* step;
     Assembler::Label begin, end, miss;

@@ -1,4 +1,4 @@
-// A guard program in, its machine code out.
+// In: a guard program. Out: its machine code.
 #pragma once
 #include <memory>
 #include <vector>
@@ -18,13 +18,13 @@ struct EmittedGuards {
   ~EmittedGuards();
 
   PublishedCode code;                                   // int64_t (*)(GuardRun*)
-  bool asks_strings = false;                            // for the metatable of strings
-  bool asks_prototypes = false;                         // of functions
-  bool asks_weak = false;                               // for objects of the weak table
+  bool asks_strings = false;                            // needs GuardRun::string_meta
+  bool asks_prototypes = false;                         // needs GuardRun::prototypes
+  bool asks_weak = false;                               // needs GuardRun::weak
   std::vector<std::unique_ptr<mirror::TValue[]>> keys;  // the code reads them
   std::vector<std::unique_ptr<FieldRows>> rows;         // likewise
 };
-// Empty code: the witness must run the program.
+// Compiles the program. If the code is empty, the witness must run the program.
 EmittedGuards emit_guards(const GuardProgram& program, const mirror::Tab* constants);
 
 }  // namespace lutra

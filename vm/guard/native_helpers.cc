@@ -1,4 +1,4 @@
-// What guards' machine code calls: it reads LuaJIT's structs and tensors, and no Lua API.
+// The functions that guards' machine code calls. They read LuaJIT's structs and tensors, and call no Lua API.
 #include <cmath>
 
 #include "vm/bind/hooks.h"
@@ -55,7 +55,7 @@ uint64_t get_integer(const void* cdata, int64_t type) noexcept {
   return n ? mirror::make_number(*n).u64 : mirror::kNilValue;
 }
 
-// A function of another state is none of this one, in which its address says nothing.
+// A function of another Lua state is not a function here, because its address means nothing in this state.
 uint64_t get_hook(uint64_t leaf, int64_t k, const GuardRun* run) noexcept {
   const Udata* u = static_cast<const Udata*>(mirror::gc_pointer(TValue{leaf}));
   const GradHook* hook = hook_at(*tensor_in_userdata(u->payload(), u->len), int(k));
@@ -132,7 +132,7 @@ int64_t check_length(GuardRun* run, int64_t a, int64_t wanted) noexcept {
   return mirror::length(table_at(run, a)) == wanted;
 }
 
-// Table `t` has the positive whole keys 1 .. n.
+// Checks that the positive integer keys of the table are 1 .. n (kListCheck).
 int64_t check_list(GuardRun* run, int64_t a, int64_t n) noexcept {
   const Tab* t = table_at(run, a);
   if (n < -1 && grows_in_place(t, -1 - n)) return 1;

@@ -1,4 +1,5 @@
-// A run of guards' machine code, and the functions that the code calls. What a guard calls is a column of guard.def.
+// A run of guards' machine code, and the functions that the code calls. A column of guard.def names the function of
+// each guard.
 #pragma once
 #include "vm/guard/native.h"
 #include "vm/mirror/prototypes.h"
@@ -7,14 +8,14 @@ namespace lutra {
 
 struct GuardRun {
   lua_State* L;
-  mirror::TValue* regs;  // of the program
+  mirror::TValue* regs;  // the program's registers
   const mirror::TValue* args;
   const mirror::Tab* weak;
   mirror::TValue self;
-  const mirror::Tab* string_meta;  // null where the program does not ask
+  const mirror::Tab* string_meta;  // null if the program does not read it
   PrototypeTables prototypes;      // likewise
   double* scalars;
-  void* tensors;  // the first of those that are loaded
+  void* tensors;  // the first loaded tensor
   InputView* views;
   int64_t varargs;
   const mirror::TValue* first_vararg;
@@ -22,25 +23,25 @@ struct GuardRun {
   GuardValues* out;
 };
 
-// A check: of GuardStep::a and index. Answers 1 (holds), 0 (fails) or NativeGuards::kUnsure.
+// A check with GuardStep::a and index. Returns 1 (holds), 0 (fails) or NativeGuards::kUnsure.
 using GuardHelper = int64_t (*)(GuardRun* run, int64_t a, int64_t index) noexcept;
-GuardHelper helper_of(GuardOp op);  // null: the code does it by itself
+GuardHelper helper_of(GuardOp op);  // null if the code does the check itself
 
-// The checks kOwnVariable and kNotOwnVariable, of both executors; only where the mirror is available, as is capture's
-// use of them.
+// The checks kOwnVariable and kNotOwnVariable, for both executors. They need the mirror, without which capture does not
+// make these checks.
 bool is_own_variable(lua_State* L, const mirror::Func* f, int index);
 bool is_not_own_variable(lua_State* L, const mirror::Func* f, int index);
 
-constexpr int kCdataType = 10;  // LUA_TCDATA, which LuaJIT does not publish
+constexpr int kCdataType = 10;  // LUA_TCDATA, which LuaJIT's headers do not define
 
-// A cdata that holds an integer of 64 bits.
+// A cdata that holds a 64-bit integer.
 struct IntegerCdata {
   uint64_t nextgc;
   uint8_t marked, gct;
   uint16_t type;
   uint64_t value;
 };
-// The check kCdata, likewise: of a cdata of any type, and of one that is an integer.
+// The check kCdata, for both executors. `cdata` may have any type; `integer` is a 64-bit integer.
 bool is_same_integer(const void* cdata, const void* integer);
 int64_t equal_integers(uint64_t a, uint64_t integer) noexcept;
 
@@ -48,14 +49,14 @@ uint64_t get_field(const mirror::Tab* t, uint64_t key) noexcept;
 uint64_t get_length(const mirror::Tab* t) noexcept;
 uint64_t get_size(uint64_t value, int64_t dim) noexcept;
 uint64_t get_computed(uint64_t a, uint64_t b, int64_t op) noexcept;
-uint64_t double_bits(uint64_t value) noexcept;  // of a number
+uint64_t double_bits(uint64_t value) noexcept;  // value: a number
 uint64_t get_offset(uint64_t value) noexcept;
 uint64_t get_element(uint64_t value) noexcept;
-// The integer of 64 bits, of that type, that a cdata is, as the number that holds it.
+// Returns the number that equals the cdata's 64-bit integer of type `type`; nothing if there is none.
 std::optional<double> number_of_integer(const void* cdata, int type);
 uint64_t get_integer(const void* cdata, int64_t type) noexcept;
 uint64_t get_hook(uint64_t leaf, int64_t k, const GuardRun* run) noexcept;
-uint64_t get_random(const mirror::Func* f, int64_t index) noexcept;  // of a math.random
+uint64_t get_random(const mirror::Func* f, int64_t index) noexcept;  // f: a math.random
 void load_grad(GuardRun* run, int64_t from, int64_t to) noexcept;
 int64_t equal_values(uint64_t a, uint64_t b) noexcept;
 int64_t check_keys(const mirror::Tab* t, const mirror::TValue* keys, int64_t count) noexcept;

@@ -1,10 +1,12 @@
-// The check of most tensors of most calls: a tensor and its spec in, whether the one is plainly what the other says.
+// The fast check, which most tensors of most calls pass. In: a tensor and its spec. Out: whether the tensor plainly
+// matches the spec.
 #pragma once
 #include "vm/guard/program.h"
 
 namespace lutra {
 
-// Sizes and strides that never change, no view, no hooks that would matter. False: matches decides.
+// Returns true for a tensor that matches, if its sizes and strides are constant, it is no view, and it has no hooks
+// that would matter. If it returns false, matches decides.
 inline bool is_plainly(const TensorImpl& i, const TensorSpec& spec) {
   const size_t rank = spec.sizes.size();
   const Storage& storage = *i.storage;

@@ -1,4 +1,4 @@
-// Guard programs: names of their steps, tensor specs, the listing.
+// The names of guard programs' steps, their tensor specs, and their listing.
 #include "vm/guard/program.h"
 
 #include "ops/grad/tape.h"

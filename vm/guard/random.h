@@ -1,4 +1,5 @@
-// The generator of LuaJIT's math.random: its state in a userdata in; what it will draw out, without drawing it.
+// The generator of LuaJIT's math.random. In: its state in a userdata. Out: the numbers that it will draw, without
+// drawing them.
 #pragma once
 #include <cstdint>
 
@@ -10,13 +11,13 @@ struct LuaRandom {
   uint64_t u[4];
 };
 
-// A number in [0, 1), as math.random() gives it; the state goes on.
+// Returns a number in [0, 1), as math.random() does, and advances the state.
 double draw(LuaRandom& state);
-// The number that comes after `index` others. The state stays.
+// Returns the number that comes after `index` others. The state does not change.
 double draw_ahead(const LuaRandom& state, int64_t index);
-// The state of the math.random at a stack index; null where there is none.
+// Returns the state of the math.random at a stack index; null if it is not math.random.
 LuaRandom* random_of(lua_State* L, int function);
-// Whether draw gives what that function gives: LuaJIT's generator is the one that is known here.
+// Returns whether draw returns the same numbers as that function: LuaJIT may have another generator.
 bool is_known_random(lua_State* L, int function);
 
 }  // namespace lutra

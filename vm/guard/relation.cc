@@ -1,5 +1,5 @@
-// A relation's expressions in; out as Lua writes it, with the names of its sources: n + 1 <= 3. Texts are for people:
-// of a large expression a part is written, and "..." for the rest.
+// Writes a relation's expressions as Lua does, with the names of their sources: n + 1 <= 3. The texts are for people. A
+// large expression is written in part, with "..." for the rest.
 #include <cmath>
 
 #include "vm/guard/program.h"
@@ -14,7 +14,7 @@ const std::string& source_name(const std::vector<const Source*>& sources, int i)
   return i >= 0 && size_t(i) < sources.size() && sources[size_t(i)] ? sources[size_t(i)]->text : unknown;
 }
 
-// Operators of Lua by how tightly they bind.
+// Lua's operators with their precedence.
 struct Infix {
   SymOp integer, number;
   const char* text;
@@ -26,20 +26,20 @@ const Infix kInfix[] = {{SymOp::kAdd, SymOp::kNAdd, " + ", 1}, {SymOp::kSub, Sym
 constexpr int kNegation = 3, kPower = 4;
 
 std::string constant_text(double d) {
-  if (std::isnan(d)) return "nan";  // LuaJIT's own has a sign
+  if (std::isnan(d)) return "nan";  // LuaJIT's own text has a sign
   char text[40];
   std::snprintf(text, sizeof text, "%.17g", d);
   return text;
 }
 
-// Exprs: of a SymbolProgram or a SymEnv.
+// Writes expressions of a SymbolProgram or a SymEnv.
 template <class Exprs>
 class NumberText {
  public:
   NumberText(const GuardProgram& p, const Exprs& exprs) : p_(p), exprs_(exprs) {}
 
-  // In parentheses where it binds less tightly than what is around it. Each call writes an operand, so that it goes no
-  // deeper than there are operands left.
+  // Returns the operand, in parentheses if its precedence is lower than `around`. Each call writes one operand, so the
+  // recursion is at most as deep as the number of operands left.
   std::string operand(int place, int around) {
     if (left_-- <= 0) return "...";
     const SymExpr& e = exprs_[place];
@@ -59,7 +59,7 @@ class NumberText {
     }
     for (const Infix& i : kInfix) {
       if (e.op != i.integer && e.op != i.number) continue;
-      const bool right = i.rank == kPower;  // which is right associative
+      const bool right = i.rank == kPower;  // right associative
       std::string text = operand(e.a, i.rank + right);
       text += i.text + operand(e.b, i.rank + !right);
       return i.rank < around ? "(" + text + ")" : text;
@@ -104,7 +104,7 @@ std::string relation_text(const GuardProgram& p, int i) {
 
 namespace {
 
-// The sizes and numbers of a relation from the left, each once, until f says that it is enough.
+// Calls f for the sizes and numbers of a relation from the left, each once, until f says to stop.
 template <class F>
 void each_leaf(const GuardProgram& p, int i, F f) {
   const SymGuard& g = p.symbols.guards()[size_t(i)];
@@ -132,7 +132,6 @@ constexpr int kMaxValues = 4;
 
 }  // namespace
 
-// The leftmost leaf.
 const Source* relation_source(const GuardProgram& p, int i) {
   const Source* found = nullptr;
   each_leaf(p, i, [&](const SymExpr& e) {

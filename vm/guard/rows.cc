@@ -1,10 +1,10 @@
-// What reports say of the guards of a program.
+// The guards of a program as rows for reports.
 #include "vm/guard/rows.h"
 
 namespace lutra {
 namespace {
 
-// A guard of what Lutra itself gave (the methods of tensors). Only a miss of it is told.
+// Returns whether it guards an object that Lutra itself made (the methods of tensors). Reports show only its misses.
 bool is_own(const GuardStep& s) { return s.source && s.source->base && s.source->base->kind == SourceKind::kConstant; }
 
 }  // namespace

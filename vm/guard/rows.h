@@ -1,4 +1,4 @@
-// What reports say of the guards of a program: a row each.
+// The guards of a program as rows for reports.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,9 +13,9 @@ struct GuardRow {
 };
 
 GuardRow row_of(const GuardProgram& p, size_t step);
-// A relation between sizes and numbers, of the first that it is about.
+// Returns the row of relation `i` between sizes and numbers. Its source is that of the first one.
 GuardRow row_of_relation(const GuardProgram& p, size_t i);
-// All but loads and guards of what Lutra itself gave.
+// Returns the rows of all steps except loads and guards of Lutra's own objects.
 std::vector<GuardRow> rows_of(const GuardProgram& p);
 
 }  // namespace lutra

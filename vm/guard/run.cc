@@ -1,4 +1,4 @@
-// The witness executor: a guard program in, run over the public Lua API; whether its entry may run out.
+// The witness executor: runs a guard program over the public Lua API. Out: whether its entry may run.
 #include <cmath>
 #include <lua.hpp>
 
@@ -21,7 +21,7 @@ int prototype_number(lua_State* L, int index) {
 
 namespace {
 
-// kListCheck of that operand.
+// Runs the check kListCheck with that operand.
 bool is_list_for(lua_State* L, int table, int operand) {
   if (operand >= 0) return is_list(L, table, operand);
   const bool grows = operand < -1 && mirror::available(L) &&
@@ -226,7 +226,7 @@ struct Runner {
 
 namespace {
 
-// Pointers by open addressing, in memory that a thread keeps.
+// A set of pointers with open addressing, in memory that the thread keeps.
 class PointerSet {
  public:
   explicit PointerSet(size_t n) : slots_(memory()) {
@@ -234,7 +234,7 @@ class PointerSet {
     while (size < 2 * n) size *= 2;
     slots_.assign(size, nullptr);
   }
-  bool insert(const void* p) {  // was it absent?
+  bool insert(const void* p) {  // returns whether it was absent
     const void** slot = find(p);
     if (*slot) return false;
     *slot = p;
@@ -256,11 +256,11 @@ class PointerSet {
   std::vector<const void*>& slots_;
 };
 
-constexpr size_t kFewPairs = 64;  // are compared one by one
+constexpr size_t kFewPairs = 64;  // so many pairs are compared one by one
 
 }  // namespace
 
-// No double is a complex one.
+// A complex element is not a double.
 std::optional<double> only_element(const Tensor& t) {
   if (t->device() != Device() || t->is_fake() || t->storage->freed || t->numel().hint != 1) return {};
   if (is_complex(t->dtype)) return {};
@@ -314,7 +314,7 @@ bool load_memory(const GuardProgram& program, const GuardGroup& group, GuardTens
   return true;
 }
 
-// Same tensors have one input, so a shared storage is another view of it.
+// Equal tensors are one input, so a shared storage means another view of it.
 bool overlaps(const GuardProgram& program, const std::vector<Tensor>& tensors) {
   const auto storage = [&](size_t i) -> const void* { return tensors[i] ? tensors[i]->storage.get() : nullptr; };
   const auto pairs = [&] {

@@ -1,4 +1,5 @@
-// A guard of a setting of the thread in; what the setting is now out. All of it comes from guard.def's GUARD_MODE rows.
+// In: a guard of a setting of the thread. Out: the setting's present value. The table is made of guard.def's GUARD_MODE
+// rows.
 #include "ops/core/current_device.h"
 #include "ops/defs/autocast.h"
 #include "ops/defs/call.h"

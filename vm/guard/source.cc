@@ -23,8 +23,8 @@ std::string report_text(const Source& s) {
 
 namespace {
 
-// Paths along a list have any length; their texts do not. (Texts are for people. Where they say which sources are to be
-// treated in another way, such as to have dynamic sizes, it is no harm if others are, too.)
+// Shortens a text, because paths along a linked list may have any length. Texts are for people. They also select
+// sources that are treated in another way (such as with dynamic sizes); it does no harm if others are selected, too.
 std::string shortened(const std::string& base) {
   constexpr size_t kLongest = 400, kEnd = 150;
   if (base.size() <= kLongest) return base;

@@ -1,4 +1,5 @@
-// Where a value of a trace comes from, seen from the portal that runs it: paths such as self.fc1.weight, hash-consed.
+// The place where a value of a trace comes from, as the portal that runs it sees it: a path such as self.fc1.weight,
+// hash-consed.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -19,12 +20,12 @@ enum class SourceKind : uint8_t {
   kMetatable,   // metatable of base
   kLength,      // length of the table base, a number
   kSize,        // size of dimension `index` of the tensor base, a number
-  kComputed,    // what the SymOp `index` makes of the numbers base and key, a number
+  kComputed,    // result of the SymOp `index` for the numbers base and key, a number
   kOffset,      // storage offset of the tensor base, a number
-  kElement,     // the one element of the tensor base, which a CPU's memory has, a number
-  kInteger,     // the integer of 64 bits that the cdata base is, a number; its type is `index`
-  kRandom,      // what the math.random in base draws after `index` other draws, a number
-  kHook,        // function of hook `index`, of those that run, of the leaf base
+  kElement,     // the only element of the tensor base, on the CPU, a number
+  kInteger,     // the 64-bit integer in the cdata base, whose type is `index`, as a number
+  kRandom,      // the number that the math.random in base draws after `index` other draws
+  kHook,        // function of hook `index` of the leaf base, counting the hooks that run
   kConstant,    // constant `index`, which never changes
   kStringMeta,  // metatable of strings
   kGrad,        // gradient of the tensor base
@@ -51,9 +52,9 @@ class Sources {
   std::map<std::tuple<SourceKind, const Source*, const Source*, int>, const Source*> index_;
 };
 
-// As reports name it: upvalue 'net', global 'lr', self.fc1.weight.
+// Returns the name for reports: upvalue 'net', global 'lr', self.fc1.weight.
 std::string report_text(const Source& source);
-// base.key, base["a b"], base[3]: how a field of a source reads.
+// Return the text of a field of a source: base.key, base["a b"], base[3].
 std::string field_text(const std::string& base, const std::string& string_key);
 std::string index_text(const std::string& base, const std::string& key);
 

@@ -1,11 +1,11 @@
-// Symbol programs: SymEnv expressions in, values and the truth of guards out.
+// Symbol programs. In: SymEnv expressions. Out: values, and whether guards hold.
 #include "vm/guard/symbols.h"
 
 namespace lutra {
 namespace {
 
-// A host operation on values, as SymEnv computed its hint. Nothing is raised, as guards may not hold: an integer that
-// does not fit is the largest there is.
+// Evaluates a host operation as SymEnv computed its hint. Throws nothing, because guards may not hold: an integer that
+// does not fit becomes the largest one.
 SymbolValue evaluate(SymOp op, SymbolValue a, SymbolValue b) {
   SymbolValue r;
   if (op == SymOp::kToNum) {
@@ -15,7 +15,7 @@ SymbolValue evaluate(SymOp op, SymbolValue a, SymbolValue b) {
   } else if (is_number(op)) {
     r.d = eval_number(op, a.d, b.d);
   } else if ((op == SymOp::kFloorDiv || op == SymOp::kMod) && b.i == 0) {
-    r.i = 0;  // of an empty tensor: the loops that use it run zero times
+    r.i = 0;  // for an empty tensor: the loops that use it run zero times
   } else if ((op == SymOp::kAdd && __builtin_add_overflow(a.i, b.i, &r.i)) ||
              (op == SymOp::kSub && __builtin_sub_overflow(a.i, b.i, &r.i)) ||
              (op == SymOp::kMul && __builtin_mul_overflow(a.i, b.i, &r.i))) {
@@ -33,7 +33,7 @@ double compute(SymOp op, double a, double b) {
   return is_number(op) ? r.d : double(r.i);
 }
 
-// Operands first: a chain of them may be long.
+// Copies operands first. It uses a stack of its own, because a chain of operands may be long.
 int SymbolProgram::need(const SymEnv& env, int32_t wanted) {
   std::vector<int32_t> stack{wanted};
   while (!stack.empty()) {

@@ -14,20 +14,20 @@ struct SymbolValue {
   double d = 0;
 };
 
-// What an operation makes of Lua's numbers, as a number. Nothing is raised: an integer that does not fit is the largest
-// there is.
+// Returns the result of an operation on Lua's numbers, as a number. Throws nothing: an integer that does not fit
+// becomes the largest one.
 double compute(SymOp op, double a, double b);
 
 class SymbolProgram {
  public:
-  // Copies what is needed of env: the guards that all others follow from, and the expressions asked for by need().
-  // Returns the place of each among the env's guards. left_out: of expressions that no guard is to read.
+  // Copies from env the guards from which all others follow, and the expressions they need. Returns the index of each
+  // guard in env. Skips guards that compare an expression whose flag in left_out is set.
   std::vector<size_t> add_guards(SymEnv& env, const std::vector<int32_t>& left_out = {});
-  int need(const SymEnv& env, int32_t expr);  // its place in the values
+  int need(const SymEnv& env, int32_t expr);  // copies expr; returns its index in the values
   bool empty() const { return exprs_.empty(); }
   size_t size() const { return exprs_.size(); }
   bool is_number(int place) const { return lutra::is_number(exprs_[place].op); }
-  // Evaluates everything; false when a guard does not hold (then *failed is its index).
+  // Evaluates all expressions. Returns false if a guard does not hold; then *failed is its index.
   bool run(const std::vector<Tensor>& tensors, const std::vector<double>& scalars, std::vector<SymbolValue>& values,
            int* failed) const;
   const std::vector<SymGuard>& guards() const { return guards_; }

@@ -1,4 +1,5 @@
-// Members' places as the compiler says them; those within containers, which keep them to themselves, as they are found.
+// The offsets of members come from the compiler. Those within containers, which hide their members, are found by
+// inspecting objects.
 #include "vm/guard/tensor_layout.h"
 
 #include <cstddef>
@@ -17,7 +18,7 @@ Word word_of(const T& object, size_t at) {
   return word;
 }
 
-// The one place of an address in the object.
+// Returns the offset of an address in the object; nothing unless it is there exactly once.
 template <class T>
 std::optional<int32_t> place_of_address(const T& object, const void* address) {
   std::optional<int32_t> place;
@@ -29,10 +30,10 @@ std::optional<int32_t> place_of_address(const T& object, const void* address) {
   return place;
 }
 
-// Of a list of sizes: its elements' address, behind which their number has to be.
+// Returns the offset of the elements' address in a list of sizes. Their number must follow it.
 std::optional<int32_t> place_of_elements() {
   std::optional<int32_t> place;
-  for (size_t rank : {size_t(3), kMaxDims}) {  // in the object itself, and elsewhere
+  for (size_t rank : {size_t(3), kMaxDims}) {  // the first fits in the object itself; the second is allocated elsewhere
     const Sizes sizes(rank, SymInt(7));
     const auto found = place_of_address(sizes, sizes.begin());
     if (!found || size_t(*found) + 12 > sizeof sizes || (place && *place != *found)) return std::nullopt;

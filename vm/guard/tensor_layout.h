@@ -1,4 +1,4 @@
-// Where tensors have what guards ask for, in bytes, for machine code.
+// The offsets in bytes, for machine code, of the members of tensors that guards read.
 #pragma once
 #include <cstdint>
 
@@ -7,14 +7,15 @@ namespace lutra {
 struct TensorLayout {
   // Of a TensorImpl.
   int32_t storage, dtype, requires_grad, view, autograd;
-  int32_t sizes, strides;  // where their elements' address is; behind it their number, of 4 bytes
+  int32_t sizes, strides;  // where the address of their elements is; the 4-byte count follows
   // Of an element, a Storage, an AutogradMeta.
   int32_t element_bytes, hint;
   int32_t device_type, device_index, freed;
   int32_t grad_fn, first_hook, last_hook;
 };
 
-// Null where containers are not laid out as machine code has to know: nothing but a look at one tells.
+// Returns the layout; null if containers are not laid out as the machine code requires. This is found by inspecting
+// one.
 const TensorLayout* tensor_layout();
 
 }  // namespace lutra

@@ -1,6 +1,6 @@
-// The tensors that guards have loaded. Most of them are held by userdata on the Lua stack, where their registers are,
-// for longer than they are looked at here: those are not counted, as that would cost more than all else that a call
-// does with an input.
+// The tensors that guards have loaded. Most are held by userdata on the Lua stack, in the registers' slots, for longer
+// than they are used here. These are borrowed without a reference count, because counting would cost more than the rest
+// of a call's work for an input.
 #pragma once
 #include <cstring>
 #include <utility>
@@ -24,19 +24,19 @@ class GuardTensors {
     forget();
     if (all_.size() != n) all_.resize(n);
   }
-  // All elements are null from now on.
+  // Sets all elements to null.
   void forget() {
     for (size_t i : counted_) all_[i] = Tensor();
     counted_.clear();
     if (!all_.empty()) std::memset(static_cast<void*>(all_.data()), 0, all_.size() * sizeof(Tensor));
   }
-  // The userdata of t outlives what is done with element i, which is null.
+  // Sets element i, which is null, without counting the reference. The userdata of t must outlive its use.
   void borrow(size_t i, const Tensor& t) {
     static_assert(sizeof(Tensor) == sizeof(void*));
     std::memcpy(static_cast<void*>(all_.data() + i), &t, sizeof t);
   }
-  void* first() { return all_.data(); }  // for machine code, which borrows
-  // Element i is null; verify sees to that.
+  void* first() { return all_.data(); }  // for machine code, which borrows tensors
+  // Sets element i, which is null (verify checks that), and counts the reference.
   void hold(size_t i, Tensor t) {
     counted_.push_back(i);
     all_[i] = std::move(t);

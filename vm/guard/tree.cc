@@ -1,4 +1,5 @@
-// Growing the tree: the read that leaves the fewest programs to be tried, then the same of what it tells apart.
+// Grows the tree: picks the read that leaves the fewest programs to try, then does the same for each group of programs
+// that it distinguishes.
 #include "vm/guard/tree.h"
 
 #include <algorithm>
@@ -15,7 +16,8 @@ using mirror::TValue;
 
 namespace {
 
-// Equal where the guard's comparison holds: numbers by their bits, whatever form they have.
+// Returns keys that are equal if the guard's comparison holds: numbers are compared by the bits of their double,
+// whatever their representation.
 uint64_t key_of_value(TValue v) { return mirror::is_number(v) ? mirror::make_number(mirror::number(v)).u64 : v.u64; }
 
 TValue item(const Tab* t, int index) { return mirror::raw_get(t, mirror::make_number(index)); }
@@ -143,7 +145,8 @@ GuardTree::GuardTree(const std::vector<Member>& members) {
   root_ = grow(std::move(all), wanted);
 }
 
-// The read after which a call tries the fewest members, where they come alike often; -1 where none saves a quarter.
+// Returns the read after which a call tries the fewest members, if calls are spread as the members are; -1 if no read
+// saves a quarter.
 int GuardTree::best_read(const std::vector<int>& members, const std::vector<Wanted>& wanted) {
   std::map<int, std::unordered_map<uint64_t, double>> counts;
   for (int m : members) {

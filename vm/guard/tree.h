@@ -1,8 +1,8 @@
-// Many guard programs in, those that may hold on the values of a call out: a tree over what the programs compare with
-// constants (sizes of tensors, values, objects), so that a call runs a few of them.
+// In: many guard programs, and the values of a call. Out: the programs that may hold for them. It is a tree over what
+// the programs compare with constants (sizes of tensors, values, objects), so that a call runs only a few programs.
 // Invariants:
-// 1. A program that holds is always among those that are tried. Which others are depends on nothing but time.
-// 2. It reads LuaJIT's structs: only where the mirror is available. Reads are raw, and any value may stand anywhere.
+// 1. A program that holds is always among those that are tried. The set of the others affects only the time.
+// 2. It reads LuaJIT's structs, so it needs the mirror. Reads are raw, and any value may be at any place.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -23,27 +23,28 @@ class GuardTree {
   explicit GuardTree(const std::vector<Member>& members);
   GuardTree(const GuardTree&) = delete;
 
-  // The values of a portal call, as run_guards has them.
+  // The values of a portal call, as for run_guards.
   struct Call {
     lua_State* L = nullptr;
     int nslots = 0, nargs = 0, self = 0;
   };
-  // Calls holds(i) with members, until it is true of one, whose number is returned; else -1. Members that are not told
-  // apart are tried in the order in which they were met last.
+  // Calls holds(i) for members until it returns true, and returns that member's number; otherwise -1. Members that the
+  // tree does not distinguish are tried in the order of their last hits.
   template <class F>
   int find(const Call& call, const F& holds) {
     return find(root_, call, holds);
   }
 
  private:
-  // Where a value is read: from an argument (kArg, kVararg) or the function, by upvalues, fields, metatables.
+  // A step of a path to a value. A path begins at an argument (kArg, kVararg) or the function, and follows upvalues,
+  // fields and metatables.
   struct Hop {
     GuardOp load;
-    uint64_t at;  // an index; of a field, its key
+    uint64_t at;  // an index; for a field, its key
     auto operator<=>(const Hop&) const = default;
   };
   using Path = std::vector<Hop>;
-  // What of the value tells programs apart.
+  // The fact of the value that distinguishes programs.
   enum class Fact : uint8_t { kValue, kLength, kDType, kRank, kSize };
   struct Read {
     Path path;
@@ -51,22 +52,22 @@ class GuardTree {
     int dim = 0;
     auto operator<=>(const Read&) const = default;
   };
-  // What a program compares with which key, by the number of the read; sorted.
+  // The reads that a program compares, by number, each with the expected key; sorted.
   using Wanted = std::vector<std::pair<int, uint64_t>>;
-  // A node by its number, one program m as ~m, or nothing.
+  // A node's number, ~m for the single program m, or kNothing.
   using Child = int32_t;
   static constexpr Child kNothing = INT32_MIN;
-  // A place of a hash table, of which a call reads one cache line.
+  // A slot of a hash table. A lookup reads one cache line of the table.
   struct Place {
     uint64_t key = 0;
     Child child = kNothing;
   };
   struct Node {
     const Read* read = nullptr;  // null: a leaf
-    std::vector<Place> by_key;   // as many places as a power of 2, half of them free
+    std::vector<Place> by_key;   // a power of 2 of slots, half of them free
     int shift = 0;
-    Child rest = kNothing;     // programs that ask for no value there
-    std::vector<int> members;  // of a leaf, more than one
+    Child rest = kNothing;     // programs that do not compare this read
+    std::vector<int> members;  // for a leaf: its programs, more than one
   };
 
   int number_of(const Read& read);
@@ -75,7 +76,7 @@ class GuardTree {
   static int best_read(const std::vector<int>& members, const std::vector<Wanted>& wanted);
   Child grow(std::vector<int> members, const std::vector<Wanted>& wanted);
 
-  // Where the key is, or would be.
+  // Returns the slot where the key is or would be.
   static size_t place_of(const Node& node, uint64_t key) {
     constexpr uint64_t kGoldenRatio = 0x9e3779b97f4a7c15;
     size_t at = size_t((key * kGoldenRatio) >> node.shift);

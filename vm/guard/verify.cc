@@ -1,4 +1,4 @@
-// Whether the steps of a guard program name registers, inputs and tables that exist.
+// Verifies that the steps of a guard program use registers, inputs and tables that exist.
 #include "vm/guard/program.h"
 
 namespace lutra {
@@ -6,7 +6,7 @@ namespace {
 
 struct Verifier {
   const GuardProgram& p;
-  int registers = 0;  // that the steps so far have written
+  int registers = 0;  // number of registers that the steps so far have written
   std::vector<bool> loaded = std::vector<bool>(p.tensors.size());
   std::string wrong{};
 
