@@ -1,20 +1,21 @@
-// What guards have found of a tensor holds until the tensor changes, and need not be looked at before. In: changes of
-// watched tensors and storages, by whoever makes them. Out: a number that every such change moves on.
+// Changes of tensors that guards watch. A fact that guards have found about a tensor holds until the tensor changes,
+// and need not be checked again before. In: changes of watched tensors and storages, reported by the code that makes
+// them. Out: a number that every such change increments.
 //
-// Watched are: sizes, strides, offset, dtype and memory of a tensor, whether it requires grad, its history and a leaf's
-// hooks, that it has a userdata; of a storage, where its bytes are.
+// Watched facts of a tensor: its sizes, strides, offset, dtype and memory, whether it requires grad, its history, a
+// leaf's hooks, and that it has a userdata. Of a storage: where its bytes are.
 // Invariants:
-// 1. Who changes one of these, of a tensor that others may have, calls changed() behind it. requires_grad does so
-//    itself.
-// 2. A tensor or a storage that was watched once is so until it dies: whoever looks reads the number first, then
-//    watches, then looks.
+// 1. Code that changes one of these, of a tensor that others may hold, calls changed() afterwards. requires_grad does
+//    so itself.
+// 2. A tensor or storage that was watched once is watched until it dies. A watcher reads the number first, then
+//    watches, then reads the facts.
 #pragma once
 #include <atomic>
 #include <cstdint>
 
 namespace lutra {
 
-// Of all threads. One thread sees another's changes where it sees what they have written.
+// Shared by all threads. A thread sees another thread's increments when it sees that thread's other writes.
 alignas(64) inline constinit std::atomic<uint64_t> watched_changes{1};
 
 class Watched {
@@ -33,7 +34,7 @@ class Watched {
 class WatchedFlag {
  public:
   WatchedFlag() = default;
-  WatchedFlag(const WatchedFlag& o) : on_(o.on_) {}  // which nobody watches
+  WatchedFlag(const WatchedFlag& o) : on_(o.on_) {}  // a copy is not watched
   operator bool() const { return on_; }              // NOLINT
   WatchedFlag& operator=(bool on) {
     if (on != on_) on_ = on, watched.changed();
