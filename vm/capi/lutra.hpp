@@ -23,7 +23,7 @@
 
 namespace lutra {
 
-// A code of lutra.h and what lutra_error told.
+// An error code of lutra.h with the message of lutra_error.
 class Error : public std::runtime_error {
  public:
   Error(int code, const char* message) : std::runtime_error(message), code(code) {}
@@ -57,11 +57,11 @@ LUTRA_DTYPE_OF(std::uint64_t, LUTRA_UINT64)
 
 using Sizes = std::vector<std::int64_t>;
 
-// A counted reference to a tensor; copies are the same tensor. An empty one is nil.
+// A reference-counted handle of a tensor. Copies refer to the same tensor. An empty handle is nil.
 class Tensor {
  public:
   Tensor() = default;
-  // Takes the reference over.
+  // Takes ownership of the reference.
   explicit Tensor(lutra_Tensor* handle) : handle_(handle) {}
   Tensor(const Tensor& o) : handle_(lutra_tensor_retain(o.handle_)) {}
   Tensor(Tensor&& o) noexcept : handle_(o.handle_) { o.handle_ = nullptr; }
@@ -86,7 +86,7 @@ class Tensor {
   int dtype() const { return lutra_tensor_dtype(handle_); }
   std::string device() const { return handle_ ? lutra_tensor_device(handle_) : ""; }
 
-  // The address of the first element; the elements lie as strides() says. T must be the dtype's.
+  // Returns the address of the first element; strides() tells where the others are. T must match the dtype.
   template <class T>
   T* data() const {
     check_type<T>();
@@ -94,7 +94,7 @@ class Tensor {
     if (!p && numel() != 0) throw Error(LUTRA_ERROR_ARGUMENT, lutra_error(nullptr));
     return static_cast<T*>(p);
   }
-  // All elements in order, from any device.
+  // Copies all elements in order, from any device.
   template <class T>
   std::vector<T> to_vector() const {
     check_type<T>();
@@ -107,7 +107,7 @@ class Tensor {
     check_type<T>();
     lutra::check(lutra_tensor_copy_from(handle_, from.data(), from.size() * sizeof(T)));
   }
-  // The only element.
+  // Returns the only element.
   template <class T>
   T item() const {
     check_type<T>();
@@ -139,15 +139,15 @@ class Tensor {
   lutra_Tensor* handle_ = nullptr;
 };
 
-// nil, a boolean, a number, a text, a tensor, a list of integers or a table; with a name a keyword argument, in a table
-// a field.
+// A value: nil, a boolean, a number, a string, a tensor, a list of integers or a table. With a name it is a keyword
+// argument, or a field if it is in a table.
 class Value {
  public:
   Value() = default;
   Value(std::nullptr_t) {}                                       // NOLINT
   Value(bool v) { v_.kind = LUTRA_BOOLEAN, v_.as.boolean = v; }  // NOLINT
   Value(double v) { v_.kind = LUTRA_NUMBER, v_.as.number = v; }  // NOLINT
-  // Any integer type; one that no int64 holds is an error.
+  // Takes any integer type. Throws if the integer does not fit into an int64.
   template <class T, class = typename std::enable_if<std::is_integral<T>::value && !std::is_same<T, bool>::value>::type>
   Value(T v) {  // NOLINT
     if (std::is_unsigned<T>::value && std::uint64_t(v) > std::uint64_t(INT64_MAX)) {
@@ -159,7 +159,7 @@ class Value {
   Value(std::string v) : text_(std::move(v)) { v_.kind = LUTRA_STRING; }                     // NOLINT
   Value(Tensor v) : tensor_(std::move(v)) { v_.kind = tensor_ ? LUTRA_TENSOR : LUTRA_NIL; }  // NOLINT
   Value(Sizes v) : list_(std::move(v)) { v_.kind = LUTRA_INTEGERS; }                         // NOLINT
-  // An output of C: what it holds is taken over, and v is nil then.
+  // Takes ownership of an output of the C API; v is nil afterwards.
   explicit Value(lutra_Value&& v) : v_(v) {
     if (v.name) name_ = v.name, named_ = true;
     if (v.kind == LUTRA_STRING) text_.assign(v.as.string, v.length);
@@ -172,7 +172,7 @@ class Value {
       lutra_values_free(&v, 1);
     }
   }
-  // What somebody else keeps, an input of a callback or of a rule.
+  // Copies a value that the caller keeps: an input of a callback or of a rule.
   static Value borrowed(const lutra_Value& v) {
     if (v.kind == LUTRA_TABLE) {
       std::vector<Value> values;
@@ -185,7 +185,7 @@ class Value {
     return Value(std::move(copy));
   }
   static Value keyword(std::string name, Value v) { return v.name_ = std::move(name), v.named_ = true, v; }
-  // A table: values with names (by keyword) are its fields, the others its list.
+  // Makes a table. Values with names (by keyword) are its fields, the others its list.
   static Value table(std::vector<Value> values) {
     Value v;
     v.v_.kind = LUTRA_TABLE;
@@ -201,10 +201,11 @@ class Value {
   const std::string& string() const { return need(LUTRA_STRING), text_; }
   const Tensor& tensor() const { return need(LUTRA_TENSOR), tensor_; }
   const Sizes& integers() const { return need(LUTRA_INTEGERS), list_; }
-  // Of a table: its list and its fields, of a Lua table the list first; their names, empty for those of the list.
+  // The values of a table: its list and its fields; in a table from Lua the list comes first. names() has an empty name
+  // for each list element.
   const std::vector<Value>& values() const;
   const std::vector<std::string>& names() const;
-  // A field of a table; null where there is none.
+  // Returns a field of a table; null if there is none.
   const Value* find(const std::string& name) const;
   const Value& operator[](const std::string& name) const {
     const Value* v = find(name);
@@ -212,7 +213,7 @@ class Value {
     return *v;
   }
 
-  // As C takes it, while this lives.
+  // Returns the value for the C API, valid while this object lives unchanged.
   lutra_Value c() const {
     lutra_Value v = v_;
     v.name = named_ ? name_.c_str() : nullptr;
@@ -235,7 +236,7 @@ class Value {
   bool named_ = false;
   Tensor tensor_;
   Sizes list_;
-  std::shared_ptr<const Table> table_;  // shared by copies: no value changes
+  std::shared_ptr<const Table> table_;  // shared by copies, since values never change
 };
 
 struct Value::Table {
@@ -243,7 +244,7 @@ struct Value::Table {
     for (Value& value : values) {
       const bool named = value.named_;
       names.push_back(std::move(value.name_));
-      value.name_.clear(), value.named_ = false;  // a field is a value like any other
+      value.name_.clear(), value.named_ = false;  // the table holds the name
       array.push_back(value.c());
       if (named) array.back().name = "";
     }
@@ -253,7 +254,7 @@ struct Value::Table {
   }
   std::vector<Value> values;
   std::vector<std::string> names;
-  std::vector<lutra_Value> array;  // as C takes them
+  std::vector<lutra_Value> array;  // for the C API
 };
 inline void Value::hold(std::vector<Value> values) { table_ = std::make_shared<const Table>(std::move(values)); }
 inline lutra_Value* Value::table_array() const { return const_cast<lutra_Value*>(table_->array.data()); }
@@ -266,7 +267,7 @@ inline const Value* Value::find(const std::string& name) const {
   return nullptr;
 }
 
-// Room for the results of a call.
+// Memory for the results of a call.
 class Outputs {
  public:
   explicit Outputs(int n) : values_(static_cast<size_t>(n)) {}
@@ -285,7 +286,7 @@ class Outputs {
   std::vector<lutra_Value> values_;
 };
 
-// A Lua function. It may outlive its state, but not be called then.
+// A Lua function. It may outlive its state, but must not be called then.
 class Function {
  public:
   Function(lutra_State* S, const char* expression) : S_(S) {
@@ -293,7 +294,7 @@ class Function {
     check(lutra_function(S, expression, &f), S);
     f_ = std::shared_ptr<lutra_Function>(f, lutra_function_free);
   }
-  // Tensors in, the first result out.
+  // Calls it with tensors and returns the first result.
   template <class... T>
   Tensor operator()(const T&... inputs) const {
     return std::move(call({inputs...}, 1)[0]);
@@ -317,16 +318,17 @@ class Function {
   std::shared_ptr<lutra_Function> f_;
 };
 
-// What a function of the host does: values in, values out. An exception becomes a Lua error.
+// A function of the host for Lua: takes and returns values. An exception becomes a Lua error.
 using Callback = std::function<std::vector<Value>(const std::vector<Value>&)>;
 
-// The rules of an op, as lutra_OpCallbacks has them; shape and gradient may be empty. Tensors hold nothing afterwards.
+// The rules of an op, as in lutra_OpCallbacks; shape and gradient may be empty. Their tensors are valid until the rule
+// returns.
 struct Op {
   using Values = std::vector<Value>;
   using Tensors = std::vector<Tensor>;
   std::function<void(const Values& inputs, std::vector<lutra_Shape>& results)> shape;
   std::function<void(const Values& inputs, const Tensors& results)> kernel;
-  // Empty tensors: a gradient that is not given, or not wanted.
+  // An empty tensor is a gradient that is not given (in `gradients`) or not wanted (in `to`).
   std::function<void(const Values& inputs, const Tensors& results, const Tensors& gradients, const Tensors& to)>
       gradient;
 };
@@ -347,9 +349,9 @@ class State {
     for (const std::string& a : arguments) argv.push_back(a.c_str());
     check(lutra_do_file(S_, path.c_str(), int(argv.size()), argv.data()), S_);
   }
-  // From any thread: ends what runs.
+  // Stops what runs (lutra_interrupt). Any thread may call it.
   void interrupt() { check(lutra_interrupt(S_)); }
-  // What each later call may take; 0: any number.
+  // Sets the limits of each later call; 0: no limit.
   void set_limits(double seconds, std::uint64_t bytes = 0, int threads = 0) {
     lutra_Limits limits = lutra_Limits();
     limits.size = sizeof limits, limits.seconds = seconds, limits.bytes = bytes, limits.threads = threads;
@@ -358,17 +360,18 @@ class State {
 
   Function function(const std::string& expression) { return Function(S_, expression.c_str()); }
 
-  // Over data, which stays valid as long as the tensor; contiguous where there are no strides.
+  // Makes a tensor over data without copying it. data must stay valid as long as a tensor over it lives. Without
+  // strides the tensor is contiguous.
   template <class T>
   Tensor tensor(T* data, const Sizes& sizes, const Sizes& strides = {}) {
     return over(data, sizes, strides, nullptr, nullptr);
   }
-  // The deleter is called with data and arg when no tensor needs the memory any more; on an exception it is not called.
+  // Calls deleter(data, arg) when no tensor needs the memory any more. If this throws, it does not call the deleter.
   template <class T>
   Tensor tensor(T* data, const Sizes& sizes, const Sizes& strides, lutra_Deleter deleter, void* arg = nullptr) {
     return over(data, sizes, strides, deleter, arg);
   }
-  // Takes the elements over.
+  // Takes ownership of the elements.
   template <class T>
   Tensor tensor(std::vector<T> data, const Sizes& sizes) {
     std::int64_t n = 1;
@@ -396,7 +399,7 @@ class State {
     return Tensor(t);
   }
 
-  // The first result of an op; keyword arguments by Value::keyword.
+  // Calls an op and returns its first result. Pass keyword arguments with Value::keyword.
   Tensor op(const char* name, const std::vector<Value>& inputs) { return op(name, inputs, 1)[0].tensor(); }
   std::vector<Value> op(const char* name, const std::vector<Value>& inputs, int outputs) {
     std::vector<lutra_Value> in;
@@ -424,7 +427,7 @@ class State {
   void load_state(const char* module, const std::string& path) {
     check(lutra_load_state(S_, module, path.c_str()), S_);
   }
-  // From the bytes of a .safetensors file.
+  // Loads the bytes of a .safetensors file.
   void load_state(const char* module, const void* data, size_t bytes) {
     check(lutra_load_state_memory(S_, module, data, bytes), S_);
   }
