@@ -1,5 +1,5 @@
-// Takes a text a test has made and the name of its golden file under tests/, and checks that they are equal.
-// LUTRA_BLESS=1 in the environment rewrites the file instead; read the diff before committing it.
+// Compares a text that a test has made with its golden file under tests/. If LUTRA_BLESS=1 is set in the environment,
+// it rewrites the file instead; read the diff before committing it.
 #pragma once
 
 #include <cstdlib>

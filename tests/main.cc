@@ -1,4 +1,4 @@
-// Catch2's runner, where it is not linked compiled, and where the tree is.
+// Catch2's runner, for builds that do not link it precompiled, and the path of the source tree.
 #ifndef LUTRA_CATCH_MAIN_LINKED
 #define CATCH_CONFIG_MAIN
 #endif

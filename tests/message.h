@@ -1,4 +1,4 @@
-// What the error says that a call raises, "no error" where it raises none.
+// Returns the message of the error that a call throws, or "no error".
 #pragma once
 #include <string>
 

@@ -1,4 +1,4 @@
-// How long a test that can be made longer runs: its rounds times LUTRA_TEST_SCALE; its seeds, or those of
+// The length of a test that can be made longer: its rounds times LUTRA_TEST_SCALE, and its seeds, or those of
 // LUTRA_TEST_SEED.
 #pragma once
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The rounds and the seeds that LUTRA_TEST_SCALE and LUTRA_TEST_SEED ask for.
+// Tests the rounds and seeds that LUTRA_TEST_SCALE and LUTRA_TEST_SEED select.
 #include "tests/seeds.h"
 
 #include <string>

@@ -1,4 +1,4 @@
-// Artifacts: what is read is what was written and runs alike; what lies is refused.
+// Tests that artifacts are read as they were written and run alike, and that inconsistent ones are refused.
 #include <catch2/catch.hpp>
 
 #include "jit/artifact/artifact.h"

@@ -1,4 +1,4 @@
-// Artifacts that were damaged or made up, as bytes and as text: refused with a message, or artifacts all the same.
+// Tests damaged and invented artifacts, as bytes and as text: each is refused with a message, or is a valid artifact.
 #include <random>
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Jobs of the background: they run once, are waited for, dropped, stopped; compilations that run as jobs.
+// Tests background jobs: they run once, and can be waited for, dropped and stopped. Also tests compilations as jobs.
 #include "jit/background/background.h"
 
 #include <sys/resource.h>

@@ -1,4 +1,4 @@
-// Bindings over a reader that is not Lua's: FakeTensors and symbolic numbers, as capture calls them.
+// Tests bindings over a reader of arguments other than Lua's: FakeTensors and symbolic numbers, as capture passes them.
 #include "vm/bind/binding.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Elements of every dtype: what is stored is what PyTorch's casts give, and comes back.
+// Tests that elements of every dtype are stored as PyTorch casts them, and are read back unchanged.
 #include "ops/defs/element.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Lists of hooks: what was removed does not stay.
+// Tests that lists of hooks do not keep removed hooks.
 #include <catch2/catch.hpp>
 
 #include "ops/grad/tape.h"

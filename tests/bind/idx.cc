@@ -1,4 +1,4 @@
-// IDX files, sound and damaged: the reader never believes a header.
+// Tests intact and damaged IDX files: the reader never trusts a header.
 #include "vm/bind/idx.h"
 
 #include <unistd.h>

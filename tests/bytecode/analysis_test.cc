@@ -1,4 +1,4 @@
-// Liveness and listings as golden texts; the verifier refuses broken prototypes.
+// Tests liveness and listings by golden texts, and that the verifier refuses broken prototypes.
 #include "vm/bytecode/analysis.h"
 #include "tests/bytecode/lua_state.h"
 

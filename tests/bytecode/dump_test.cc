@@ -1,4 +1,4 @@
-// Dumps parse and come back byte for byte; broken ones are refused.
+// Tests that dumps are parsed and written again byte for byte, and that broken ones are refused.
 #include "ops/core/error.h"
 #include "tests/bytecode/lua_state.h"
 #include "vm/bytecode/analysis.h"

@@ -1,5 +1,5 @@
-// Compiled graphs from the disk: they give eager's bits, guard what compiling asked for, and are found by all that a
-// compilation depends on.
+// Tests compiled graphs from the disk: they give eager's bits, guard the facts that compilation relied on, and their
+// key contains everything that a compilation depends on.
 #include <stdlib.h>
 
 #include <filesystem>

@@ -1,4 +1,5 @@
-// Effects as text: print, parse, print; what lies is an error with its line, what names no place is found.
+// Tests the text of effects: print, parse, print. Inconsistent text is an error with its line, and places that do not
+// exist are found.
 #include <random>
 
 #include <catch2/catch.hpp>

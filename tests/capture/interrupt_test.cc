@@ -1,4 +1,4 @@
-// The wish to stop is heard wherever a compile is, and leaves nothing behind: the next call compiles again.
+// Tests that an interrupt stops a compilation at any stage and leaves nothing behind: the next call compiles again.
 #include "ops/core/interrupt.h"
 #include "tests/host/lutra_state.h"
 #include "vm/host/modes.h"

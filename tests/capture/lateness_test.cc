@@ -1,7 +1,7 @@
-// How long ops of many elements go on before they look whether they shall stop: the longest time between two looks, of
-// the processor's clock, for the example of each public name and for lines of its own, eager and compiled. What takes
-// longer than kEnough is ended by then. Not among the usual tests: it takes minutes. LUTRA_TEST_FILTER keeps lines that
-// contain it, LUTRA_TEST_VERBOSE prints each.
+// Measures how late ops of many elements notice an interrupt: the longest time between two polls, in CPU time. It runs
+// the example of each public name and lines of its own, eager and compiled. Runs that take longer than kEnough are
+// stopped then. It is not among the usual tests, because it takes minutes. LUTRA_TEST_FILTER runs only lines that
+// contain it, LUTRA_TEST_VERBOSE prints each line.
 #include <pthread.h>
 #include <time.h>
 

@@ -1,4 +1,5 @@
-// The portable assembler: each instruction of the processor that this is, with immediates and offsets of every size.
+// Tests the portable assembler: each instruction on this machine's processor, with immediates and offsets of every
+// size.
 #include <cstring>
 #include <functional>
 #include <vector>

@@ -1,4 +1,5 @@
-// Kernels that look whether they shall end: how often they do, that they write what others write, and leave.
+// Tests kernels that poll for an interrupt: how often they poll, that they write the same as other kernels, and that
+// they stop.
 #include "jit/runtime/pool.h"
 #include "ops/core/interrupt.h"
 #include "tests/codegen/support.h"

@@ -1,5 +1,5 @@
-// Loads whose elements lie one or more steps apart, backwards and forwards: the same by every executor, at every
-// length, and nothing beyond the last element is touched.
+// Tests loads whose elements lie one or more steps apart, backwards and forwards. Every executor gives the same, at
+// every length, and touches nothing beyond the last element.
 #include "tests/codegen/support.h"
 
 namespace lutra {

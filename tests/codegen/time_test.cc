@@ -1,4 +1,4 @@
-// How long code takes to make: not run by default (lutra-tests "[.time]").
+// Measures the time to generate code. Not run by default (lutra-tests "[.time]").
 #include <chrono>
 #include <iostream>
 

@@ -1,5 +1,5 @@
-// The wide interpreter judges the exact one: over ordinary data their results lie within a few roundings of each other,
-// and integers are equal.
+// Tests the exact interpreter against the wide one: over ordinary data their results differ by a few roundings, and
+// integers are equal.
 #include "tests/codegen/support.h"
 
 namespace lutra {

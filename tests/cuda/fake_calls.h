@@ -1,5 +1,5 @@
-// What the functions of the fake driver begin with: the name by which they are found, a lock, the failure that a test
-// asked for.
+// The common beginning of the functions of the fake driver: their exported name, a lock, and the failure that a test
+// requested.
 #pragma once
 #include <functional>
 #include <mutex>

@@ -1,5 +1,5 @@
-// Modules and graphs of the fake driver: images and what a stream records in, calls of host functions out. A module is
-// a library of the host (fake/fake_nvrtc.cc), or nothing.
+// Modules and graphs of the fake driver. In: images, and the work that a stream records. Out: calls of host functions.
+// A module is a shared library of the host (fake/fake_nvrtc.cc), or empty.
 #include <dlfcn.h>
 #include <unistd.h>
 

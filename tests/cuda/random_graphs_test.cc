@@ -1,9 +1,9 @@
-// Random graphs on a GPU: compiled, also when replayed from a recording, they give eager's bits; and each op of eager,
-// on the very inputs that it met there, gives what the CPU gives.
+// Tests random graphs on a GPU. Compiled, also when replayed from a recording, they give eager's bits. Each eager op
+// gives the same as on the CPU with the same inputs.
 //
-// Tolerances: integers, booleans and pointwise ops are equal bit for bit. Of the rest an element may lie as far from
-// the wide interpreter's (float64) as `tolerance` says, relative to the largest element of result and inputs, or four
-// times as far as the CPU's own result. LUTRA_TEST_SEED is one seed or a range, and has a summary printed.
+// Tolerances: integers, booleans and pointwise ops are equal bit for bit. Other elements may differ from the wide
+// interpreter's result (float64) by `tolerance`, relative to the largest element of result and inputs, or by four times
+// the CPU's own difference. LUTRA_TEST_SEED is one seed or a range, and prints a summary.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Driver, contexts, allocator, copies, faults and events of ops/cuda, on a driver without a GPU.
+// Tests the driver, contexts, allocator, copies, faults and events of ops/cuda on a fake driver.
 #include <catch2/catch.hpp>
 #include <cstring>
 #include <thread>

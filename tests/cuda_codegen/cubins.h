@@ -1,4 +1,4 @@
-// Sources in; whether NVRTC makes cubins of them for the GPUs that the project is made for.
+// In: sources. Out: whether NVRTC compiles them to cubins for the GPUs that the project supports.
 #pragma once
 #include <set>
 #include <string>

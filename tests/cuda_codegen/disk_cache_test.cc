@@ -1,4 +1,5 @@
-// Entries on disk: found again, never trusted when damaged, shared by processes, done without where there is no room.
+// Tests entries on disk: they are found again, never trusted if damaged, and shared by processes. Without room on the
+// disk it works without them.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// Golden texts: what becomes of each kind of kernel. What all sources begin with is left out.
+// Tests the source of each kind of kernel by golden texts. The common beginning of all sources is left out.
 #include <filesystem>
 #include <set>
 

@@ -1,5 +1,5 @@
-// The interpreter of kernels (jit/codegen/cuda/interpreter.h) as host code: the same bits as the exact interpreter's,
-// for every instruction and type and for random kernels; and as GPU code by NVRTC.
+// Tests the interpreter of kernels (jit/codegen/cuda/interpreter.h). As host code it gives the bits of the exact
+// interpreter, for every instruction and type and for random kernels. As GPU code NVRTC compiles it.
 #include <dlfcn.h>
 #include <unistd.h>
 

@@ -1,6 +1,6 @@
-// Generated kernels of all kinds compile by NVRTC from sm_80 to sm_100, for which no GPU is needed: the golden ones,
-// those of graphs' plans, random ones (those to sm_80 and sm_90). (The kernels of ops/extern/cuda:
-// tests/cuda_extern/machine.cc.)
+// Tests that NVRTC compiles generated kernels of all kinds for sm_80 to sm_100, which needs no GPU: the golden ones,
+// those of graphs' plans, and random ones (only for sm_80 and sm_90). tests/cuda_extern/machine.cc tests the kernels of
+// ops/extern/cuda.
 #include <atomic>
 #include <filesystem>
 #include <mutex>

@@ -1,5 +1,5 @@
-// Every scalar instruction on every type as CUDA source, reductions of every type and number of lanes, and kernels of
-// the kinds that have a mapping of their own, at sizes around the likely ones: the interpreter's bits.
+// Tests CUDA source against the interpreter, bit for bit: every scalar instruction on every type, reductions of every
+// type and number of lanes, and kernels of the kinds that have a mapping of their own, at sizes around their limits.
 #include "tests/cuda_codegen/shim_library.h"
 
 namespace lutra {

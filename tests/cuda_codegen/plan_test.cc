@@ -1,4 +1,4 @@
-// The kernels that the scheduler makes of graphs on a GPU: as CUDA source they give the exact interpreter's bits.
+// Tests the kernels that the scheduler makes of graphs on a GPU: as CUDA source they give the exact interpreter's bits.
 #include <filesystem>
 
 #include "jit/schedule/schedule.h"

@@ -1,6 +1,6 @@
-// Generated CUDA source as host code: stands before it in a translation unit. A block's threads are fibers that run one
-// after the other; barriers and shuffles switch between them. Blocks run one after the other.
-// LUTRA_SHIM_LENIENT: threads that are done have arrived at every barrier, as on a GPU.
+// Makes host code of generated CUDA source; precedes it in a translation unit. The threads of a block are fibers that
+// run one after the other; barriers and shuffles switch between them. Blocks run one after the other.
+// LUTRA_SHIM_LENIENT: threads that have ended count as arrived at every barrier, as on a GPU.
 #include <setjmp.h>
 #include <ucontext.h>
 

@@ -1,4 +1,4 @@
-// Kernels in, one library of their CUDA source built by the host's compiler out, and their runs compared with the exact
+// In: kernels. Out: a library of their CUDA source, built by the host's compiler. Compares their runs with the exact
 // interpreter.
 #pragma once
 #include <string>

@@ -1,4 +1,4 @@
-// Attention's kernels against the CPU's, by float32 and on (emulated) tensor cores.
+// Tests attention's kernels against the CPU's, in float32 and on (emulated) tensor cores.
 #include <catch2/catch.hpp>
 
 #include "ops/extern/precision.h"

@@ -1,4 +1,4 @@
-// Extern calls on memory of the host, run by the CPU's candidate and by the GPU's kernels on a HostMachine, compared.
+// Runs extern calls on host memory by the CPU's candidate and by the GPU's kernels on a HostMachine, and compares them.
 #pragma once
 #include <cmath>
 #include <cstring>

@@ -1,5 +1,5 @@
-// Extern calls through the driver: launches and temporary memory on a driver without a GPU, where every call fails
-// once; the CPU's candidate on copies; calls that are only prepared; memory of recordings.
+// Tests extern calls through the driver: launches and temporary memory on a fake driver, where each call fails once;
+// the CPU's candidate on copies; calls that are only prepared; memory of recordings.
 #include <catch2/catch.hpp>
 #include <cstring>
 

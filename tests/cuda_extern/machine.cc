@@ -1,5 +1,5 @@
-// Kernel sources in, shared libraries of the host out; blocks run one after the other, their threads in turns between
-// barriers.
+// In: kernel sources. Out: shared libraries of the host. Blocks run one after the other; the threads of a block take
+// turns between barriers.
 #include "tests/cuda_extern/machine.h"
 
 #include <dlfcn.h>

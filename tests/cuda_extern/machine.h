@@ -1,5 +1,5 @@
-// A machine without a GPU that runs this folder's kernels: their source is compiled by the host's compiler, the threads
-// of a block are fibers. Where there is NVRTC it must take the sources, too, for sm_80 and sm_90.
+// A machine without a GPU that runs this folder's kernels. The host's compiler compiles their source; the threads of a
+// block are fibers. If NVRTC is installed, it must accept the sources, too, for sm_80 and sm_90.
 #pragma once
 #include <map>
 #include <set>

@@ -1,4 +1,4 @@
-// The cost model: what holds for every kernel, and what it says of known machines.
+// Tests the cost model: properties that hold for every kernel, and its estimates for known machines.
 #include <catch2/catch.hpp>
 
 #include "jit/device/backend.h"

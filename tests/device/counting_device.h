@@ -1,5 +1,5 @@
-// A third kind of device, as one folder would bring it: memory of its own kind, kernels by the interpreter of loop IR,
-// sort by the CPU's library. It counts what runs on it. Nothing in ops or jit knows it.
+// A third kind of device, which one folder adds: memory of its own kind, kernels by the interpreter of loop IR, sort by
+// the CPU's library. It counts the work that runs on it. No code in ops or jit knows it.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Compiled programs and eager ops on a kind of device that neither ops nor jit know.
+// Tests compiled programs and eager ops on a kind of device that neither ops nor jit know.
 #include <catch2/catch.hpp>
 #include <cstring>
 

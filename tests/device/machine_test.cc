@@ -1,4 +1,5 @@
-// Descriptions of machines, and what looks at them: the mapping of GPU kernels does, bits do not.
+// Tests descriptions of machines, and the code that reads them: the mapping of GPU kernels depends on them, results do
+// not.
 #include "jit/device/cuda/machine.h"
 #include "jit/codegen/cuda/code.h"
 #include "jit/device/backend.h"

@@ -1,5 +1,5 @@
-// One program four ways - eager, its graph node by node, compiled, compiled for the exact interpreter - gives the same
-// bits, at one and two threads.
+// Tests that a program gives the same bits in four ways: eager, its graph node by node, compiled, and compiled for the
+// exact interpreter; at one and two threads.
 #include <cmath>
 #include <functional>
 

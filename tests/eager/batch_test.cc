@@ -1,4 +1,4 @@
-// Each row's batching: an op on a batch gives what it gives on each element. Arguments come from the row's schema.
+// Tests each row's batching: an op on a batch gives the same as on each element. Arguments come from the row's schema.
 #include <cmath>
 #include <map>
 #include <optional>

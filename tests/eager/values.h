@@ -1,4 +1,5 @@
-// Tensors by hand, and their elements as doubles: for tests that compute references with plain loops.
+// Makes tensors from listed values, and returns their elements as doubles, for tests that compute references with plain
+// loops.
 #pragma once
 #include <cstdint>
 #include <cstring>

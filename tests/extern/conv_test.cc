@@ -1,5 +1,5 @@
-// Convolutions and their gradients on random shapes: right against sums in double, and the same bits on every
-// instruction set, in either layout, however the work is shared out.
+// Tests convolutions and their gradients on random shapes against sums in double. The bits are the same on every
+// instruction set, in either layout, and for any division of the work.
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <random>

@@ -1,5 +1,5 @@
-// Products on random shapes, strides and dtypes: each element is a sum of chains of fused multiply-adds (gemm.cc), on
-// every instruction set and however the work is shared out.
+// Tests products on random shapes, strides and dtypes: each element is a sum of chains of fused multiply-adds
+// (gemm.cc), on every instruction set and for any division of the work.
 #include <catch2/catch.hpp>
 #include <cfloat>
 #include <cmath>

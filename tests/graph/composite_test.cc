@@ -1,4 +1,4 @@
-// What the recorder holds of a composite: one node, or its parts where its results are not memory of their own.
+// Tests how the recorder records a composite: as one node, or as its parts if its results are not memory of their own.
 #include <catch2/catch.hpp>
 
 #include "jit/graph/graph.h"

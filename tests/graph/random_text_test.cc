@@ -1,4 +1,5 @@
-// Graph text of random graphs at each stage is read as it was written; damaged text is an error with its line.
+// Tests that the text of random graphs at each stage is read as it was written, and that damaged text is an error with
+// its line.
 #include <algorithm>
 #include <filesystem>
 #include <random>

@@ -1,4 +1,4 @@
-// Graph text: every .graph file here is what its own parse prints; broken text is an error, never a crash.
+// Tests graph text: each .graph file here is equal to the print of its parse. Broken text is an error, never a crash.
 #include <filesystem>
 
 #include "jit/graph/graph.h"

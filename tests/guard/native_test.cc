@@ -1,4 +1,4 @@
-// The two executors of guard programs, the witness and the machine code, agree on every step and value.
+// Tests that the two executors of guard programs, the witness and the machine code, agree on every step and value.
 #include "vm/guard/native.h"
 #include <random>
 

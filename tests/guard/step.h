@@ -1,4 +1,4 @@
-// A step of a guard program.
+// Makes a step of a guard program.
 #pragma once
 #include "vm/guard/program.h"
 

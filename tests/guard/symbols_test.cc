@@ -1,4 +1,4 @@
-// Expressions and guards of symbols: of any size, and no more of them than are needed.
+// Tests expressions and guards of symbols: they may have any size, and a program holds only those that are needed.
 #include <catch2/catch.hpp>
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// Guard programs that name what does not exist are found, by the step that does.
+// Tests that verify finds guard programs with invalid operands, and names the step.
 #include <catch2/catch.hpp>
 
 #include "tests/guard/step.h"

@@ -1,5 +1,5 @@
-// Grad mode, autocast, the default device and random numbers belong to a Lua state: not to the thread that runs it, nor
-// to the states beside it.
+// Tests that grad mode, autocast, the default device and random numbers belong to a Lua state, not to the thread that
+// runs it, nor to other states.
 #include <catch2/catch.hpp>
 #include <lua.hpp>
 #include <memory>

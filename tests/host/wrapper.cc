@@ -1,4 +1,4 @@
-// A host in C++11 over lutra.hpp: tensors, functions, ops, its own functions, errors as exceptions.
+// A C++11 host that uses lutra.hpp: tensors, functions, ops, its own functions, errors as exceptions.
 #include "vm/capi/lutra.hpp"
 
 #include "tests/host/check.h"

@@ -1,4 +1,4 @@
-// A host in C++ that knows only the installed headers.
+// A C++ host that uses only the installed headers.
 #include <cstdio>
 #include <lutra.hpp>
 

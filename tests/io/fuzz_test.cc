@@ -1,5 +1,5 @@
-// Files cut off, with flipped bits and with forged numbers: a reader gives tensors or an Error, and takes no more
-// memory than the file accounts for.
+// Tests files that are cut off, have flipped bits or forged numbers: a reader returns tensors or throws an Error, and
+// allocates no more memory than the file justifies.
 #include <sys/mman.h>
 #include <unistd.h>
 #include <zlib.h>

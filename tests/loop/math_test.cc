@@ -1,4 +1,4 @@
-// The functions of math.h against long double libm: bounds in units of the last place, and their values at the edges.
+// Tests the functions of math.h against long double libm: bounds in units in the last place, and values at the edges.
 #include <cmath>
 #include <random>
 #include <vector>

@@ -1,4 +1,4 @@
-// Loop IR's text: golden print, print-parse-print, malformed text, and what the verifier rejects.
+// Tests loop IR's text: golden print, print-parse-print, malformed text, and programs that the verifier rejects.
 #include <random>
 
 #include <catch2/catch.hpp>

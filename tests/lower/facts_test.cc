@@ -1,4 +1,4 @@
-// What is known of symbols without asking, and orders that are asked where it is not.
+// Tests facts about symbols that are known without a guard, and orders of symbols that need one.
 #include <catch2/catch.hpp>
 
 #include "jit/lower/lower.h"

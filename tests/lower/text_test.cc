@@ -1,4 +1,4 @@
-// The text of lowered graphs: one golden a kind, print-parse-print, malformed and damaged text.
+// Tests the text of lowered graphs: one golden file for each kind, print-parse-print, malformed and damaged text.
 #include <random>
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Dense memory: pieces are apart, whole lines, and used again.
+// Tests dense memory: blocks do not overlap, are whole cache lines, and are used again.
 #include "ops/core/dense.h"
 
 #include <catch2/catch.hpp>

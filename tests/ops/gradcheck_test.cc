@@ -1,4 +1,4 @@
-// Every vjp rule against central differences, and gradients of gradients.
+// Tests every vjp rule against central differences, and gradients of gradients.
 #include <cmath>
 #include <random>
 

@@ -1,4 +1,5 @@
-// Indices out of range are errors where the op runs, in every corner of ranks; what is not written keeps its value.
+// Tests that indices out of range are errors when the op runs, for all ranks, and that elements that are not written
+// keep their values.
 #include <catch2/catch.hpp>
 
 #include "ops/decompose/emit.h"

@@ -1,4 +1,4 @@
-// Primitive ops on real tensors in, results by plain loops out.
+// Runs primitive ops on real tensors by plain loops.
 #include "tests/ops/naive_executor.h"
 
 #include <cmath>

@@ -1,4 +1,5 @@
-// An executor of plain loops over doubles: judges meta rules, vjp rules and decompositions without the compiler.
+// An executor with plain loops over doubles. Tests of meta rules, vjp rules and decompositions compare with it, without
+// the compiler.
 #pragma once
 #include <functional>
 

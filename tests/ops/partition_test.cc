@@ -1,4 +1,4 @@
-// A graph of primitives in, what is kept of it out.
+// Tests the partitioner. In: a graph of primitives. Out: the values that it keeps for the backward.
 #include <catch2/catch.hpp>
 
 #include "jit/autograd/min_cut.h"

@@ -1,4 +1,4 @@
-// How many dropped objects a thread keeps: as many as it makes again, few of what others made.
+// Tests how many dropped objects a thread keeps: as many as it makes again, and few of those that other threads made.
 #include "ops/core/pooled.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// A train step on FakeTensors: the tape records the joint graph, and a symbolic batch asks nothing.
+// Tests a train step on FakeTensors: the tape records the joint graph, and a symbolic batch size gets no guard.
 #include <catch2/catch.hpp>
 
 #include "jit/graph/graph.h"

@@ -1,5 +1,5 @@
-// Every op on generated code against what PyTorch answered: values.txt holds an op, its arguments in the order of its
-// schema, "->", and the results or "error".
+// Tests every op in generated code against PyTorch's recorded answers. values.txt holds an op, its arguments in the
+// order of its schema, "->", and the results or "error".
 #include <catch2/catch.hpp>
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// Each pass on graph texts: PASS.graph has graphs, each under a line "# what it shows"; PASS.out is the golden text of
-// what comes out. A title that begins with "not:" names a graph that the pass must leave as it is.
+// Tests each pass on graph texts. PASS.graph has graphs, each under a line "# what it shows". PASS.out is the golden
+// text of the results. A title that begins with "not:" marks a graph that the pass must leave unchanged.
 #include <sstream>
 #include <utility>
 

@@ -1,4 +1,5 @@
-// Minor collections find what nothing refers to, and nothing else; LuaJIT's own collector judges.
+// Tests that minor collections find exactly the objects to which nothing refers. LuaJIT's own collector is the
+// reference.
 #include <random>
 #include <set>
 

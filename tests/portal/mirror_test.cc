@@ -1,4 +1,5 @@
-// The start-up check passes on the LuaJIT of this machine and is cheap; raw reads agree with the public API.
+// Tests that the start-up check passes on this machine's LuaJIT and is cheap, and that raw reads agree with the public
+// API.
 #include <chrono>
 
 #include "tests/bytecode/lua_state.h"

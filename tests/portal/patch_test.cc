@@ -1,4 +1,5 @@
-// Portals at every place code may go: ones that decline and ones that take over; results are those of the original.
+// Tests portals at every place where code can be inserted, both ones that decline and ones that take over. The results
+// are those of the original.
 #include "ops/core/error.h"
 #include "tests/portal/harness.h"
 

@@ -1,5 +1,5 @@
-// Redirecting functions in place and back: bytecode, running frames, suspended coroutines, string.dump, the metatable
-// of numbers, and memory over many rounds.
+// Tests redirecting functions in place and restoring them: bytecode, running frames, suspended coroutines, string.dump,
+// the metatable of numbers, and memory over many rounds.
 #include "ops/core/error.h"
 #include "tests/portal/harness.h"
 

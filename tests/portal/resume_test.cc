@@ -1,4 +1,5 @@
-// A function is left at pc k by a tail call of a resume closure with its live slots: results are those of the original.
+// Tests leaving a function at pc k by a tail call of a resume closure with its live slots. The results are those of the
+// original.
 #include "ops/core/error.h"
 #include "tests/portal/harness.h"
 

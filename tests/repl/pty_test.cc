@@ -1,4 +1,4 @@
-// The REPL as a person has it: `lutra` on a pseudo-terminal, keys in, what is seen out.
+// Tests the REPL as a user sees it: runs `lutra` on a pseudo-terminal, sends keys and checks the screen.
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>

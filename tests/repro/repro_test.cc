@@ -1,4 +1,4 @@
-// Repros as bytes and back, what a reader refuses, and what the minifier leaves.
+// Tests writing and reading repros, the files that the reader refuses, and the result of the minifier.
 #include <catch2/catch.hpp>
 
 #include "jit/inject/inject.h"

@@ -1,4 +1,4 @@
-// Where slots of an arena lie.
+// Tests the places of slots in an arena.
 #include "jit/runtime/arena.h"
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Blocks of all sizes from several threads: none overlaps another, all are aligned, and what is freed goes back.
+// Tests blocks of all sizes from several threads: they do not overlap, are aligned, and are returned when freed.
 #include "ops/core/block_memory.h"
 
 #include <unistd.h>

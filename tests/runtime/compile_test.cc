@@ -1,4 +1,4 @@
-// The road as a whole: stages in order, constants, backends.
+// Tests the whole compilation: stages in order, constants, backends.
 #include <catch2/catch.hpp>
 
 #include "jit/compile.h"

@@ -1,4 +1,4 @@
-// mm and bmm, against sums in double; the same bits at any number of threads.
+// Tests mm and bmm against sums in double; the bits are the same at any number of threads.
 #include <cmath>
 #include <cstdlib>
 #include <cstring>

@@ -1,4 +1,4 @@
-// Host expressions: evaluated from a run's inputs, converted where asked, guards over them.
+// Tests host expressions: evaluated from a run's inputs, converted if required, with guards over them.
 #include <cmath>
 
 #include <catch2/catch.hpp>

@@ -1,4 +1,4 @@
-// Which kernels a process keeps that nobody uses.
+// Tests which unused kernels a process keeps.
 #include <catch2/catch.hpp>
 
 #include "jit/loop/loop.h"

@@ -1,4 +1,4 @@
-// Hand-written plans: one a call, from loop IR text.
+// Hand-written plans with one call each, from loop IR text.
 #pragma once
 #include <string>
 #include <vector>

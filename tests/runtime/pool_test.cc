@@ -1,4 +1,5 @@
-// The pool: every chunk runs once, failures come back, jobs within jobs and from several threads at once are fine.
+// Tests the thread pool: every chunk runs once, failures are reported, and nested jobs and jobs from several threads at
+// once work.
 #include "jit/runtime/pool.h"
 
 #include <atomic>

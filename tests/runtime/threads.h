@@ -1,4 +1,4 @@
-// So many threads in a scope.
+// Sets the number of threads within a scope.
 #pragma once
 #include "ops/core/settings.h"
 

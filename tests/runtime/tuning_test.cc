@@ -1,4 +1,4 @@
-// Which candidate of a library's call runs, on a device whose candidates are known to be slow, fast or broken.
+// Tests which candidate of a library call runs, on a device whose candidates are known to be slow, fast or broken.
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <cstdlib>

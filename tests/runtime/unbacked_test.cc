@@ -1,4 +1,4 @@
-// Graphs whose sizes elements decide: text, compiled runs, artifacts, and sizes that they were not made for.
+// Tests graphs with data-dependent sizes: text, compiled runs, artifacts, and sizes for which they were not made.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>

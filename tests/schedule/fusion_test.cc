@@ -1,6 +1,6 @@
-// What fusion weighs on graph texts: fusion.graphs has graphs, each under a line "# what it shows"; fusion.out is the
-// golden text of the lines that the scheduler tells of each, for a stated CPU and a stated GPU. In a graph whose title
-// begins with "not:" something is refused on the CPU.
+// Tests the decisions of fusion on graph texts. fusion.graphs has graphs, each under a line "# what it shows".
+// fusion.out is the golden text of the scheduler's log for each, on a given CPU and a given GPU. In a graph whose title
+// begins with "not:" the CPU's scheduler refuses a fusion.
 #include <sstream>
 
 #include "jit/schedule/schedule.h"

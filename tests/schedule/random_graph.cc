@@ -1,4 +1,4 @@
-// Random graphs: each step takes values made so far and an op that accepts them.
+// Makes random graphs: each step takes values made so far and an op that accepts them.
 #include "ops/core/error.h"
 #include "ops/defs/call.h"
 #include "tests/schedule/graphs.h"

@@ -1,4 +1,4 @@
-// Plans: golden texts, and fused = unfused = eager bit for bit.
+// Tests plans by golden texts, and that fused, unfused and eager runs agree bit for bit.
 #include <filesystem>
 
 #include "jit/codegen/kernel.h"

@@ -1,5 +1,5 @@
-// NVRTC without NVIDIA: CUDA source in, a library of the host's out, in the place of a cubin; the fake driver loads it.
-// With each kernel `name` come shim_launch_name(grid, threads, params) and shim_size_name(i).
+// A fake NVRTC. In: CUDA source. Out: a shared library for the host instead of a cubin; the fake driver loads it. It
+// exports shim_launch_name(grid, threads, params) and shim_size_name(i) for each kernel `name`.
 #include <dlfcn.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// What kernels of both kinds (jit/codegen/cuda's text, ops/extern/cuda's) find when fake_nvrtc.cc compiles them: the
+// The header of kernels that fake_nvrtc.cc compiles, of both kinds (jit/codegen/cuda's text, ops/extern/cuda's): the
 // shim of fibers, and the rest of CUDA that they use.
 #define LUTRA_SHIM_LENIENT
 #include "shim.h"
