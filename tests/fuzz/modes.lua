@@ -1,4 +1,4 @@
--- The ways to run a program: each gives what was seen, in order.
+-- The ways to run a program. Each returns what was observed, in order.
 local lt = require "lutra"
 
 local M = {all = {"eager", "compiled", "dynamic", "patched", "auto", "capture", "break", "backward", "outside",

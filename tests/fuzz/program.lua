@@ -1,5 +1,5 @@
--- A random program as a tree of statements, so that it can be shrunk: a generator adds lines and blocks, text() gives
--- what runs. A statement may have its twin in Python: what PyTorch runs beside it.
+-- A random program as a tree of statements, so that it can be shrunk. A generator adds lines and blocks; text() returns
+-- the program text. A statement may have an equivalent in Python, which PyTorch runs for comparison.
 local python = require "python"
 
 local Program = {}

@@ -1,5 +1,5 @@
--- What PyTorch makes of a program: statements of Lua become Python, a process of peer.py runs them, and what it saw is
--- compared with what Lutra's eager mode saw.
+-- Runs a program in PyTorch: it translates statements of Lua to Python, which a process of peer.py runs, and compares
+-- the observed values with those of Lutra's eager mode.
 local M = {}
 
 local words = {["true"] = "True", ["false"] = "False", ["nil"] = "None", lt = "torch", try = "attempt", ["local"] = "",

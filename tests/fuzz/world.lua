@@ -1,5 +1,5 @@
--- The world of one run of a program: what it may call, and what was seen of it. Loaded anew for each run, so that a
--- mode that patches functions leaves nothing behind.
+-- The world of one run of a program: the functions that it may call, and the values that were observed. It is loaded
+-- anew for each run, so that a mode that patches functions leaves nothing behind.
 local lt = require "lutra"
 local bit = require "bit"
 

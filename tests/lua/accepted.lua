@@ -1,4 +1,4 @@
--- What users of compiled functions rely on beside the results: modules stay modules, messages keep their lines.
+-- Tests what users of compiled functions rely on besides results: modules remain modules, messages keep their lines.
 local lt = require "lutra"
 local nn = lt.nn
 local h = require "harness"

@@ -1,5 +1,5 @@
--- What the executable tells of an error beside its message: the name that was meant, and the module whose forward
--- failed.
+-- Tests the advice that the executable prints with an error: the name that was probably meant, and the module whose
+-- forward failed.
 local h = require "harness"
 local test, equal = h.test, h.equal
 local program = h.program()

@@ -1,5 +1,5 @@
--- backward with `inputs`: only these get gradients, once each, and those that are no leaves keep theirs from then on.
--- Wanted values are PyTorch's; eager, compiled, and with backwards compiled.
+-- Tests backward with `inputs`: only these tensors get gradients, once each, and those that are not leaves keep theirs
+-- afterwards. The expected values are PyTorch's. It runs eagerly, compiled, and with compiled backwards.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal

@@ -1,5 +1,5 @@
--- Compilation that no call waits for: calls run eagerly until the code is there, to the same bits; what goes wrong in
--- the background is told at the next call; ends of programs, interrupts and limits find it at any stage.
+-- Tests compilation in the background: calls run eagerly until the code is there, with the same bits. The next call
+-- reports errors of the background. Program ends, interrupts and limits may come at any stage.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, fails, shell = h.test, h.equal, h.truthy, h.raises, h.shell

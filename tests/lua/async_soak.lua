@@ -1,6 +1,6 @@
--- Many compilations in the background, with whatever may come while they run: calls, forgotten functions, resets,
--- limits, errors, ends of programs, interrupts. No call hangs, no bit differs, nothing is kept. LUTRA_TEST_SCALE=20 for
--- a thousand.
+-- Runs many compilations in the background while other things happen: calls, forgotten functions, resets, limits,
+-- errors, program ends, interrupts. No call may hang, all bits are the same, and nothing is kept alive.
+-- LUTRA_TEST_SCALE=20 makes a thousand.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,5 +1,5 @@
--- lt.auto: hot frames are compiled by themselves, a prototype a few times at most, and what it costs does not grow with
--- what else lives.
+-- Tests lt.auto: it compiles hot frames without a request, and a prototype only a few times. Its cost does not grow
+-- with the number of other live objects.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,5 +1,5 @@
--- Random long loops, as scripts have them in their main chunk: with lt.auto they give what they give without, and each
--- prototype is captured a few times at most. LUTRA_TEST_SEED=n runs one program and prints it.
+-- Tests random long loops in main chunks, as scripts have them. With lt.auto they give the same as without, and each
+-- prototype is captured only a few times. LUTRA_TEST_SEED=n runs one program and prints it.
 local lt = require "lutra"
 local h = require "harness"
 local test, truthy = h.test, h.truthy

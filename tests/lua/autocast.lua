@@ -1,6 +1,6 @@
--- lt.autocast: three networks held to what PyTorch gave (../oracle/autocast_models.lua), compiled to eager bit for bit;
--- regions, the cache of casts, guards, graph breaks inside a region. Which type each op runs in is
--- ../oracle/autocast.lua's matter.
+-- Tests lt.autocast: three networks against PyTorch's results (../oracle/autocast_models.lua), and compiled against
+-- eager bit for bit; regions, the cache of casts, guards, graph breaks inside a region. ../oracle/autocast.lua tests
+-- which dtype each op runs in.
 local lt = require "lutra"
 local h = require "harness"
 local nn = lt.nn

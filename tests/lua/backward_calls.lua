@@ -1,4 +1,4 @@
--- Hooks of modules, functions of lt.autograd and kept gradients within the graph of a backward outside of compiled
+-- Tests hooks of modules, functions of lt.autograd and kept gradients in the graph of a backward outside of compiled
 -- functions: one graph at the second run, with eager's gradients bit for bit, whatever changes.
 local lt = require "lutra"
 local h = require "harness"

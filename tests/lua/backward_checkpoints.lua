@@ -1,5 +1,5 @@
--- Checkpoints within the graph of a backward outside of compiled functions: one graph at the second run, with eager's
--- gradients and random state bit for bit, whatever changes. Those that are no graph are repeated between graphs.
+-- Tests checkpoints in the graph of a backward outside of compiled functions: one graph at the second run, with eager's
+-- gradients and random state bit for bit, whatever changes. A checkpoint that cannot be in a graph runs between graphs.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,5 +1,5 @@
--- Hooks of gradients within the graph of a backward outside of compiled functions: gradients and what hooks see are
--- eager's bit for bit, whatever the hooks read changes to. Hooks with effects are called between graphs.
+-- Tests gradient hooks in the graph of a backward outside of compiled functions: gradients and the values that hooks
+-- get are eager's bit for bit, even if values that the hooks read change. Hooks with effects are called between graphs.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,5 +1,5 @@
--- Parts of backwards outside of compiled functions: what they leave to the engine, what it does where a part fails, and
--- which numbers of nodes are symbols.
+-- Tests backwards outside of compiled functions in parts: the work that they leave to the engine, the engine's work
+-- when a part fails, and the numbers of nodes that become symbols.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal

@@ -1,5 +1,5 @@
--- Bad input: every error names op or class, argument and value, and carries the script's line; eager and compiled
--- alike.
+-- Tests bad input: every error names the op or class, the argument and the value, and has the script's line, both
+-- eagerly and compiled.
 local h = require "harness"
 local lt = require "lutra"
 local nn, F = lt.nn, lt.nn.functional

@@ -1,4 +1,4 @@
--- Wrong arguments of ops are told alike whether their first argument requires grad or not.
+-- Tests that errors of wrong arguments are the same whether the op's first argument requires grad or not.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

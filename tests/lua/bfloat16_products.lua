@@ -1,5 +1,5 @@
--- Products of bfloat16 of random shapes, layouts and epilogues: near those of float64, and the same bits eager and
--- compiled, on every instruction set that this machine has and at any number of threads.
+-- Tests bfloat16 products of random shapes, layouts and epilogues: they are near those of float64, and have the same
+-- bits eagerly and compiled, on every instruction set of this machine and with any number of threads.
 local lt = require "lutra"
 local h = require "harness"
 local test, truthy, equal = h.test, h.truthy, h.equal

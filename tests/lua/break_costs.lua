@@ -1,4 +1,4 @@
--- What graph breaks leave behind in each call: closures, hits of portals, frames that are rebuilt. Results are eager's.
+-- Tests the costs of graph breaks in each call: closures, hits of portals, rebuilt frames. Results are eager's.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

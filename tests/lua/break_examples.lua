@@ -1,5 +1,5 @@
 -- An example for each row of vm/capture/trace/breaks.def: a program, or the body of a function of a tensor x that is
--- compiled and called. graph_breaks.lua runs each and sees that break; docs/graph_breaks.md shows it.
+-- compiled and called. graph_breaks.lua runs each and checks for that break; docs/graph_breaks.md shows it.
 return {
   user = [[
 x = x * 2

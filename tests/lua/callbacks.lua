@@ -1,5 +1,5 @@
--- Functions that segments leave to Lua are frames of their own: what C functions call, metamethods, iterators, bodies
--- of coroutines, and callees whose variables closures assign.
+-- Tests functions whose calls segments leave to Lua, which are frames of their own: callbacks of C functions,
+-- metamethods, iterators, bodies of coroutines, and callees whose variables closures assign.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,5 +1,5 @@
--- Callees that break before their first op, and protected calls: what follows the break is compiled, errors are caught
--- as in eager code, and what callees did before is done once.
+-- Tests callees that break before their first op, and protected calls: the code behind the break is compiled, errors
+-- are caught as in eager code, and what callees did before is done only once.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

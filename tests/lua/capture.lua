@@ -1,5 +1,5 @@
--- Capture of Lua itself: every kind of instruction, table, closure, loop and call in a captured frame gives what eager
--- gives.
+-- Tests the capture of Lua itself: every kind of instruction, table, closure, loop and call in a captured frame gives
+-- the same as eagerly.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

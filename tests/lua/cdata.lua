@@ -1,4 +1,4 @@
--- Numbers of 64 bits that are constants of the program (1LL, 2ULL, 3i) are computed with while a graph is made.
+-- Tests that 64-bit numbers which are constants of the program (1LL, 2ULL, 3i) are computed during capture.
 local lt = require "lutra"
 local h = require "harness"
 local bit = require "bit"

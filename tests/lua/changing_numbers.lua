@@ -1,5 +1,5 @@
--- Ops whose formula depends on a number, in compiled code that meets one number after the other: what is right for one
--- must not be used for the next.
+-- Tests ops whose formula depends on a number, in compiled code that gets one number after another: the formula of one
+-- number must not be used for the next.
 local h = require "harness"
 local F, linalg, special = lt.nn.functional, lt.linalg, lt.special
 

@@ -1,5 +1,5 @@
--- scripts/models/char_gpt.lua as a program: trains, samples, saves; a resumed run goes on exactly where the other
--- stopped.
+-- Tests scripts/models/char_gpt.lua as a program: it trains, samples and saves. A resumed run continues exactly where
+-- the other one stopped.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,5 +1,5 @@
--- lt.checkpoint: results, gradients, errors and random state are those of the call without it, bit for bit, and nothing
--- is saved in between.
+-- Tests lt.checkpoint: results, gradients, errors and random state are those of the plain call, bit for bit, and
+-- nothing inside the call is saved.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises

@@ -1,5 +1,5 @@
--- What once gave wrong answers silently (W1 to W7), and what once fell off the road (C1 to C10), by the names of the
--- first review: each asserts its present state, in counts. `lutra cliffs.lua --table` prints them with times.
+-- Programs that once gave wrong answers silently (W1 to W7) or were once not compiled (C1 to C10), by their names in
+-- the first review. Each test asserts the present state, in counts. `lutra cliffs.lua --table` prints them with times.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,5 +1,5 @@
--- Compiled autograd: backwards outside of compiled functions are graphs from their second run on, and gradients are
--- eager's bit for bit. What only Lua can do runs between graphs, and what runs eagerly is told.
+-- Tests compiled autograd: backwards outside of compiled functions are graphs from their second run on, and gradients
+-- are eager's bit for bit. What only Lua can do runs between graphs; reports name what runs eagerly.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises

@@ -1,5 +1,5 @@
--- Lists that are read and written at places which are computed of numbers and sizes that change: at most two recompiles
--- for any stream of values, no break, eager's results.
+-- Tests lists that are read and written at places computed from changing numbers and sizes: at most two recompiles for
+-- any stream of values, no break, eager's results.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, outcome = h.test, h.equal, h.truthy, h.outcome

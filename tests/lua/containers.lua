@@ -1,5 +1,5 @@
--- Sequential, ModuleList and ModuleDict run, count, iterate and save the same children, whichever way these came: by
--- position, by name, as fields, replaced or taken away.
+-- Tests that Sequential, ModuleList and ModuleDict run, count, iterate and save the same children, whether these were
+-- added by position, by name or as fields, or were replaced or removed.
 local h = require "harness"
 local lt = require "lutra"
 local nn = lt.nn

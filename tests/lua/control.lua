@@ -1,4 +1,4 @@
--- lt.cond, while_loop, scan, map, associative_scan: what they give, their gradients, their errors; eager as compiled.
+-- Tests lt.cond, while_loop, scan, map, associative_scan: their results, gradients and errors, eager and compiled.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises

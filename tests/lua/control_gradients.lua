@@ -1,4 +1,4 @@
--- Gradients through lt.cond and lt.scan that are parts of a graph: the bits of eager code's.
+-- Tests gradients through lt.cond and lt.scan in a graph: they have the bits of eager code.
 local lt = require "lutra"
 local h = require "harness"
 local same = require "same_gradients"

@@ -1,4 +1,4 @@
--- The conventions of calls: positional and keyword arguments, lists and spread sizes, overloads, numbers, out=.
+-- Tests calling conventions: positional and keyword arguments, lists and spread sizes, overloads, numbers, out=.
 local h = require "harness"
 local lt = require "lutra"
 local test, equal, deep, raises, truthy = h.test, h.equal, h.deep, h.raises, h.truthy

@@ -1,4 +1,4 @@
--- Convnets: eager = compiled bit for bit whatever the layout inside, layers as PyTorch's, running statistics.
+-- Tests convnets: eager = compiled bit for bit, whatever the layout inside; layers match PyTorch's; running statistics.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises, deep, breaks = h.test, h.equal, h.truthy, h.raises, h.deep, h.breaks

@@ -1,5 +1,5 @@
--- Coroutines whose bodies run tensor ops: what lies between yields is compiled, in loops and under calls, and gives
--- what eager code gives. Those that a frame makes, runs and is done with are parts of its graph.
+-- Tests coroutines whose bodies run tensor ops: the code between yields is compiled, in loops and under calls, and
+-- gives the same as eager code. A coroutine that a frame makes and runs to its end is part of the frame's graph.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,4 +1,4 @@
--- A machine without a GPU, whatever this one has: what works without one works, the rest says why not.
+-- Tests a machine without a GPU: what needs no GPU works, the rest raises the reason. It hides this machine's GPUs.
 local h = require "harness"
 local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises
 

@@ -1,4 +1,4 @@
--- data and progress: batches, epochs, shuffling, IDX files and their damage, bars.
+-- Tests data and progress: batches, epochs, shuffling, intact and damaged IDX files, progress bars.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, deep, raises = h.test, h.equal, h.truthy, h.deep, h.raises

@@ -1,4 +1,4 @@
--- A break under calls: what follows it in the innermost frame and in those above is one graph, up to the next break.
+-- Tests a break under calls: the code behind it, in all frames up to the next break, is one graph.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,4 +1,4 @@
--- A break under calls that loops make, or functions of varargs: what is left of their rounds, and of the frames above,
+-- Tests a break under calls in loops, or under functions with varargs: the rest of their rounds and of the frames above
 -- is one graph.
 local lt = require "lutra"
 local h = require "harness"

@@ -1,5 +1,5 @@
--- A break under n frames of a shape costs a fixed number of graphs, however many frames there are: what follows it in
--- the innermost frame and in those above is one graph.
+-- Tests that a break under n similar frames costs a fixed number of graphs, however many frames there are: the code
+-- behind it in the innermost frame and in those above is one graph.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

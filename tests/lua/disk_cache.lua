@@ -1,6 +1,6 @@
--- Compiled code on the disk, seen from whole programs: a second process takes what the first one kept and computes the
--- same; what was damaged, is of somebody else or half written is compiled again. (tests/artifact takes artifacts apart,
--- tests/cuda/cache.lua looks at kernels of GPUs.)
+-- Tests the disk cache with whole programs: a second process uses the first one's code and computes the same. Code that
+-- is damaged, half written or belongs to another user is compiled again. (tests/artifact takes artifacts apart,
+-- tests/cuda/cache.lua tests GPU kernels.)
 local h = require "harness"
 local test, equal, truthy, shell = h.test, h.equal, h.truthy, h.shell
 

@@ -1,5 +1,5 @@
--- Points with many entries: each call finds the entry whose guards hold, whatever tells the entries apart, and in no
--- time. LUTRA_TEST_SEED=n runs one random function.
+-- Tests points with many entries: each call finds the entry whose guards hold, whatever distinguishes the entries, and
+-- fast. LUTRA_TEST_SEED=n runs one random function.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

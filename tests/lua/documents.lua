@@ -1,4 +1,4 @@
--- Programs in docs/control_flow.md run, each in a process of its own, and print what their comments say.
+-- Tests that the programs in docs/control_flow.md, each in its own process, print what their comments say.
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 

@@ -1,5 +1,5 @@
--- Stored dtypes: what tensors hold, to() converts, ops that only move memory take, and every other op refuses by name.
--- Numbers are PyTorch's. Each check runs eagerly and in compiled code.
+-- Tests stored dtypes: tensors hold them, to() converts them, ops that only move memory take them, and every other op
+-- refuses them by name. The numbers are PyTorch's. Each check runs eagerly and in compiled code.
 local h = require "harness"
 local lt = require "lutra"
 local test, equal, deep, raises, truthy = h.test, h.equal, h.deep, h.raises, h.truthy

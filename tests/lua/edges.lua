@@ -1,4 +1,4 @@
--- Functions and their gradients where arguments are large, tied, infinite or NaN: as PyTorch, eager and compiled alike.
+-- Tests functions and gradients for large, tied, infinite or NaN arguments: as PyTorch's, eager and compiled alike.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal

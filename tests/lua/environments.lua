@@ -1,5 +1,5 @@
--- setfenv of functions that are compiled: of a running frame, of frames that are rebuilt at a break, of callers, of
--- functions and what lt.compile makes of them. All that stand for one function have one environment.
+-- Tests setfenv of compiled functions: for a running frame, frames that are rebuilt at a break, callers, functions, and
+-- results of lt.compile. All functions that stand for one function share its environment.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal

@@ -1,6 +1,6 @@
--- Errors of compiled code stand where eager's stand: text, line and every frame of the traceback, names of functions
--- included. Each program is run eagerly, compiled, patched and captured under stress, several times. Then random
--- programs (the seed is printed).
+-- Tests that errors of compiled code are like eager's: text, line and every frame of the traceback, including function
+-- names. Each program runs eagerly, compiled, patched and captured under stress, several times. Random programs follow
+-- (the seed is printed).
 local lt = require "lutra"
 local h = require "harness"
 local test = h.test

@@ -1,4 +1,4 @@
--- The executable: options, exit codes, what it prints where.
+-- Tests the executable: its options, exit codes and output streams.
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 

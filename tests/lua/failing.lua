@@ -1,5 +1,5 @@
--- What eager refuses while it runs, compiled code refuses with the same words at the same line: values that an op
--- cannot take, used or not, and writes to memory that is read at the same time.
+-- Tests errors at run time: compiled code raises eager's errors with the same text at the same line, for values that an
+-- op cannot take, used or not, and for writes to memory that is read at the same time.
 local h = require "harness"
 local lt = require "lutra"
 local F = lt.nn.functional

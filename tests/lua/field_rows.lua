@@ -1,5 +1,5 @@
--- Fields of one table that a guard program checks by a list: whatever happens to the table, and to what is in it, a
--- compiled call gives what the function gives.
+-- Tests guards that check fields of one table by a list: whatever changes in the table and its values, a compiled call
+-- gives the same as the function.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal

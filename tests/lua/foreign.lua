@@ -1,4 +1,4 @@
--- Memory of others as tensors, and tensors for others: lt.from_blob, lt.from_ffi, lt.from_dlpack, x:to_dlpack.
+-- Tests exchange of tensor memory with others: lt.from_blob, lt.from_ffi, lt.from_dlpack, x:to_dlpack.
 local lt = require "lutra"
 local ffi = require "ffi"
 local h = require "harness"

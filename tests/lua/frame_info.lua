@@ -1,5 +1,5 @@
--- debug.getinfo in compiled functions: of frames on the way to it, and of functions. Where the trace knows the answer
--- there is one graph; else the graph breaks, and the answer is that of the real stack.
+-- Tests debug.getinfo in compiled functions, for frames on the way to it and for functions. If the trace knows the
+-- answer, there is one graph. Otherwise the graph breaks, and the answer is that of the real stack.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal

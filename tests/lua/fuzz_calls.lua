@@ -1,4 +1,4 @@
--- Every function and method called with random arguments: an error or a result, never a crash, and the session goes on.
+-- Calls every function and method with random arguments: each gives an error or a result and never crashes the session.
 local h = require "harness"
 local lt = require "lutra"
 

@@ -1,4 +1,4 @@
--- What the collector frees: it knows about the bytes of tensors, and compiled code keeps no argument alive.
+-- Tests garbage collection: the collector knows the bytes of tensors, and compiled code keeps no argument alive.
 local h = require "harness"
 local lt = require "lutra"
 local test, truthy = h.test, h.truthy

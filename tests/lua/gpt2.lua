@@ -1,5 +1,5 @@
--- scripts/models/gpt2.lua as a program, shrunk: trains, in bfloat16, too; a resumed run goes on exactly where the other
--- stopped; reads its kinds of data.
+-- Tests scripts/models/gpt2.lua as a program with small sizes: it trains, in bfloat16, too; a resumed run continues
+-- exactly where the other one stopped; it reads its kinds of data.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,5 +1,5 @@
--- retain_grad() and register_hook(f) of tensors that a captured frame makes: gradients, what hooks see and change, and
--- how many graphs that takes.
+-- Tests retain_grad() and register_hook(f) of tensors that a captured frame makes: gradients, the values that hooks get
+-- and change, and the number of graphs.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, breaks, text, as_eager = h.test, h.equal, h.breaks, h.with_grad, h.as_eager

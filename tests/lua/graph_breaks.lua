@@ -1,5 +1,5 @@
--- Each reason of a graph break (vm/capture/trace/breaks.def) has an example that breaks for it and for nothing else.
--- docs/graph_breaks.md is what the table and the examples give. `lutra graph_breaks.lua --write` writes the page.
+-- Tests that each reason of a graph break (vm/capture/trace/breaks.def) has an example that breaks only for it, and
+-- that docs/graph_breaks.md is what the table and the examples give. `lutra graph_breaks.lua --write` writes the page.
 local lt = require "lutra"
 local h = require "harness"
 local examples = require "break_examples"

@@ -1,4 +1,4 @@
--- Lists that grow from call to call: what is appended is an effect of one graph, not of one for each length.
+-- Tests lists that grow from call to call: appending is an effect of one graph, not of one for each length.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,4 +1,4 @@
--- float16 and bfloat16: where operands and results round is PyTorch's (2.11), and training agrees eager and compiled.
+-- Tests float16 and bfloat16: values are rounded where PyTorch 2.11 does, and training agrees eagerly and compiled.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, deep = h.test, h.equal, h.deep

@@ -1,5 +1,5 @@
--- A small test harness, and what tests of programs and of training share. test(name, f) runs f at once and prints
--- failures; at the end of the file, finish() exits with 1 if any failed.
+-- A small test harness, and helpers for tests of programs and of training. test(name, f) runs f at once and prints
+-- failures. At the end of the file, finish() exits with 1 if any failed.
 --   local h = require "harness"; local test, equal = h.test, h.equal ... h.finish()
 local M = {count = 0, failed = 0}
 

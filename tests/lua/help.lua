@@ -1,5 +1,5 @@
--- What the REPL tells: every op says what it does, settings and options say what they mean, names are searched, values
--- of keywords complete.
+-- Tests the REPL's help: every op, setting and option has a description, names can be searched, values of keywords are
+-- completed.
 local h = require "harness"
 local lt = require "lutra"
 local nn = lt.nn

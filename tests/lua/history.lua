@@ -1,6 +1,6 @@
--- Gradients and history across the border of a compiled segment: whatever eager does with what goes into a compiled
--- function, and with what comes out of it, gives the same: gradients bit for bit, requires_grad, is_leaf, errors and
--- their texts.
+-- Tests gradients and history across the border of a compiled segment. Whatever eager code does with the inputs and
+-- results of a compiled function gives the same: gradients bit for bit, requires_grad, is_leaf, errors and their
+-- texts.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal

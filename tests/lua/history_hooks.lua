@@ -1,4 +1,4 @@
--- Hooks and kept gradients of tensors with a history: those that come into a compiled function, roots of lt.grad.
+-- Tests hooks and kept gradients of inputs with a history of compiled functions, and roots of lt.grad.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, text, as_eager = h.test, h.equal, h.with_grad, h.as_eager

@@ -1,4 +1,4 @@
--- Hooks of modules, parametrisations, and norms that are made of both; each eager and compiled.
+-- Tests hooks of modules, parametrisations, and norms that are made of both; each eagerly and compiled.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises, deep = h.test, h.equal, h.truthy, h.raises, h.deep

@@ -1,5 +1,5 @@
--- Loops of compiled functions whose rounds run no ops are LuaJIT's: portals stand where ops are, not in each round.
--- Where rounds get ops later, portals come back.
+-- Tests loops of compiled functions whose rounds run no ops: LuaJIT compiles them, because portals stand where ops are,
+-- not in each round. If rounds get ops later, portals come back.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,4 +1,4 @@
--- Indices read and assigned as PyTorch 2.11 does: recorded answers for random shapes and indices; nil where PyTorch raises.
+-- Recorded answers of PyTorch 2.11 for reading and assigning random shapes and indices; nil where PyTorch raises.
 local h = require "harness"
 local lt = require "lutra"
 local I = "int64"

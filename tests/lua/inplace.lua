@@ -1,5 +1,5 @@
--- In-place ops on the tape: gradients as of the forms that make new tensors, eager and compiled, and no copy that
--- backward does not read.
+-- Tests in-place ops on the tape: gradients are those of the forms that make new tensors, eagerly and compiled, and no
+-- copy is made that backward does not read.
 local h = require "harness"
 local lt = require "lutra"
 local nn, F = lt.nn, lt.nn.functional

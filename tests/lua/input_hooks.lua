@@ -1,5 +1,5 @@
--- Hooks of tensors that come into a compiled function, which computes gradients: those that they had before the call,
--- those that it registers, and gradients that retain_grad keeps.
+-- Tests hooks of tensors that are passed to a compiled function which computes gradients: hooks from before the call,
+-- hooks that it registers, and gradients that retain_grad keeps.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, breaks, text, as_eager = h.test, h.equal, h.breaks, h.with_grad, h.as_eager

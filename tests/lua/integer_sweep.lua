@@ -1,7 +1,7 @@
--- Every whole number that an op or a method takes, another one in each call: the examples of the op table with each of
--- their whole numbers replaced, and each such argument that they leave out. Results are eager's, bit for bit. A stream
--- of values costs at most four graphs: the first value's, 0's, 1's, and one for all others. What costs more stands
--- below, with the reason.
+-- Tests each integer argument of ops and methods with another value in each call. It takes the examples of the op table
+-- and replaces each of their integers, and passes each integer argument that they leave out. Results are eager's, bit
+-- for bit. A stream of values costs at most four graphs: for the first value, 0, 1, and all others. The table below
+-- lists arguments that cost more, with the reason.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

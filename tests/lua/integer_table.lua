@@ -1,5 +1,5 @@
--- Each use of a whole number that changes from call to call, over a stream of 30 legal values with 0 and 1: at most two
--- recompiles, and no break. Then values that are none: eager's outcome. `--table` prints the counts.
+-- Tests each use of an integer that changes from call to call, with a stream of 30 legal values including 0 and 1: at
+-- most two recompiles, and no break. Then values that are not integers: eager's outcome. `--table` prints the counts.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, outcome = h.test, h.equal, h.truthy, h.outcome

@@ -1,5 +1,5 @@
--- Whole numbers that change from call to call: as sizes, indices, bounds, counts and places in lists they are symbols
--- from their second value on, so that a stream of values costs few compiles. Results are eager's, bit for bit.
+-- Tests integers that change from call to call: as sizes, indices, bounds, counts and positions in lists they are
+-- symbols from their second value on. So a stream of values costs few compilations. Results are eager's, bit for bit.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

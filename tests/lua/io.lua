@@ -1,4 +1,4 @@
--- lt.save and lt.load: round trips, files as other programs write them, refusals, full disks and kills.
+-- Tests lt.save and lt.load: round trips, files of other programs, refused files, full disks and killed processes.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, deep, raises = h.test, h.equal, h.truthy, h.deep, h.raises

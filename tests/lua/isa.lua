@@ -1,4 +1,4 @@
--- Every instruction set gives the same bits, eager and compiled, for every dtype; lt.config.isa switches at run time.
+-- Tests that all instruction sets give the same bits for every dtype, eager and compiled, and switch at run time.
 local lt = require "lutra"
 local h = require "harness"
 local test, truthy = h.test, h.truthy

@@ -1,5 +1,5 @@
--- Numbers that item() reads of a graph's tensors stay in the graph: as numbers of arithmetic, as factors of tensors, as
--- results. Where Lua has to know one, the graph ends there.
+-- Tests numbers that item() reads from a graph's tensors: they stay in the graph as numbers in arithmetic, factors of
+-- tensors, and results. If Lua has to know one, the graph ends there.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, breaks = h.test, h.equal, h.truthy, h.breaks

@@ -1,5 +1,5 @@
--- Closures that a compiled function makes and that outlive it, or a break: no break is for them, they share variables
--- as in eager code.
+-- Tests closures that a compiled function makes and that outlive it or a break: they cause no break, and share
+-- variables as in eager code.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

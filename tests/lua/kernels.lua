@@ -1,5 +1,5 @@
--- Kernels at sizes where they are cut into chunks, kept rows and fork-joins of several: eager and compiled, on one and
--- on two threads, agree bit for bit; and what they compute is right.
+-- Tests kernels at sizes where they are split into chunks, with kept rows and several fork-joins: eager and compiled,
+-- on one and on two threads, agree bit for bit, and the results are right.
 local lt = require "lutra"
 local h = require "harness"
 local test, truthy, near = h.test, h.truthy, h.near

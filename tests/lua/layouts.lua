@@ -1,5 +1,5 @@
--- Tables that compiled frames make and write lie in memory as Lua's own: their pairs have the same order, and beside a
--- hole their length is the same.
+-- Tests that tables which compiled frames make and write have the memory layout of Lua's own: their pairs have the same
+-- order, and with a hole their length is the same.
 local lt = require "lutra"
 local h = require "harness"
 

@@ -1,4 +1,4 @@
--- The standard library is loaded name by name. Each test reads names that no test before it has read.
+-- Tests that the standard library is loaded name by name. Each test reads names that no earlier test has read.
 local lt = require "lutra"
 jit.off() -- its traces lie on the heap, too
 jit.flush()

@@ -1,5 +1,5 @@
--- Runs of a compiled function share what they keep of its leaves (jit/autograd/leaf_inputs.h). Whatever happens to a
--- leaf between two runs, or between a run and its backward, gives what eager gives: gradients, errors, lifetimes.
+-- Tests what runs of a compiled function share of its leaves (jit/autograd/leaf_inputs.h). Whatever happens to a leaf
+-- between two runs, or between a run and its backward, gives eager's gradients, errors and lifetimes.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,5 +1,5 @@
--- lt.limits{seconds = n, bytes = n, threads = n}(f, ...): ends f by an error wherever it is, in full, and leaves a
--- state that goes on as if nothing had been.
+-- Tests lt.limits{seconds = n, bytes = n, threads = n}(f, ...): it stops f by an error at any place, completely, and
+-- leaves a state that works as before.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, fails = h.test, h.equal, h.truthy, h.raises

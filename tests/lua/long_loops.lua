@@ -1,5 +1,5 @@
--- Long loops of functions that lt.auto compiles: their bodies are compiled once, not a copy for each time round. Of
--- every kind, in the function itself and in what it calls.
+-- Tests long loops of functions that lt.auto compiles: their bodies are compiled once, not once for each round. It
+-- tests every kind of loop, in the function itself and in its callees.
 local lt = require "lutra"
 local h = require "harness"
 local test, truthy = h.test, h.truthy

@@ -1,5 +1,5 @@
--- Gradients through lt.while_loop, and of branches that read different tensors: the bits of eager code's, the values of
--- the same program unrolled.
+-- Tests gradients through lt.while_loop, and of branches that read different tensors: they have the bits of eager code
+-- and the values of the unrolled program.
 local lt = require "lutra"
 local h = require "harness"
 local same = require "same_gradients"

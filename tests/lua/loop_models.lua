@@ -1,5 +1,5 @@
--- Programs whose data decide how they go on (an RNN by scan, Newton's iteration, a mixture of experts by cond, an ODE
--- solver with a tolerance), held to what PyTorch gave (../oracle/loop_models.lua); compiled code to eager bit for bit.
+-- Tests data-dependent control flow (an RNN by scan, Newton's iteration, a mixture of experts by cond, an ODE solver)
+-- against PyTorch's results (../oracle/loop_models.lua); compiled code against eager bit for bit.
 local lt = require "lutra"
 local h = require "harness"
 local check = require "same_gradients".check

@@ -1,4 +1,4 @@
--- Functions of Lua's library and metamethods in captured frames: what eager gives, in one graph.
+-- Tests functions of Lua's library and metamethods in captured frames: they give eager's results, in one graph.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,4 +1,4 @@
--- lutra-opt on the text of a captured graph: each stage is what the program's own compilation went through.
+-- Tests lutra-opt on the text of a captured graph: each stage is the one of the program's own compilation.
 local h = require "harness"
 local test, equal, truthy, shell = h.test, h.equal, h.truthy, h.shell
 

@@ -1,5 +1,5 @@
--- Leaves that a compiled function makes and gives out: parameters of a new module, tensors that require grad. Their
--- gradients are needed outside, and the function is one graph all the same.
+-- Tests leaves that a compiled function makes and returns: parameters of a new module, tensors that require grad. Their
+-- gradients are needed outside, and yet the function is one graph.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal

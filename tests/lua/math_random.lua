@@ -1,5 +1,5 @@
--- math.random in captured frames: the numbers are those that eager code draws, the generator goes on as there, and what
--- depends on them is guarded.
+-- Tests math.random in captured frames: it draws the numbers of eager code, the generator's state advances as there,
+-- and values that depend on them are guarded.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, breaks = h.test, h.equal, h.truthy, h.breaks

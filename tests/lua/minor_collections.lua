@@ -1,5 +1,5 @@
--- Tensors that nothing refers to go in minor collections; those that something refers to, however, stay. With
--- stress = "collect" each new tensor looks for dead ones, and LuaJIT's own collector judges some of what was found.
+-- Tests minor collections: they free tensors to which nothing refers and keep the others. With stress = "collect" each
+-- new tensor starts a search for dead ones, and LuaJIT's own collector checks some of those found.
 local h = require "harness"
 local lt = require "lutra"
 local test, truthy, equal = h.test, h.truthy, h.equal

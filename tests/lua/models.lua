@@ -1,7 +1,7 @@
--- The ports of scripts/models: each trains at a tiny size, eager and compiled to the same bits, in one graph; in
--- float64 its losses are PyTorch's (models.losses, which scripts/bench/torch_zoo.py --losses writes). Weights and
--- batches come from a formula that both sides have. By large steps roundings would grow a thousandfold a step, as batch
--- norm has few numbers here.
+-- Tests the ports of scripts/models: each trains at a tiny size, eagerly and compiled with the same bits, in one graph.
+-- In float64 its losses are PyTorch's (models.losses, written by scripts/bench/torch_zoo.py --losses). A formula gives
+-- weights and batches on both sides. Steps are small: batch norm has few numbers here, so large steps would multiply
+-- rounding errors by a thousand each step.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

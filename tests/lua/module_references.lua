@@ -1,4 +1,4 @@
--- What PyTorch's modules and optimisers give: written by tests/oracle/modules.py.
+-- Recorded results of PyTorch's modules and optimisers, written by tests/oracle/modules.py.
 local inf = math.huge
 return {
   modules = {

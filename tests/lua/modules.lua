@@ -1,5 +1,5 @@
--- Modules and optimisers against what PyTorch gave (module_references.lua, by tests/oracle/modules.py): results,
--- gradients, names and sizes of the state, eager and compiled, where a step is one graph.
+-- Tests modules and optimisers against PyTorch's results (module_references.lua, by tests/oracle/modules.py): results,
+-- gradients, names and sizes of the state, eager and compiled. Each compiled step is one graph.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, near, truthy, raises = h.test, h.equal, h.near, h.truthy, h.raises

@@ -1,4 +1,4 @@
--- Activations, losses and distances as modules: they call their functions with the options they were given.
+-- Tests activations, losses and distances as modules: they call their functions with the given options.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises

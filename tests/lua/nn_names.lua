@@ -1,4 +1,4 @@
--- Names that ports of real models met: layers that resample, parts of modules by their path, initialisers, finfo and
+-- Tests names that ports of real models need: layers that resample, submodules by their path, initialisers, finfo and
 -- iinfo.
 local lt = require "lutra"
 local h = require "harness"

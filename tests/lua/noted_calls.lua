@@ -1,6 +1,6 @@
--- For tests of breaks under calls. note(v) breaks the graph and keeps the text of v in noted, forget() empties that.
--- compare(make, rows): make() gives f; calls of it with the arguments of each row have eager's results, errors and
--- notes. How many graphs that took.
+-- Helpers for tests of breaks under calls. note(v) breaks the graph and appends the text of v to `noted`; forget()
+-- empties that. compare(make, rows): make() returns f; calls of f with the arguments of each row must have eager's
+-- results, errors and notes. Returns the number of graphs.
 local lt = require "lutra"
 local h = require "harness"
 

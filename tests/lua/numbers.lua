@@ -1,5 +1,5 @@
--- Numbers that compiled code depends on: NaN, -0, infinities, 2^53 and beyond, where they specialise and where they do
--- not.
+-- Tests numbers that compiled code depends on: NaN, -0, infinities, 2^53 and beyond. It checks where code specialises
+-- on them and where it does not.
 local h = require "harness"
 local test, equal = h.test, h.equal
 

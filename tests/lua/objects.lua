@@ -1,6 +1,6 @@
--- Lua values in compiled code: objects that become one and part again between calls, what a library function or a
--- metatable was replaced by, equality and coercions of Lua, tables and argument lists of any length. Each program runs
--- eager and compiled in worlds of its own, call by call.
+-- Tests Lua values in compiled code: objects that are the same in one call and different in the next, replaced library
+-- functions and metatables, Lua's equality and coercions, tables and argument lists of any length. Each program runs
+-- eagerly and compiled in separate worlds, call by call.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal

@@ -1,4 +1,4 @@
--- optim: each optimiser against its formula in Lua numbers, groups, state_dict, errors.
+-- Tests optim: each optimiser against its formula in Lua numbers, groups, state_dict, errors.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises

@@ -1,6 +1,6 @@
--- An options table whose values are all nil, `{bias = cfg.bias}`, is an empty table: it stands for no options. f(needed
--- ..., {}) is f(needed ...) for ops, functionals, modules, optimisers, schedulers and data classes, behind any number
--- of positional arguments.
+-- Tests that an options table whose values are all nil, `{bias = cfg.bias}`, is an empty table and means no options:
+-- f(needed ..., {}) is f(needed ...) for ops, functionals, modules, optimisers, schedulers and data classes, after any
+-- number of positional arguments.
 local h = require "harness"
 local lt = require "lutra"
 local nn, optim, F = lt.nn, lt.optim, lt.nn.functional

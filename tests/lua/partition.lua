@@ -1,5 +1,5 @@
--- What a compiled forward keeps for its backward, and what that computes again: gradients are eager's bit for bit under
--- the default cut and under random ones, whatever is written in between; random numbers are those of the forward.
+-- Tests what a compiled forward keeps for its backward, and what that recomputes: gradients are eager's bit for bit
+-- with default and random cuts, whatever is written in between; random numbers are those of the forward.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises

@@ -1,4 +1,4 @@
--- patch and unpatch: in place, idempotent, invisible to string.dump, right while the function runs, and without growth.
+-- Tests patch and unpatch: in place, idempotent, invisible to string.dump, during calls, and without memory growth.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

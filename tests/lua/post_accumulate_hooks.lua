@@ -1,5 +1,5 @@
--- register_post_accumulate_grad_hook(f): hooks of leaves that run when a backward has added to .grad; and the order of
--- hooks, some of which remove others or register more. As in PyTorch, eager and compiled.
+-- Tests register_post_accumulate_grad_hook(f): hooks of leaves that run after a backward has added to .grad; and the
+-- order of hooks, some of which remove or register hooks. As in PyTorch, eagerly and compiled.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, raises, text, as_eager = h.test, h.equal, h.raises, h.with_grad, h.as_eager

@@ -1,4 +1,4 @@
--- Texts of tensors as PyTorch 2.11 prints them; dtypes are written by their names alone.
+-- Tests that tensors print as in PyTorch 2.11, except that dtypes are written without a prefix.
 local h = require "harness"
 local lt = require "lutra"
 local test, equal = h.test, h.equal

@@ -1,4 +1,4 @@
--- lt.profile, lutra explain (for people and as JSON), lutra tune --limits.
+-- Tests lt.profile, lutra explain (as text and as JSON), lutra tune --limits.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, near, raises = h.test, h.equal, h.truthy, h.near, h.raises

@@ -1,4 +1,4 @@
--- What PyTorch refuses or allows, and how its results lie; what lt.is_compiling says; captures with long strings.
+-- Tests what PyTorch refuses or allows, and the layouts of its results; lt.is_compiling; captures with long strings.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, deep, raises, truthy = h.test, h.equal, h.deep, h.raises, h.truthy

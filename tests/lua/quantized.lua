@@ -1,5 +1,5 @@
--- Weights of 8 and 4 bits: products against PyTorch's formula in float64, eager and compiled alike, on every
--- instruction set and any number of threads; layers made of trained ones.
+-- Tests 8-bit and 4-bit weights: products against PyTorch's formula in float64, eager and compiled alike, on every
+-- instruction set and any number of threads; layers made from trained ones.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises

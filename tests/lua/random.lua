@@ -1,4 +1,4 @@
--- Random numbers: their ranges and means, seeds, dropout, and that compiled code draws what eager code does.
+-- Tests random numbers: their ranges and means, seeds, dropout, and that compiled code draws the same as eager code.
 local h = require "harness"
 local lt = require "lutra"
 local nn = lt.nn

@@ -1,5 +1,5 @@
--- A break under calls of frames with variables that closures assign: rebuilt frames share them, and frames that a graph
--- has returned from leave them to their closures.
+-- Tests a break under calls of frames with variables that closures assign: rebuilt frames share these variables, and a
+-- frame from which a graph has returned leaves them to its closures.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,6 +1,6 @@
--- Of every public name: a line, an annotation, a page, an example that runs in eager and compiled code to the same bits
--- and that is refused, where a dtype is, in the name's words. Of every op: a case against PyTorch, of every
--- differentiable one a case with gradients.
+-- Tests that every public name has a line of help, an annotation, a page, and an example. The example runs eagerly and
+-- compiled with the same bits. In each dtype it runs or is refused by an error that names the op. Every op has a case
+-- against PyTorch; a differentiable one has a case with gradients.
 local h = require "harness"
 local lt = require "lutra"
 local test, equal, truthy = h.test, h.equal, h.truthy

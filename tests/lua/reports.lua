@@ -1,5 +1,5 @@
--- Reports: guards fold, sources stay named after a break, breaks and recompiles say what to do, times are split,
--- entries are grouped.
+-- Tests reports: guards are folded, sources keep their names after a break, breaks and recompiles give advice, times
+-- are split, entries are grouped.
 local h = require "harness"
 local lt = require "lutra"
 local nn, optim = lt.nn, lt.optim

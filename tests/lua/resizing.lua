@@ -1,4 +1,4 @@
--- What takes other sizes in place: out=, resize_, set_, and views that a tensor becomes itself; numbers that are
+-- Tests what changes sizes in place: out=, resize_, set_, and views that a tensor itself becomes; numbers that are
 -- tensors.
 local lt = require "lutra"
 local h = require "harness"

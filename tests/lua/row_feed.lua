@@ -1,4 +1,4 @@
--- A kernel whose rows a scatter takes by blocks (jit/device/cpu/row_feed.h): the bits and the errors of eager code.
+-- Tests a kernel whose rows a scatter takes in blocks (jit/device/cpu/row_feed.h): the bits and errors are eager's.
 local h = require "harness"
 local lt = require "lutra"
 local test, equal = h.test, h.equal

@@ -1,4 +1,4 @@
--- What tests of control flow compare: the bits of tensors, and a function's loss and gradients in all its forms.
+-- Helpers for tests of control flow: compare the bits of tensors, and a function's loss and gradients in all its forms.
 local lt = require "lutra"
 local h = require "harness"
 

@@ -1,4 +1,4 @@
--- Programs of any size: chains and shared expressions of numbers, chains of ops, views, tables; what capture may cost.
+-- Tests programs of any size: chains and shared expressions of numbers, chains of ops, views, tables; capture costs.
 local h = require "harness"
 local test, equal, truthy, deep = h.test, h.equal, h.truthy, h.deep
 local scale = h.scale

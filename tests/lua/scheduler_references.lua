@@ -1,4 +1,4 @@
--- Learning rates and momentum of PyTorch's schedulers over 25 steps, recorded: {group 1, group 2, momentum of group 1}.
+-- Recorded learning rates and momentum of PyTorch's schedulers over 25 steps: {group 1, group 2, momentum of group 1}.
 return {
   StepLR = {
     {0.1, 0.05, 0.9},

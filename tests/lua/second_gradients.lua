@@ -1,5 +1,5 @@
--- Gradients of gradients (create_graph) whose backward stands outside of compiled functions: bits of eager's, in
--- what hooks see and in .grad.
+-- Tests gradients of gradients (create_graph) whose backward is outside of compiled functions: .grad and the values
+-- that hooks get have the bits of eager code.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal

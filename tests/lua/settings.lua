@@ -1,5 +1,5 @@
--- Every option that is accepted has an effect; one that does not exist yet is an error that says so. lt.config reads
--- what is in force.
+-- Tests that every accepted option has an effect, that an option which does not exist yet is an error that says so, and
+-- that lt.config reads the values in force.
 local h = require "harness"
 local lt = require "lutra"
 local test, equal, raises, truthy = h.test, h.equal, h.raises, h.truthy

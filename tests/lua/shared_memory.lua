@@ -1,4 +1,4 @@
--- Inputs of compiled functions that lie in one memory, some of which are written.
+-- Tests inputs of compiled functions that share memory, some of which are written.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

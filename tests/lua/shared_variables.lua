@@ -1,4 +1,4 @@
--- Variables that closures share with a frame, and frames that call functions whose variables lie elsewhere.
+-- Tests variables that closures share with a frame, and frames that call functions whose variables lie elsewhere.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,4 +1,4 @@
--- Gradients that come from outside of compiled code, for sizes other than those it was compiled for.
+-- Tests gradients that come from outside of compiled code, for other sizes than those for which it was compiled.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,4 +1,4 @@
--- lt.set_stance: what compiled functions do where there is code for a call, and where there is none.
+-- Tests lt.set_stance: what compiled functions do with and without code for a call.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, fails = h.test, h.equal, h.truthy, h.raises

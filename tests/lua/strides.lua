@@ -1,5 +1,5 @@
--- Results lie as eager's do: eager, with a gradient, inside a compiled function and what it returns, for pointwise ops
--- of every pair of dtypes and layouts.
+-- Tests that results have eager's layout: eagerly, with a gradient, inside a compiled function and as its results, for
+-- pointwise ops of every pair of dtypes and layouts.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal

@@ -1,5 +1,5 @@
--- The error of float32 sums does not grow with the number of terms: at most 1e-6 of the sum where the terms have one
--- sign. Eager and compiled sum alike.
+-- Tests that the error of float32 sums does not grow with the number of terms: at most 1e-6 of the sum if the terms
+-- have one sign. Eager and compiled sums are alike.
 local lt = require "lutra"
 local h = require "harness"
 

@@ -1,5 +1,5 @@
--- Tail calls keep their frames in tracebacks, need no stack where a program makes millions of them, and string.dump
--- shows them as they were.
+-- Tests tail calls: tracebacks still show their frames, millions of them need no stack, and string.dump shows them
+-- unchanged.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal

@@ -1,5 +1,5 @@
--- Strings made of numbers and strings that change from call to call: made after the run, in one graph, until Lua has to
--- look at one. Results are eager's.
+-- Tests strings made of numbers and strings that change from call to call: they are made after the run, in one graph,
+-- until Lua has to read one. Results are eager's.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

@@ -1,5 +1,5 @@
--- Numbers that item() reads of a graph's tensors as sizes, indices, bounds and counts: the graph goes on with them.
--- What an op needs of them is asserted by the run; where it does not hold, eager's error is raised at eager's line.
+-- Tests numbers that item() reads from a graph's tensors as sizes, indices, bounds and counts: the graph continues with
+-- them. The run asserts what an op requires of them. If that does not hold, it raises eager's error at eager's line.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, breaks, outcome = h.test, h.equal, h.truthy, h.breaks, h.outcome

@@ -1,5 +1,5 @@
--- The train step as one frame: eager = compiled bit for bit, one entry where the answer depends on a change, none where
--- not.
+-- Tests the train step as one frame: eager = compiled bit for bit. A change makes a new entry only if the result
+-- depends on it.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, breaks = h.test, h.equal, h.truthy, h.breaks

@@ -1,5 +1,5 @@
--- Transformers: layers' names and shapes, attention against its formula, and a small GPT's train step bit for bit on
--- one and two threads.
+-- Tests transformers: names and shapes of layers, attention against its formula, and a small GPT's train step bit for
+-- bit on one and two threads.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises

@@ -1,4 +1,4 @@
--- Mode "max-autotune" and `lutra tune`: library calls by what is the fastest, the same results.
+-- Tests mode "max-autotune" and `lutra tune`: library calls use the fastest candidate, with the same results.
 local h = require "harness"
 local lt = require "lutra"
 local test, equal, truthy, raises = h.test, h.equal, h.truthy, h.raises

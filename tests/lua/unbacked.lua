@@ -1,4 +1,4 @@
--- Sizes that elements decide (x[mask], nonzero, masked_select) are symbols of the graph, which goes on behind them.
+-- Tests that data-dependent sizes (x[mask], nonzero, masked_select) are symbols of the graph, which continues.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, breaks, text = h.test, h.equal, h.truthy, h.breaks, h.text

@@ -1,5 +1,5 @@
--- Sizes that elements decide, in compiled functions that are differentiated outside: of x[mask], nonzero,
--- masked_select. The backward has them from the run.
+-- Tests data-dependent sizes (x[mask], nonzero, masked_select) in compiled functions that are differentiated outside.
+-- The backward gets them from the run.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy

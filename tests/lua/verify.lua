@@ -1,6 +1,6 @@
--- lt.config.verify: programs whose compiled code is right are told nothing, each bug that LUTRA_INJECT switches on is
+-- Tests lt.config.verify: programs with correct compiled code get no report. Each bug that LUTRA_INJECT switches on is
 -- noticed and leaves eager's results, and its repro is minified to at most 5 ops. (tests/repro has the file format.)
--- LUTRA_TEST_TABLE=1 prints the bugs, what is told of them, and ops and bytes before and after.
+-- LUTRA_TEST_TABLE=1 prints the bugs, their reports, and the numbers of ops and bytes before and after.
 local h = require "harness"
 local test, equal, truthy, shell = h.test, h.equal, h.truthy, h.shell
 

@@ -1,5 +1,5 @@
--- Views of views of views, and deep chains of history: memory stays bounded where nothing asks for more, and nothing
--- recurses.
+-- Tests views of views of views, and deep chains of history: memory stays bounded unless the program needs more, and
+-- nothing recurses.
 local h = require "harness"
 local lt = require "lutra"
 local test, equal, truthy = h.test, h.equal, h.truthy

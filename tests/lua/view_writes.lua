@@ -1,5 +1,5 @@
--- Writes through every kind of view, in place, eager and in a compiled frame: results, inputs and gradients must be the
--- same bits.
+-- Tests writes through every kind of view, in place, eagerly and in a compiled frame: results, inputs and gradients
+-- have the same bits.
 local h = require "harness"
 local lt = require "lutra"
 local test, truthy, equal = h.test, h.truthy, h.equal

@@ -1,4 +1,4 @@
--- docs/walkthrough.md prints what its program prints, and names files that exist.
+-- Tests that docs/walkthrough.md shows what its program prints, and names files that exist.
 local h = require "harness"
 local test, truthy = h.test, h.truthy
 

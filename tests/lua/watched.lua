@@ -1,6 +1,6 @@
--- Guards look at a tensor of a list again only when it has changed since (ops/core/watch.h). So whatever changes a
--- parameter between two calls, by whatever name, a compiled call gives what the function gives: results, gradients,
--- hooks that run, errors.
+-- Tests that guards check a tensor of a list again only if it has changed (ops/core/watch.h). However a parameter is
+-- changed between two calls, a compiled call gives the same as the function: results, gradients, hooks that run,
+-- errors.
 local lt = require "lutra"
 local h = require "harness"
 local test, equal = h.test, h.equal

@@ -1,6 +1,6 @@
--- A train step with each class of lt.nn, lt.optim, lt.data and lt.amp is one graph: forward, backward, clipping of the
--- gradients and the update. Layers that have no case here are made and called as in module_references.lua. The last
--- test asks each table for its classes: one without a case fails.
+-- Tests that a train step with each class of lt.nn, lt.optim, lt.data and lt.amp is one graph: forward, backward,
+-- gradient clipping and the update. Layers without a case here are made and called as in module_references.lua. The
+-- last test lists each table's classes and fails for a class without a case.
 local lt = require "lutra"
 local h = require "harness"
 local test, truthy, equal = h.test, h.truthy, h.equal
