@@ -38,7 +38,7 @@ local modes = {
   plain = {frame = same, start = function() lt.checkpoint = function(f, ...) return f(...) end end},
 }
 
--- What a program may replace: put back after it.
+-- The values that a program may replace. They are restored after it.
 local function snapshot()
   local kept = {}
   local function keep(t)
@@ -125,12 +125,12 @@ local function near(a, b)
   return difference <= (a.dtype == "float64" and 1e-13 or 1e-5) * largest
 end
 
--- An error that a GPU's kernel told when the host waited for it. Kernels of a segment run side by side: where several
--- of them fail, any one is told.
+-- Returns whether it is the error of a GPU kernel, raised when the host waited for it. Kernels of a segment run side by
+-- side: if several of them fail, any one is reported.
 local function is_late(seen) return seen.error and seen.text:find("(launched at ", 1, true) ~= nil end
 
--- Compares what was seen. Gives nil, or the kind of the first difference ("value", "error", "gradient", "rounding"),
--- its text, and what differed. A difference of rounding, in a gradient only, is given where there is no other.
+-- Compares observed values. Returns nil, or the first difference's kind ("value", "error", "gradient", "rounding"), its
+-- text, and the values. A difference of rounding, only in a gradient, is returned if there is no other.
 function M.compare(want, got)
   local rounding
   for i = 1, math.max(#want, #got) do

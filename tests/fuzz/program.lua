@@ -35,42 +35,42 @@ end
 
 -- Statements ----------------------------------------------------------------------------------------------------------
 
--- A program has a twin in Python (p.python) where all its statements have.
+-- A program has an equivalent in Python (p.python) if all its statements have one.
 local function add(p, node)
   p.body[#p.body + 1] = node
   p.python = node.python ~= nil and p.python ~= false
   return node
 end
 
--- One statement. string.format is applied where there are more arguments.
+-- Adds one statement. It uses string.format if there are more arguments.
 function Program:line(format, ...)
   return add(self, {lua = select("#", ...) > 0 and format:format(...) or format})
 end
 
--- One statement in both languages; python = "" where Python needs none.
+-- Adds one statement in both languages; python = "" if Python needs none.
 function Program:both(lua, python)
   return add(self, {lua = lua, python = python})
 end
 
--- One statement that Python has, too, when it is translated.
+-- Adds one statement that can be translated to Python.
 function Program:same(format, ...)
   local text = select("#", ...) > 0 and format:format(...) or format
   return self:both(text, python.statement(text))
 end
 
--- A function of the program as the mode has it.
+-- Adds a function of the program, wrapped as the mode requires.
 function Program:frame(name, arguments, fill)
   return Program.keep(self:block(("%s = frame(function(%s)"):format(name, arguments), fill, "end)",
     ("def %s(%s):"):format(name, arguments)))
 end
 
--- Statements (without assignments) that may fail, of which everything is seen.
+-- Adds statements (without assignments) that may fail, and whose results are all observed.
 function Program:attempt(name, text, python_text)
   local def = ("def attempted():\n    %s\nattempt('%s', attempted)"):format(python_text or python.statement(text), name)
   return self:both(("try('%s', function() %s end)"):format(name, text), def)
 end
 
--- A block: `fill` adds what it holds. Shrinking removes all of it, or what it holds. A block of Python needs no tail.
+-- Adds a block; `fill` adds its contents. Shrinking removes all of it, or the contents. Python blocks need no tail.
 function Program:block(head, fill, tail, python)
   local node = add(self, {lua = head, python = python, body = {}, tail = tail or "end"})
   local outer = self.body
@@ -80,7 +80,7 @@ function Program:block(head, fill, tail, python)
   return node
 end
 
--- The statement stays when the program is shrunk.
+-- Keeps the statement when the program is shrunk.
 function Program.keep(node)
   node.keep = true
   return node
@@ -134,8 +134,8 @@ local function removable(nodes, out)
   return out
 end
 
--- Removes statements while fails(removed) stays true, many at first, at most `tries` times. Gives the set of those
--- removed.
+-- Removes statements while fails(removed) stays true, many at first, at most `tries` times. Returns the set of removed
+-- statements.
 function Program:shrink(fails, tries)
   local removed = {}
   local nodes = removable(self.root, {})

@@ -5,8 +5,8 @@ local M = {}
 local words = {["true"] = "True", ["false"] = "False", ["nil"] = "None", lt = "torch", try = "attempt", ["local"] = "",
   ["not"] = "not"}
 
--- One statement: methods, keyword tables, lists, index texts and constants. Table fields and closures are not
--- translated.
+-- Translates one statement: methods, keyword tables, lists, index texts and constants. Table fields and closures are
+-- not translated.
 function M.statement(lua)
   local text = lua:gsub("%[(['\"])(.-)%1%]", "[%2]")  -- x["0:2, ::2"]
   text = text:gsub("%b{}", function(table)
@@ -20,7 +20,7 @@ function M.statement(lua)
   return (text:gsub("%^", "**"):gsub("~=", "!="):gsub("^%s+", ""))
 end
 
--- A process of Python that answers programs, one at a time.
+-- A Python process that runs programs, one at a time.
 local Peer = {}
 Peer.__index = Peer
 
@@ -40,7 +40,7 @@ local function value(text)
   return tonumber(text) or text == "inf" and math.huge or text == "-inf" and -math.huge or text
 end
 
--- What PyTorch saw: entries as world.lua's, without texts.
+-- Returns what PyTorch observed, in entries like world.lua's, but without texts.
 function Peer:run(python_text)
   self.pipe:write(python_text, "\n%end\n")
   self.pipe:flush()
@@ -67,8 +67,8 @@ end
 
 local tolerances = {float64 = 1e-10, float32 = 2e-4, float16 = 2e-2, bfloat16 = 1e-1}
 
--- Nil, or how two numbers differ: beyond a part of the larger of the tensor's largest element and a hundredth of the
--- program's.
+-- Returns whether two numbers differ by more than `tolerance`: a part of the larger of the tensor's largest element and
+-- a hundredth of the program's.
 local function apart(want, got, tolerance)
   if type(want) ~= "number" or type(got) ~= "number" then return want ~= got end
   if want ~= want or got ~= got then return (want ~= want) ~= (got ~= got) end
@@ -103,9 +103,9 @@ local function differ(a, b, scale)
   return false
 end
 
--- Where PyTorch goes its own way, so that the rest of a program is not compared: gradients are added before a backward
--- fails, elements are written before an index fails; a node that writes into a view is freed though it saved nothing; a
--- tensor that was written is refused though a copy was kept.
+-- Cases where PyTorch differs, so that the rest of a program is not compared: it adds gradients before a backward fails
+-- and writes elements before an index fails; it frees a node that writes into a view though that saved nothing; it
+-- refuses a tensor that was written though a copy was kept.
 local own_ways = {{"second time", alone = true}, {"modified by an inplace operation", alone = true}, {"out of bounds"},
   {"out of range"}}
 
@@ -116,7 +116,7 @@ local function own_way(a, b)
   return false
 end
 
--- Compares what was seen of Lutra's eager mode and of PyTorch: nil, or a kind of difference and its text.
+-- Compares the values observed in Lutra's eager mode and in PyTorch. Returns nil, or a kind of difference and its text.
 function M.compare(eager, torch)
   local scale = 0
   for i = 1, math.max(#eager, #torch) do

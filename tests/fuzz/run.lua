@@ -1,12 +1,12 @@
--- Fuzzing: programs of a class, each run eagerly and in the other modes, must be seen to do the same.
--- lutra run.lua CLASS [FROM[-TO]] [OPTION...] programs of these seeds (default: LUTRA_TEST_SEED, or 1 to the class's
--- count)
---   lutra run.lua --program FILE [OPTION...]        a program that was kept
--- Where LUTRA_TORCH names a Python with PyTorch, programs that have a twin in Python are compared with it, too.
--- Options: --modes A,B --device D --lines (errors name the same lines) --strict (gradients agree to the last bit after
--- breaks)
--- --print (programs are printed) --keep FOLDER (programs that fail are written there) --no-shrink --seconds N (for one
--- program) --jit off|N (LuaJIT's JIT is off, or begins traces after N rounds; default: as it comes)
+-- Fuzzing: runs programs of a class eagerly and in the other modes, and compares what they do.
+--   lutra run.lua CLASS [FROM[-TO]] [OPTION...]  programs of these seeds (default: LUTRA_TEST_SEED, or 1 to the
+--                                                class's count)
+--   lutra run.lua --program FILE [OPTION...]     a program that was kept
+-- If LUTRA_TORCH names a Python with PyTorch, programs with an equivalent in Python are compared with it, too.
+-- Options: --modes A,B  --device D  --lines (errors name the same lines)  --strict (gradients after breaks agree to the
+-- last bit)  --print (print programs)  --keep FOLDER (write failing programs there)  --no-shrink
+-- --seconds N (time limit of one program)  --jit off|N (LuaJIT's JIT is off, or starts traces after N rounds; default:
+-- LuaJIT's own)
 local lt = require "lutra"
 
 local folder = arg[0]:match("^(.*/)") or "./"
@@ -41,8 +41,8 @@ elseif options.jit then
   jit.opt.start("hotloop=" .. options.jit, "hotexit=" .. options.jit)
 end
 
--- The first mode that does not do what eager does: its name, the kind of difference and its text; then how many
--- gradients differed in their last bits only, and what eager showed.
+-- Returns the first mode that differs from eager: its name, the kind of difference and its text; then the number of
+-- gradients that differed only in their last bits, and what eager showed.
 local function check(text)
   local want = modes.run(text, "eager")
   local roundings = 0
@@ -59,8 +59,8 @@ local function check(text)
   return nil, nil, nil, roundings, want
 end
 
--- One program in a process of its own: its mode and kind of difference, "" where there is none, and its errors under
--- eager.
+-- Runs one program in its own process. Returns its mode and kind of difference, "" if there is none, and its errors
+-- under eager.
 local function read_all(path)
   local file = assert(io.open(path, "rb"))
   local text = file:read("*a")
@@ -110,7 +110,7 @@ local function run_alone(text, lines, names)
   return failed, errors
 end
 
--- Fails in the same way, with no error under eager that the whole program did not have.
+-- Returns whether it fails in the same way, with no error under eager that the whole program did not have.
 local function shrink(program, lines, mode)
   local names = "eager," .. mode
   local failed, errors = run_alone(program:text(), lines, names)
@@ -151,7 +151,7 @@ if options.crashed then  -- the runner's script saw a process die at this seed
   os.exit(1)
 end
 
--- PyTorch's answer to a program, compared with eager's: nil, or the kind of difference and its text.
+-- Compares PyTorch's results for a program with eager's. Returns nil, or the kind of difference and its text.
 local peer
 local function check_torch(program, removed)
   peer = peer or python.start(torch, folder)

@@ -85,18 +85,18 @@ end
 
 local world = {seen = seen}
 
--- What is seen of values: all of them must be the same in all modes.
+-- The texts of observed values. All of them must be the same in all modes.
 function world.see(name, ...)
   local n = select("#", ...)
   if n <= 1 then return add("value", name, (...)) end
   for i = 1, n do add("value", name .. "." .. i, (select(i, ...))) end
 end
 
--- A gradient: where several segments add to it, its last bits may differ.
+-- A gradient: if several segments add to it, its last bits may differ.
 function world.gradient(name, v) add("gradient", name, v) end
 
--- An error's text is part of what is seen; addresses and places are not, nor what compiled code calls a tensor that was
--- written.
+-- The text of an error is observed, but without addresses and places, and without the name that compiled code uses for
+-- a tensor that was written.
 function world.failed(name, message)
   local text = tostring(message):gsub("0x%x+", "0x"):gsub("^[^%s:]+:(%d+): ", world.lines and "line %1: " or "")
   text = text:gsub("(modified by an inplace operation): .*", "%1")
@@ -112,7 +112,7 @@ local function record(name, ok, ...)
   return true, ...
 end
 
--- A GPU tells what went wrong at the next wait: that of a call is seen with it.
+-- A GPU reports an error at the next wait. So the error of a call is observed with that call.
 local wait = lt.get_default_device():find("^cuda") and lt.cuda.synchronize
 local function waited(name, ok, ...)
   if not wait then return ok, ... end
@@ -123,7 +123,7 @@ local function waited(name, ok, ...)
   return ok, ...
 end
 
--- pcall, of which everything is seen: true and results, or false.
+-- pcall with all its results observed. Returns true and results, or false.
 function world.try(name, f, ...) return record(name, waited(name, pcall(f, ...))) end
 
 -- A tensor of numbers of few bits, the same in Python: data(seed, sizes...) or data(seed, sizes..., options).
