@@ -31,7 +31,8 @@ int exit_index(CompiledProto& compiled, ProtoPoint& point, const Exit& exit) {
   return int(point.exits.size()) - 1;
 }
 
-// Compiles in the background without waiting what only lt.auto has asked for, unless a setting says otherwise.
+// Returns the options of a capture. If only lt.auto asked for the code, calls do not wait for the compiler, unless a
+// setting says otherwise.
 CaptureOptions options_of(lua_State* L, const CompiledProto& compiled) {
   CaptureOptions options = compiled.options;
   if (options.wait < 0 && compiled.automatic && !runtime(L).config.async) options.wait = 0;

@@ -369,8 +369,8 @@ struct PortalCall {
 };
 
 // Returns whether it is too early to check guards: under lt.auto, while the captured entries have no code, or while
-// there are none and the budget does not pay for a capture. Such a call takes a third of the usual time, and nothing
-// from the budget. Otherwise short rounds would never pay for a capture.
+// there are none and the budget does not pay for a capture. Such a call takes a third of the usual time, and costs the
+// budget nothing. Otherwise short rounds would never pay for a capture.
 bool is_early(CaptureState& state, lua_State* L, const CompiledProto& compiled, const ProtoPoint& point,
               const PortalPlace& portal) {
   const bool asks = point.compiling < int(point.entries.size()) || !point.with_callers.empty();

@@ -114,8 +114,8 @@ void note_value(ProtoPoint& point, const std::string& source, std::string value)
   if (values.size() < kKnown) values.insert(std::move(value));
 }
 
-// Makes dims whose size differs from the spec's symbols of the next capture. Sizes 0 and 1 stay constants unless they
-// bound a loop. A loop that they bound need not be unrolled twice.
+// Marks dims whose size differs from the spec, so that the next capture makes them symbols. Sizes 0 and 1 stay
+// constants unless they bound a loop. A loop that they bound need not be unrolled twice.
 void learn_sizes(ProtoPoint& point, const GuardProgram& p, const std::vector<Tensor>& tensors) {
   for (size_t i = 0; i < p.tensors.size(); i++) {
     const TensorSpec& spec = p.tensors[i];
@@ -214,9 +214,9 @@ void each_leaf(const SymbolProgram& symbols, const SymGuard& g, std::vector<bool
   }
 }
 
-// Learns from the relations that do not hold. The numbers and sizes that a relation pinned to a value have changed
-// (only if `failed`: relations are what failed). For those of a comparison with another outcome it learns just that,
-// which loops need to know.
+// Learns from the relations that do not hold. If a relation pinned numbers and sizes to a value, these have changed.
+// That is learned only if relations are the step that failed (`failed`). If a comparison had another outcome, it learns
+// that about its numbers and sizes, because loops need to know it.
 void learn_related(ProtoPoint& point, const GuardProgram& p, GuardValues& values, bool failed) {
   int first = 0;
   p.symbols.run(values.tensors, values.scalars, values.symbols, &first);
