@@ -42,7 +42,7 @@ Memory of_run(size_t offset) { return {kRun, int32_t(offset)}; }
 Memory slot(int r) { return {kRegisters, 8 * r}; }
 bool is_small(int64_t n) { return n >= 0 && n <= INT32_MAX; }
 
-// Returns whether the code can do the checks of is_plainly for this spec, which must be a leaf's.
+// Returns whether the code can do is_plainly's checks for this spec: a leaf with small sizes and strides.
 bool has_plain_check(const TensorSpec& spec) {
   return tensor_layout() && spec.leaf && spec.sizes.size() == spec.strides.size() &&
          std::all_of(spec.sizes.begin(), spec.sizes.end(), is_small) &&
