@@ -1,5 +1,5 @@
--- Machines that lack a part: each in a process of its own, with a driver or a library that is too old, empty or not
--- there. What needs it says so, what works without it works.
+-- Tests machines that lack a part, each in its own process, with a driver or a library that is too old, empty or
+-- missing. Functions that need it raise an error that says so; the others work.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local test, equal, truthy, shell = h.test, h.equal, h.truthy, h.shell

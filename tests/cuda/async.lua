@@ -1,5 +1,5 @@
--- Compilation that no call waits for, on a GPU: the same bits before and after, from a thread that has not met the
--- device before; ends of programs while NVRTC compiles.
+-- Tests compilation in the background on a GPU: the bits are the same before and after, also from a thread that has not
+-- used the device before; programs that end while NVRTC compiles.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local test, equal, truthy, shell = h.test, h.equal, h.truthy, h.shell

@@ -1,5 +1,5 @@
--- Compiled kernels on disk, seen from whole programs: where they go, that they are found again, shared by processes,
--- and done without where the directory or an entry is bad. (tests/cuda_codegen/disk_cache_test.cc takes entries apart.)
+-- Tests the disk cache of kernels with whole programs: where it stores them, that they are found again and shared by
+-- processes, and that a bad directory or entry is ignored. (tests/cuda_codegen/disk_cache_test.cc tests entries.)
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local test, equal, truthy, shell = h.test, h.equal, h.truthy, h.shell

@@ -1,5 +1,5 @@
--- Branches and loops that data decide are conditional nodes of the run's CUDA graph: what they give is eager's,
--- whatever moves or stays alive between runs, and the host does not wait for them.
+-- Tests data-dependent branches and loops, which are conditional nodes of the run's CUDA graph: they give eager's
+-- results, whatever moves or stays alive between runs, and the host does not wait for them.
 package.path = "../lua/?.lua;" .. package.path
 local lt = require "lutra"
 local h = require "harness"

@@ -1,4 +1,4 @@
--- What a user of two GPUs writes, right and wrong, on GPUs that are not there: devices, guards, models that move,
+-- Tests correct and wrong programs for two GPUs, on fake GPUs: devices, guards, models that move,
 -- files.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"

@@ -1,5 +1,5 @@
--- What goes wrong on a GPU in the middle of a train step (fake_driver.cc): memory runs out at every point, every call
--- of the driver fails once, a kernel traps. Told in words; nothing is lost; the run goes on as if it had not happened.
+-- Tests failures on a GPU within a train step (fake_driver.cc): memory runs out at every point, each driver call fails
+-- once, a kernel traps. Each has a message; nothing is lost; the run continues as if it had not happened.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local ffi = require "ffi"

@@ -1,6 +1,6 @@
--- Kernels that are not compiled yet (jit/codegen/cuda/interpreter.h): the recorded cases of tests/oracle on the GPU
--- that is not there, values and gradients, give the bits that the CPU gives. Run with LUTRA_CUDA_INTERPRET=1: nothing
--- is compiled then.
+-- Tests kernels that are not compiled yet (jit/codegen/cuda/interpreter.h): the recorded cases of tests/oracle on
+-- the fake GPU give the CPU's bits, for values and gradients. Run with LUTRA_CUDA_INTERPRET=1, which compiles
+-- nothing.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local test, equal = h.test, h.equal

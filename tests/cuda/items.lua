@@ -1,4 +1,4 @@
--- Numbers that item() reads in compiled code of a GPU: one graph, eager's numbers, also where its runs are recorded.
+-- Tests item() in compiled code on a GPU: one graph, with eager's numbers, also if its runs are recorded.
 package.path = "../lua/?.lua;" .. package.path
 local lt = require "lutra"
 local h = require "harness"

@@ -1,5 +1,5 @@
--- The whole road to a GPU that is not there: fake/fake_nvrtc.cc compiles the kernels for the host, fake_driver.cc runs
--- them, and graphs of them. Results against the CPU's.
+-- Tests everything up to a fake GPU: fake/fake_nvrtc.cc compiles the kernels for the host, fake_driver.cc runs them,
+-- and graphs of them. Results are compared with the CPU's.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local test, equal, deep, raises, truthy = h.test, h.equal, h.deep, h.raises, h.truthy

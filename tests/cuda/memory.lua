@@ -1,4 +1,4 @@
--- Tensors on a GPU that is not there (fake_driver.cc): they move, are read, counted and freed. No kernel runs.
+-- Tests tensors on a fake GPU (fake_driver.cc): they are moved, read, counted and freed. No kernel runs.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local test, equal, deep, raises, truthy = h.test, h.equal, h.deep, h.raises, h.truthy

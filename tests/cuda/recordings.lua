@@ -1,4 +1,4 @@
--- Compiled segments that are replayed as CUDA graphs give what eager gives, whatever moves or stays alive between runs.
+-- Tests that segments replayed as CUDA graphs give eager's results, whatever moves or stays alive between runs.
 package.path = "../lua/?.lua;" .. package.path
 local lt = require "lutra"
 local h = require "harness"

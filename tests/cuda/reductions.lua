@@ -1,5 +1,5 @@
--- Sums on a GPU that is not there (fake_driver.cc): eager and compiled give the same bits, whatever is cut into parts;
--- by channel also in both layouts of images. What tells its own result's size.
+-- Tests sums on a fake GPU (fake_driver.cc): eager and compiled give the same bits, however the work is split; sums by
+-- channel in both layouts of images; ops whose result has a data-dependent size.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local test, deep, equal, truthy = h.test, h.deep, h.equal, h.truthy

@@ -1,5 +1,5 @@
--- lt.config.verify on a GPU: right code is told nothing, also where its runs are recorded; a bug is noticed and leaves
--- eager's results.
+-- Tests lt.config.verify on a GPU: correct code gets no report, also if its runs are recorded; a bug is noticed and
+-- leaves eager's results.
 package.path = "../lua/?.lua;" .. package.path
 local h = require "harness"
 local test, equal, truthy, shell = h.test, h.equal, h.truthy, h.shell
