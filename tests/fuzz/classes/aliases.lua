@@ -1,4 +1,4 @@
--- Views with offsets and strides, arguments that share memory, in-place writes with history and without, within calls
+-- Views with offsets and strides, arguments that share memory, in-place writes with and without history, within calls
 -- and between them.
 local views = {"B['0:3']", "B['1:4']", "B['3:6']", "B['::2']", "B:view(3, 8)['::, 4:8']", "B:view(4, 6):t()['::2']",
   "B:view(2, 3, 4)[1]",

@@ -1,6 +1,6 @@
--- Operations that fail by the values of their elements or by shapes, most with results that nobody uses. The calls
--- before compiled them with arguments that they accept. What was done before the failure is seen, what comes after it
--- is not.
+-- Operations that fail because of the values of their elements or because of their shapes. Most of their results are
+-- unused. Earlier calls compiled them with arguments that they accept. The effects before the failure are observed,
+-- those after it are not.
 local failing = {
   "t[ids]", "t:index_select(0, ids)", "t:gather(0, ids:view(-1, 1))", "lt.nn.functional.embedding(ids, t)", "n % d",
     "n:remainder(d)",

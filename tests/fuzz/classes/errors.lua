@@ -1,5 +1,5 @@
--- Errors without breaks: of the program, of ops and of the standard library, raised and not raised in turn by one
--- compiled function, in callees, in loops and beside closures. Under fullgraph each stays what it is in eager code.
+-- Errors without breaks: of the program, of ops and of the standard library. One compiled function raises them in some
+-- calls and not in others, in callees, in loops and beside closures. Under fullgraph each is eager's.
 local function number(p) return p:random(6) - 1 end
 
 local statements = {

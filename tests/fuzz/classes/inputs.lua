@@ -1,6 +1,6 @@
--- Functions whose calls bring one tensor as several inputs, or several that share memory, in other patterns from call
--- to call; leaves that take other memory (x.data = y, set_) between a run and its backward, behind the backward,
--- between two; kept losses, inputs that no backward reads and that are written or freed before it.
+-- Functions whose calls pass one tensor as several inputs, or several that share memory, in other patterns from call to
+-- call; leaves that take other memory (x.data = y, set_) between a run and its backward, after it, or between two; kept
+-- losses; inputs that no backward reads and that are written or freed before it.
 local unary = {"sin", "tanh", "square", "relu", "exp", "neg"}
 
 local function generate(p)

@@ -1,6 +1,6 @@
--- Whole numbers that change from call to call and become sizes, indices, bounds of slices and loops, counts, positions
--- in lists, operands of integer arithmetic; some calls bring what is no such number. In some programs they are elements
--- that item() reads of tensors.
+-- Integers that change from call to call and become sizes, indices, bounds of slices and loops, counts, positions in
+-- lists, operands of integer arithmetic; some calls pass other values. In some programs they are elements that item()
+-- reads from tensors.
 local values = {"0", "1", "2", "3", "4", "5", "6", "7", "-1", "-2", "-3", "8"}
 local odd = {"-0.0", "0.5", "nil", "'3'", "3LL", "2.5"}
 

@@ -1,6 +1,6 @@
--- Leaves that a frame makes and gives out: of new tensors, of drawn ones, of detached ones and of views; with hooks, in
--- losses, with a backward within. Whoever called goes on with them: writes, hooks, gradients by lt.grad and backward,
--- of the first and the second order, once and twice, leaf by leaf.
+-- Leaves that a frame makes and returns: of new, random and detached tensors and of views; with hooks, in losses, with
+-- a backward inside. The caller continues with them: writes, hooks, gradients by lt.grad and backward, of first and
+-- second order, once and twice, leaf by leaf.
 local function generate(p)
   p.keep(p:line("w, x, b = data(1, 3, 4, {requires_grad = true}), data(2, 3, 4%s), data(3, 4, {requires_grad = true})",
     p:chance(30) and ", {requires_grad = true}" or ""))

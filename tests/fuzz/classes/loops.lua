@@ -1,6 +1,6 @@
--- Loops that come round another number of times in each call: by a number, by a size of a tensor, by what item()
--- reads, with bounds and steps that are fractions, nested, over lists that grow; `for`, `while`, `repeat`, `goto`.
--- Sizes are 0 and 1, too; some tensors are views or take gradients.
+-- Loops whose number of rounds changes with each call: by a number, by a size of a tensor, by what item() reads, with
+-- fractional bounds and steps, nested, over lists that grow; `for`, `while`, `repeat`, `goto`. Sizes include 0 and 1;
+-- some tensors are views or require gradients.
 local bounds = {"for i = 1, n do", "for i = 0, n - 1 do", "for i = n, 1, -1 do", "for i = 0, n, 0.5 do",
   "for i = n / 2, n do", "for i = 1, n, 2 do", "for i = 0.25, n do", "for i = 1, v do", "for i = v, n do",
   "for i = 1, math.max(n, v) do", "for i = 1, #x do", "for i = v / 2, v, 0.5 do", "for i = 1, x:size(0) do",

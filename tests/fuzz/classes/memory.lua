@@ -1,5 +1,5 @@
--- What saves memory of gradients: lt.checkpoint, nested, with dropout, autocast and hooks, and budgets of what compiled
--- forwards save; backward outside, of some results, in parts, twice. lt.checkpoint changes no bit ("plain" is without).
+-- Savers of gradient memory: lt.checkpoint, nested, with dropout, autocast and hooks, and budgets of what compiled
+-- forwards save; backward outside, of some results, in parts, twice. lt.checkpoint changes no bit ("plain": without).
 local unary = {"tanh", "sigmoid", "sin", "square", "relu"}
 
 -- Variables are of shape {3, 4}.

@@ -1,6 +1,6 @@
--- The order of pairs and the length of tables with holes: LuaJIT's depend on how a table was made and written, so that
--- tables that frames make, write, clear and hand on must have been made and written so. What is added to a table after
--- the frame shows how much room it had.
+-- The order of pairs and the length of tables with holes. In LuaJIT they depend on how a table was made and written. So
+-- frames must make, write, clear and return tables in the same way. What is added to a table after the frame shows how
+-- much room it had.
 local names = {"a", "b", "c", "d", "e", "f", "g", "h"}
 
 local function generate(p)

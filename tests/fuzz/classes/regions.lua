@@ -1,7 +1,7 @@
--- Control flow that data decide: branches and loops with random bodies, nested, which read what is outside of them,
--- each something else; with gradients and without, under autocast, with breaks, dropout and writes among them; sizes
--- change between the calls. Sums of second derivatives may be rounded otherwise than in eager code: they are compared
--- with those of the plain function, in float64.
+-- Data-dependent control flow: branches and loops with random bodies, nested, which read different outside values; with
+-- and without gradients, under autocast, with breaks, dropout and writes among them; sizes change between the calls.
+-- Sums of second derivatives may be rounded otherwise than in eager code, so they are compared with those of the plain
+-- function, in float64.
 local unary = {"tanh", "sigmoid", "sin", "square", "relu", "neg"}
 
 -- Variables are of shape {3, 4}, but for those of a scan's body, of shape {4}.

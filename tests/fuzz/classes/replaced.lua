@@ -1,5 +1,5 @@
--- Functions of the libraries, methods and metamethods that are replaced and put back between calls, and calls of the
--- library with arguments of every sort.
+-- Functions of the libraries, methods and metamethods that are replaced and restored between calls, and calls of the
+-- library with arguments of every type.
 local replaced = {
   {"string", "rep", "function(s, n) return s .. tostring(n) end"}, {"string", "upper", "function() return 'UP' end"},
   {"string", "format", "function(f) return f end"}, {"string", "len", "function() return 5 end"},

@@ -1,6 +1,6 @@
--- Sizes that elements decide: x[mask], nonzero, masked_select, unique, bincount and lt.where(mask), then ops on what
--- they give, sizes as numbers, writes through masks, gradients in the frame and outside of it. Calls bring other
--- lengths, and masks of which no element, one or all are true.
+-- Data-dependent sizes: x[mask], nonzero, masked_select, unique, bincount and lt.where(mask), then ops on their
+-- results, sizes as numbers, writes through masks, gradients in the frame and outside of it. Calls pass other lengths,
+-- and masks with no, one or all elements true.
 local masks = {"%s:gt(0)", "%s:lt(s)", "%s:abs():gt(1)", "%s:ge(-100)", "%s:gt(100)", "(%s * 2):round():eq(1)"}
 local unary = {"exp", "tanh", "abs", "square"}
 

@@ -1,5 +1,5 @@
--- Integers of 64 bits that change from call to call: computed with, compared, made numbers that become sizes, indices
--- and bounds, kept in tables. Some calls bring what no double holds, unsigned ones and numbers.
+-- 64-bit integers that change from call to call: computed with, compared, converted to numbers that become sizes,
+-- indices and bounds, kept in tables. Some calls pass ones that no double holds, unsigned ones and numbers.
 local values = {"0LL", "1LL", "2LL", "3LL", "4LL", "5LL", "6LL", "7LL", "-1LL", "-2LL", "-3LL", "8LL", "12LL", "-7LL"}
 local odd = {"3ULL", "2", "0x7fffffffffffffffLL", "9007199254740992LL", "-9007199254740992LL", "9007199254740993LL",
   "nil", "2.5", "'4'", "0xffffffffffffffffULL", "4611686018427387904LL", "-9223372036854775807LL - 1LL"}
