@@ -1,5 +1,5 @@
--- check.lua DIR [family...]: recorded answers of PyTorch (see README.md) in; every case's values and gradients, in
--- every recorded form, held to them, and compiled code, one graph of each case, held to eager bit for bit.
+-- check.lua DIR [family...]: compares every case's values and gradients, in every recorded form, with PyTorch's
+-- recorded answers (see README.md), and compiled code, one graph for each case, with eager bit for bit.
 package.path = "../lua/?.lua;" .. package.path
 local lt = require "lutra"
 local h = require "harness"

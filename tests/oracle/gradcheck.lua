@@ -1,7 +1,7 @@
--- gradcheck.lua DIR [family...]: first and second derivatives of every case that has gradients, in float64, against
--- central differences along random directions. What is compared: S(x) = sum of results * fixed numbers; T(x) = sum of
--- its gradients * fixed numbers, which goes through gradients of gradients. Where the differences to both sides
--- disagree the function has a kink, and no derivative is compared.
+-- gradcheck.lua DIR [family...]: checks first and second derivatives of every case that has gradients, in float64,
+-- against central differences along random directions, of S(x) = sum of results * fixed numbers, and of T(x) = sum of
+-- its gradients * fixed numbers, which uses gradients of gradients. If the differences to both sides disagree, the
+-- function has a kink, and no derivative is compared.
 package.path = "../lua/?.lua;" .. package.path
 local lt = require "lutra"
 local h = require "harness"

@@ -1,5 +1,5 @@
--- index_programs.lua FILE: programs of index_programs.py in; each run eagerly and compiled, held to PyTorch's answers
--- exactly.
+-- index_programs.lua FILE: runs the programs of index_programs.py eagerly and compiled, and compares them exactly with
+-- PyTorch's answers.
 local lt = require "lutra"
 local compile = select(2, ...) ~= "eager"
 

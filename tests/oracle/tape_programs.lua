@@ -1,4 +1,4 @@
--- tape_programs.lua FILE: programs of tape_programs.py in; what each makes of its tensors held to PyTorch's answers.
+-- tape_programs.lua FILE: runs the programs of tape_programs.py and compares their tensors with PyTorch's answers.
 local lt = require "lutra"
 
 local function values(t)
