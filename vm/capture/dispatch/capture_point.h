@@ -18,8 +18,8 @@ struct ProtoBody : ResumeBody {
 };
 
 // Traces the segment that begins at `point` with the values on the stack (slots, slots of callers, varargs; the
-// function at `self`) and compiles it. Returns null if no entry can be made; then the point is dead, or a capture took
-// longer than lt.auto's budget allows.
+// function at `self`) and compiles it. Returns null if no entry can be made; then the point is dead, or the capture
+// took longer than lt.auto's budget allows.
 std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
                                      ProtoPoint& point, const SegmentCall& call,
                                      const std::vector<Caller>& callers = {});
