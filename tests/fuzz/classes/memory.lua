@@ -1,4 +1,4 @@
--- Savers of gradient memory: lt.checkpoint, nested, with dropout, autocast and hooks, and budgets of what compiled
+-- Saving gradient memory: lt.checkpoint, nested, with dropout, autocast and hooks, and budgets of what compiled
 -- forwards save; backward outside, of some results, in parts, twice. lt.checkpoint changes no bit ("plain": without).
 local unary = {"tanh", "sigmoid", "sin", "square", "relu"}
 
