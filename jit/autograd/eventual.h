@@ -37,7 +37,7 @@ class SizeAnswers {
   HostProgram program_;
 };
 
-// Adds the time of CPU that its thread takes meanwhile to options.late_ms.
+// A scope. Adds the CPU time that its thread takes within it to options.late_ms.
 class LateTime {
  public:
   explicit LateTime(const CompileOptions& options) : sum_(options.late_ms.get()) {}
