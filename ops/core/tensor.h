@@ -111,8 +111,8 @@ struct TensorImpl : RefCounted, Pooled<TensorImpl> {
   bool is_fake() const { return storage->fake; }
   ElementsMark mark() const { return {layout_version, storage->version}; }
   // See watch.h: a change that its invariants name must be followed by changed().
-  void watch() const { requires_grad.watched.watch(), storage->watched.watch(); }
-  void changed() const { requires_grad.watched.changed(); }
+  void watch() const { requires_grad.watch(), storage->watched.watch(); }
+  void changed() const { requires_grad.changed(); }
   bool is_contiguous() const;  // may ask symbols
   void* data() const;          // first element; throws if freed or fake
   template <class T>

@@ -11,6 +11,7 @@
 //    watches, then reads the facts.
 #pragma once
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 namespace lutra {
@@ -31,22 +32,28 @@ class Watched {
   mutable std::atomic<bool> watched_{false};
 };
 
+// A flag that is a watched fact.
 class WatchedFlag {
  public:
   WatchedFlag() = default;
   WatchedFlag(const WatchedFlag& o) : on_(o.on_) {}  // a copy is not watched
   operator bool() const { return on_; }              // NOLINT
   WatchedFlag& operator=(bool on) {
-    if (on != on_) on_ = on, watched.changed();
+    if (on != on_) on_ = on, watched_.changed();
     return *this;
   }
   WatchedFlag& operator=(const WatchedFlag& o) { return *this = bool(o); }
 
+  // Watch and report the whole object that the flag belongs to.
+  void watch() const { watched_.watch(); }
+  void changed() const { watched_.changed(); }
+
+  // Returns the flag's place in this object, for guards that are machine code.
+  static constexpr size_t offset() { return offsetof(WatchedFlag, on_); }
+
  private:
   bool on_ = false;
-
- public:
-  Watched watched;
+  Watched watched_;
 };
 
 }  // namespace lutra

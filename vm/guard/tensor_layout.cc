@@ -56,7 +56,7 @@ std::optional<TensorLayout> look() {
   static_assert(sizeof(Ref<Storage>) == 8 && sizeof(Tensor) == 8);
   TensorLayout t;
   t.storage = offsetof(TensorImpl, storage), t.dtype = offsetof(TensorImpl, dtype);
-  t.requires_grad = offsetof(TensorImpl, requires_grad), t.view = offsetof(TensorImpl, view);
+  t.requires_grad = offsetof(TensorImpl, requires_grad) + WatchedFlag::offset(), t.view = offsetof(TensorImpl, view);
   t.autograd = offsetof(TensorImpl, autograd);
   t.sizes = int32_t(offsetof(TensorImpl, sizes)) + *elements;
   t.strides = int32_t(offsetof(TensorImpl, strides)) + *elements;
