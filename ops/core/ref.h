@@ -25,8 +25,18 @@ class Ref {
     std::swap(p_, o.p_);
     return *this;
   }
+  // The reference to an object that was just made: no other thread knows it, so no locked instruction is needed.
+  static Ref first(T* p) {
+    p->refs.store(p->refs.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    Ref r;
+    r.p_ = p;
+    return r;
+  }
+  // The holder of the only reference needs no locked instruction: nobody else can make another.
   ~Ref() {
-    if (p_ && p_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1) delete p_;
+    if (!p_) return;
+    if (p_->refs.load(std::memory_order_acquire) == 1 || p_->refs.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      delete p_;
   }
   T* get() const { return p_; }
   T* operator->() const { return p_; }
@@ -43,7 +53,7 @@ class Ref {
 
 template <class T, class... A>
 Ref<T> make_ref(A&&... args) {
-  return Ref<T>(new T(std::forward<A>(args)...));
+  return Ref<T>::first(new T(std::forward<A>(args)...));
 }
 
 }  // namespace lutra
