@@ -100,6 +100,7 @@ struct GuardValues {
   std::vector<InputView> views;  // likewise, made by machine code; data is null if the code does not know it
   std::vector<double> scalars;   // by scalar input
   std::vector<SymbolValue> symbols;
+  std::vector<Value> outputs;  // of the run that the values are for
 };
 
 // Returns the identity of the prototype of the Lua function at `index`; kLibraryFunction for an assembly function of

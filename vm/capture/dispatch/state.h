@@ -95,7 +95,7 @@ class RunningCall {
     values_ = calls.spare_[calls.depth_++].get();
   }
   ~RunningCall() {
-    values_->tensors.forget();
+    values_->tensors.forget(), values_->outputs.clear();
     if (noted_lines) [[unlikely]]
       keep_noted_hit();
     if (--calls_.depth_ == 0 && !calls_.dropped_.empty()) std::exchange(calls_.dropped_, {}).clear();

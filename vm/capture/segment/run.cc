@@ -48,7 +48,7 @@ struct EntryRunner {
   Entry& e;
   GuardValues& values;
   const Effects& left = e.effects;
-  std::vector<Value> outputs{};
+  std::vector<Value>& outputs = values.outputs;
   int constants = 0;  // stack index
   // Fresh tables, closures, texts, then operands of effects. They are on the stack, or in a table if there are many.
   // Their number, stack index before the first one, stack index of the table or 0.
@@ -492,8 +492,10 @@ int run_segment(lua_State* L, Entry& entry, GuardValues& values) {
     entry.results.assign(entry.effects.results.begin(), entry.effects.results.end());
     if (entry.leaves == Leaves::kResults) entry.plain = entry.segment->plain();
   }
-  if (entry.leaves == Leaves::kResults) return runner.run_plain();
-  return runner.writable() ? runner.run() : 0;
+  values.outputs.clear();  // of a run that failed
+  const int n = entry.leaves == Leaves::kResults ? runner.run_plain() : runner.writable() ? runner.run() : 0;
+  values.outputs.clear();
+  return n;
 }
 
 }  // namespace lutra
