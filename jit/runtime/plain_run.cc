@@ -128,14 +128,22 @@ void PlainRun::note_memory() const {
   }
 }
 
+// Memory for views, which costs nothing before they are made.
+union PlainRun::Views {
+  Views() {}
+  InputView views[kMaxInputs];
+};
+
 bool PlainRun::run(const std::vector<Tensor>& inputs, const InputView* views, const double* scalars,
                    std::vector<Value>& results) const {
   const size_t n = inputs.size();
   if (n < input_count_ || n > kMaxInputs || launches_watched()) return false;
   if (noted_lines) [[unlikely]]
     note_memory();
-  InputView seen[kMaxInputs];
-  for (size_t i = 0; i < n; i++) seen[i] = views && views[i].data ? views[i] : view_of(*inputs[i].get());
+  Views memory;
+  InputView* const seen = memory.views;
+  for (size_t i = 0; i < n; i++)
+    new (&seen[i]) InputView(views && views[i].data ? views[i] : view_of(*inputs[i].get()));
   HostValue values[kMaxValues];
   std::copy(start_.begin(), start_.end(), values);
   if (reckons_) program_->run(values, seen, scalars);

@@ -44,6 +44,7 @@ class PlainRun : public Dense {
         rng_calls_(uint32_t(flat.plan.rng_calls)),
         input_count_(size_t(flat.input_count)),
         reckons_(flat.program.has_steps()) {}
+  union Views;
   void note_memory() const;
   bool add_outputs();
   bool add_steps();
