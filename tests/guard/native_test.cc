@@ -59,9 +59,9 @@ int run_both(lua_State* L) {
   Call& c = *static_cast<Call*>(lua_touserdata(L, lua_upvalueindex(4)));
   const int nargs = lua_gettop(L);
   for (int i = 1; i <= 3; i++) lua_pushvalue(L, lua_upvalueindex(i));
-  const int constants = nargs + 1;
-  c.fast = c.native->run(L, c.nslots, nargs, nargs + 3, &c.b);
-  c.witness = run_guards(L, *c.program, c.nslots, nargs, nargs + 3, constants, constants + 1, &c.a);
+  const CallValues values{c.nslots, nargs, nargs + 3};
+  c.fast = c.native->run(L, values, &c.b);
+  c.witness = run_guards(L, *c.program, values, nargs + 1, &c.a);
   if (c.witness == -1 && c.fast == -1) {
     for (size_t i = 0; i < c.a.tensors.size(); i++) c.same_tensors &= c.a.tensors[i].same(c.b.tensors[i]);
   }

@@ -65,7 +65,7 @@ struct Code : NativeGuards {
     if (emitted.asks_weak) note_lines(weak, sizeof *weak), note_lines(weak->array, 1);
   }
 
-  int run(lua_State* L, int nslots, int nargs, int self, GuardValues* out) override {
+  int run(lua_State* L, const CallValues& call, GuardValues* out) override {
     if (!emitted.code && !is_ready()) return kUnsure;
     if (!lua_checkstack(L, registers + 8)) return kNoRoom;
     const Tab* string_meta = emitted.asks_strings ? metatable_of_strings(L) : nullptr;
@@ -84,14 +84,14 @@ struct Code : NativeGuards {
                  mirror::base(L) + base - 1,
                  stack,
                  weak,
-                 stack[self - 1],
+                 stack[call.self - 1],
                  string_meta,
                  prototypes,
                  out->scalars.data(),
                  out->tensors.first(),
                  out->views.data(),
-                 nargs - nslots,
-                 stack + nslots,
+                 call.nargs - call.nslots,
+                 stack + call.nslots,
                  program,
                  out};
     const int result = int(emitted.code.as<int64_t (*)(GuardRun*)>()(&run));

@@ -14,7 +14,7 @@ class NativeGuards : public Dense {
   // Returns what run_guards returns, or kUnsure: the witness must decide (rare cases that only the public API can
   // answer).
   static constexpr int kUnsure = -2;
-  virtual int run(lua_State* L, int nslots, int nargs, int self, GuardValues* out) = 0;
+  virtual int run(lua_State* L, const CallValues& call, GuardValues* out) = 0;
 };
 
 // Makes guards whose machine code is made when they run for the second time. constants, weak: stack indexes of the

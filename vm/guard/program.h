@@ -108,12 +108,16 @@ struct GuardValues {
 constexpr int kLibraryFunction = -1;
 int prototype_number(lua_State* L, int index);
 
-// Runs `program` over the public Lua API (the witness). Its arguments are stack slots 1 .. nargs (the first `nslots`
-// are slots, the others varargs) of the function at `self`. constants and weak are stack indexes of the entry's tables.
-// Returns -1 on a hit, with the registers pushed on the stack. Otherwise returns the index of the step that failed, or
-// kNoRoom, and leaves the stack as it was.
-int run_guards(lua_State* L, const GuardProgram& program, int nslots, int nargs, int self, int constants, int weak,
-               GuardValues* out);
+// The values of a portal call on the Lua stack: 1 .. nslots are slots of the frame, nslots + 1 .. nargs its varargs.
+// Its function is at stack index `self`.
+struct CallValues {
+  int nslots = 0, nargs = 0, self = 0;
+};
+
+// Runs `program` on the values of a call over the public Lua API (the witness). `tables` is the stack index of the
+// entry's table of constants; its weak table is the next value. Returns -1 on a hit, with the registers pushed on the
+// stack. Otherwise returns the index of the step that failed, or kNoRoom, and leaves the stack as it was.
+int run_guards(lua_State* L, const GuardProgram& program, const CallValues& call, int tables, GuardValues* out);
 
 // A result of run_guards and NativeGuards::run: the stack has no room for the registers. It is neither a hit nor a
 // reason to capture.
@@ -136,8 +140,8 @@ bool overlaps(const GuardProgram& program, const std::vector<Tensor>& tensors);
 
 // Returns a text for the value that step `failed` found ("nil", "float32[3, 4]", "number 3"). Runs the steps before it
 // again. relation: for a kSymbols step, the guard that does not hold; else -1.
-std::string describe_found(lua_State* L, const GuardProgram& program, int failed, int nslots, int nargs, int self,
-                           int constants, int weak, int* relation);
+std::string describe_found(lua_State* L, const GuardProgram& program, int failed, const CallValues& call, int tables,
+                           int* relation);
 // The facts of a tensor that a spec states.
 enum class TensorFact : uint8_t { kDType, kDevice, kRank, kSize, kStride, kRequiresGrad, kIsLeaf, kHooks, kFreed };
 const char* name(TensorFact fact);

@@ -32,7 +32,8 @@ bool is_list_for(lua_State* L, int table, int operand) {
 struct Runner {
   lua_State* L;
   const GuardProgram& p;
-  int nslots, nargs, self, constants, weak;
+  const CallValues& call;
+  int constants, weak;  // stack indexes of the entry's tables
   GuardValues& out;
 
   int reg(int r) const { return out.base + r; }
@@ -41,13 +42,13 @@ struct Runner {
     switch (s.op) {
       case GuardOp::kArgLoad: lua_pushvalue(L, s.index + 1); break;
       case GuardOp::kVarargLoad:
-        if (nslots + s.index < nargs) {
-          lua_pushvalue(L, nslots + s.index + 1);
+        if (call.nslots + s.index < call.nargs) {
+          lua_pushvalue(L, call.nslots + s.index + 1);
         } else {
           lua_pushnil(L);
         }
         break;
-      case GuardOp::kSelfLoad: lua_pushvalue(L, self); break;
+      case GuardOp::kSelfLoad: lua_pushvalue(L, call.self); break;
       case GuardOp::kUpvalueLoad:
         if (!lua_getupvalue(L, reg(s.a), s.index + 1)) lua_pushnil(L);
         break;
@@ -195,7 +196,7 @@ struct Runner {
       case GuardOp::kListCheck: return lua_istable(L, reg(s.a)) && is_list_for(L, reg(s.a), s.index);
       case GuardOp::kLengthCheck: return lua_istable(L, reg(s.a)) && int(lua_objlen(L, reg(s.a))) == s.index;
       case GuardOp::kKeysCheck: return keys(s);
-      case GuardOp::kArgCountCheck: return nargs - nslots == s.index;
+      case GuardOp::kArgCountCheck: return call.nargs - call.nslots == s.index;
       case GuardOp::kTensorCheck: {
         Tensor* t = to_tensor(L, reg(s.a));
         if (!t || !matches(*t, p.tensors[s.index], nullptr)) return false;
@@ -336,13 +337,12 @@ bool overlaps(const GuardProgram& program, const std::vector<Tensor>& tensors) {
   return members != program.written.size() && pairs();
 }
 
-int run_guards(lua_State* L, const GuardProgram& program, int nslots, int nargs, int self, int constants, int weak,
-               GuardValues* out) {
+int run_guards(lua_State* L, const GuardProgram& program, const CallValues& call, int tables, GuardValues* out) {
   if (!lua_checkstack(L, program.registers + 8)) return kNoRoom;
   out->base = lua_gettop(L) + 1;
   out->tensors.reset(program.tensors.size());
   out->scalars.assign(program.scalar_sources.size(), 0);
-  Runner r{L, program, nslots, nargs, self, constants, weak, *out};
+  Runner r{L, program, call, tables, tables + 1, *out};
   for (size_t i = 0; i < program.steps.size(); i++) {
     const GuardStep& s = program.steps[i];
     if (is_load(s.op)) {
@@ -375,22 +375,22 @@ std::string describe_value(lua_State* L, int index) {
 
 }  // namespace
 
-std::string describe_found(lua_State* L, const GuardProgram& p, int failed, int nslots, int nargs, int self,
-                           int constants, int weak, int* relation) {
+std::string describe_found(lua_State* L, const GuardProgram& p, int failed, const CallValues& call, int tables,
+                           int* relation) {
   GuardValues out;
   *relation = -1;
   out.base = lua_gettop(L) + 1;
   luaL_checkstack(L, p.registers + 8, "guards");
   out.tensors.reset(p.tensors.size());
   out.scalars.assign(p.scalar_sources.size(), 0);
-  Runner r{L, p, nslots, nargs, self, constants, weak, out};
+  Runner r{L, p, call, tables, tables + 1, out};
   for (int i = 0; i < failed; i++) is_load(p.steps[i].op) ? r.load(p.steps[i]) : void(r.check(p.steps[i]));
   const GuardStep& s = p.steps[failed];
   std::string text = is_setting(s.op) ? setting_text(s.op) : "";
   switch (s.op) {
     case GuardOp::kGradNilCheck: text = describe(out.tensors[s.a]->autograd->grad); break;
     case GuardOp::kGradTensorCheck: text = out.tensors[s.index] ? describe(out.tensors[s.index]) : "nil"; break;
-    case GuardOp::kArgCountCheck: text = str(nargs - nslots); break;
+    case GuardOp::kArgCountCheck: text = str(call.nargs - call.nslots); break;
     case GuardOp::kCdataCheck:
       text = describe_value(L, r.reg(s.a));
       if (lua_type(L, r.reg(s.a)) == kCdataType && luaL_callmeta(L, r.reg(s.a), "__tostring")) {

@@ -111,14 +111,14 @@ GuardTree::Wanted GuardTree::wanted_of(const Member& member) {
   return wanted;
 }
 
-bool GuardTree::key_of(const Read& read, const Call& call, uint64_t* key) {
+bool GuardTree::key_of(const Read& read, lua_State* L, const CallValues& call, uint64_t* key) {
   const Hop& root = read.path[0];
   TValue v{mirror::kNilValue};
   if (root.load == GuardOp::kSelfLoad) {
-    v = mirror::base(call.L)[call.self - 1];
+    v = mirror::base(L)[call.self - 1];
   } else {
     const int i = int(root.at) + (root.load == GuardOp::kVarargLoad ? call.nslots : 0);
-    if (i < call.nargs) v = mirror::base(call.L)[i];
+    if (i < call.nargs) v = mirror::base(L)[i];
   }
   for (size_t i = 1; i < read.path.size(); i++) {
     if (!step_into(v, read.path[i].load, read.path[i].at)) return false;

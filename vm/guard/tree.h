@@ -23,16 +23,11 @@ class GuardTree {
   explicit GuardTree(const std::vector<Member>& members);
   GuardTree(const GuardTree&) = delete;
 
-  // The values of a portal call, as for run_guards.
-  struct Call {
-    lua_State* L = nullptr;
-    int nslots = 0, nargs = 0, self = 0;
-  };
   // Calls holds(i) for members until it returns true, and returns that member's number; otherwise -1. Members that the
   // tree does not distinguish are tried in the order of their last hits.
   template <class F>
-  int find(const Call& call, const F& holds) {
-    return find(root_, call, holds);
+  int find(lua_State* L, const CallValues& call, const F& holds) {
+    return find(root_, L, call, holds);
   }
 
  private:
@@ -72,7 +67,7 @@ class GuardTree {
 
   int number_of(const Read& read);
   Wanted wanted_of(const Member& member);
-  static bool key_of(const Read& read, const Call& call, uint64_t* key);
+  static bool key_of(const Read& read, lua_State* L, const CallValues& call, uint64_t* key);
   static int best_read(const std::vector<int>& members, const std::vector<Wanted>& wanted);
   Child grow(std::vector<int> members, const std::vector<Wanted>& wanted);
 
@@ -85,7 +80,7 @@ class GuardTree {
   }
 
   template <class F>
-  int find(Child at, const Call& call, const F& holds) {
+  int find(Child at, lua_State* L, const CallValues& call, const F& holds) {
     if (at < 0) return at != kNothing && holds(~at) ? ~at : -1;
     Node& node = nodes_[size_t(at)];
     if (!node.read) {
@@ -99,11 +94,11 @@ class GuardTree {
       return -1;
     }
     uint64_t key;
-    if (key_of(*node.read, call, &key)) {
-      const int found = find(node.by_key[place_of(node, key)].child, call, holds);
+    if (key_of(*node.read, L, call, &key)) {
+      const int found = find(node.by_key[place_of(node, key)].child, L, call, holds);
       if (found >= 0) return found;
     }
-    return find(node.rest, call, holds);
+    return find(node.rest, L, call, holds);
   }
 
   std::map<Read, int> numbers_;

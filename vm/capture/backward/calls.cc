@@ -41,7 +41,7 @@ void in_own_frame(lua_State* L, const std::function<void(lua_State*)>& f) {
 
 // Pushes slots, then varargs, then the function. Returns false if the function no longer exists.
 bool push_call(lua_State* L, const CapturedCall& captured, const LuaCallee& callee, const std::vector<Tensor>& tensors,
-               SegmentCall& at) {
+               CallValues& at) {
   const int arguments = callee.push_arguments(L, tensors);
   luaL_checkstack(L, arguments + int(captured.slots.size()) + 8, "a backward");
   for (unsigned slot : captured.slots) int(slot) < arguments ? lua_pushvalue(L, int(slot) + 1) : lua_pushnil(L);
@@ -368,7 +368,7 @@ struct CallCapture {
       tensors.push_back(later ? made->stand_ins.back() : given[k].real);
       if (given[k].fake) dims[call.places[k]] = symbolic_dims(given[k].fake);
     }
-    SegmentCall at{};
+    CallValues at{};
     if (!push_call(L, *made, *call.callee, tensors, at)) return refuse("it is gone");
     const auto saves = make_ref<SeenSaves>();
     const AsThen then(call.repeats.get(), Ref<CallWatch>(saves.get()));
@@ -407,16 +407,16 @@ namespace {
 
 // Calls f with the values that the guard steps before the failed one have loaded.
 template <class F>
-void with_values(lua_State* L, const GuardProgram& p, int failed, const SegmentCall& at, int tables, F f) {
+void with_values(lua_State* L, const GuardProgram& p, int failed, const CallValues& at, int tables, F f) {
   GuardProgram until = p;
   until.steps.resize(size_t(failed));
   GuardValues values;
-  if (run_guards(L, until, at.nslots, at.nargs, at.self, tables, tables + 1, &values) < 0) f(values);
+  if (run_guards(L, until, at, tables, &values) < 0) f(values);
 }
 
 // Records a miss because of another closure of a prototype, or of another number or string: the next capture accepts
 // any. tables: stack index of the entry's tables.
-void learn(lua_State* L, const Entry& e, int failed, const SegmentCall& at, int tables,
+void learn(lua_State* L, const Entry& e, int failed, const CallValues& at, int tables,
            const std::function<CallLessons&()>& lessons) {
   constexpr size_t kKnown = 8;
   const GuardStep& s = e.guards.steps[size_t(failed)];
@@ -447,7 +447,7 @@ bool CallCaptures::holds(const CapturedCall& captured, const PartCall& call, Bac
   }
   const AsThen then(call.repeats.get());
   in_own_frame(current_lua(), [&](lua_State* L) {
-    SegmentCall at{};
+    CallValues at{};
     if (!push_call(L, captured, *call.callee, tensors, at)) return;
     const Entry& e = *captured.entry;
     GuardValues values;
@@ -455,9 +455,8 @@ bool CallCaptures::holds(const CapturedCall& captured, const PartCall& call, Bac
     lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
     lua_rawgeti(L, LUA_REGISTRYINDEX, e.weak);
     int miss = NativeGuards::kUnsure;
-    if (e.native) miss = e.native->run(L, at.nslots, at.nargs, at.self, &values);
-    if (miss == NativeGuards::kUnsure)
-      miss = run_guards(L, e.guards, at.nslots, at.nargs, at.self, base + 1, base + 2, &values);
+    if (e.native) miss = e.native->run(L, at, &values);
+    if (miss == NativeGuards::kUnsure) miss = run_guards(L, e.guards, at, base + 1, &values);
     hold = miss == -1;
     if (miss >= 0) learn(L, e, miss, at, base + 1, [&]() -> CallLessons& { return lessons_[call.key]; });
     for (size_t i = 0; hold && i < values.tensors.size(); i++) {

@@ -82,7 +82,7 @@ void teach_new_points(CompiledProto& compiled, const std::set<bc::Pc>& known, co
 }
 
 // Throws if the option 'dynamic' names dimensions that an argument does not have.
-void check_dynamic_dims(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, const SegmentCall& call) {
+void check_dynamic_dims(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, const CallValues& call) {
   if (compiled.options.dynamic_dims.empty() || point.pc != 1) return;
   const std::vector<std::string> names = argument_names(compiled.code->proto(), point.pc, point.args);
   for (int i = 0; i < call.nargs; i++) {
@@ -107,7 +107,7 @@ void stay_in_callee(CaptureState& state, lua_State* L, CompiledProto& compiled,
 }
 
 std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point,
-                                  const SegmentCall& call, const std::vector<Caller>& callers) {
+                                  const CallValues& call, const std::vector<Caller>& callers) {
   TraceOptions options{compiled.options.dynamic, point.dynamic_dims};
   check_dynamic_dims(L, compiled, point, call);
   for (const auto& [source, dims] : compiled.options.dynamic_dims) {
@@ -261,7 +261,7 @@ bool finish_entries(lua_State* L, CompiledProto& compiled, ProtoPoint& point) {
 }
 
 std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
-                                     ProtoPoint& point, const SegmentCall& call, const std::vector<Caller>& callers) {
+                                     ProtoPoint& point, const CallValues& call, const std::vector<Caller>& callers) {
   const CompileScope scope;
   const double start = wall_ms();
   const double cpu_start = thread_cpu_ms();

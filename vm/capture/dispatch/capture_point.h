@@ -21,7 +21,7 @@ struct ProtoBody : ResumeBody {
 // function at `self`) and compiles it. Returns null if no entry can be made; then the point is dead, or the capture
 // took longer than lt.auto's budget allows.
 std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled,
-                                     ProtoPoint& point, const SegmentCall& call,
+                                     ProtoPoint& point, const CallValues& call,
                                      const std::vector<Caller>& callers = {});
 // Finishes the point's entries that the background has compiled. Returns false if the compiled prototype runs its
 // original code from now on. Throws the compiler's errors about the program, as capture_point does; then the entry is

@@ -81,12 +81,11 @@ bool follow_frame(CaptureState& state, lua_State* L, const CompiledProto& compil
   return false;
 }
 
-// Returns a text such as "x size 0 was 3, is 4 (read at f.lua:2)" for the guard `failed` of an entry. The entry's
-// constants are at stack index `constants`, the weak ones above them.
-std::string describe_failure(lua_State* L, const Entry& e, int failed, const SegmentCall& call, int constants) {
+// Returns a text such as "x size 0 was 3, is 4 (read at f.lua:2)" for the guard `failed` of an entry. `tables`:
+// as for run_guards.
+std::string describe_failure(lua_State* L, const Entry& e, int failed, const CallValues& call, int tables) {
   int relation = -1;
-  const std::string found =
-      describe_found(L, e.guards, failed, call.nslots, call.nargs, call.self, constants, constants + 1, &relation);
+  const std::string found = describe_found(L, e.guards, failed, call, tables, &relation);
   const GuardRow row = relation >= 0 ? row_of_relation(e.guards, size_t(relation)) : row_of(e.guards, size_t(failed));
   return str(row.source, row.source.empty() ? "" : " ", "was ", row.expected, ", is ", found, " (read at ",
              row.place.file ? row.place.file : "?", ":", row.place.line, ")");
@@ -107,17 +106,16 @@ bool may_compile(const CaptureState& state, const CompiledProto& compiled, Reaso
 
 // Verifies native guards as code is verified: for one of `lt.config.verify` calls the guard interpreter runs, too.
 // Returns false if the entry was entered wrongly. It then declines for good, so that the original code runs.
-bool is_entered_rightly(lua_State* L, CompiledProto& compiled, Entry& e, int nslots, int nargs, int self) {
+bool is_entered_rightly(lua_State* L, CompiledProto& compiled, Entry& e, const CallValues& call) {
   const int every = runtime(L).config.verify;
   if (every == 0 || !e.native || (e.hits - 1) % every != 0) return true;
   const int top = lua_gettop(L);
   GuardValues values;
   lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
   lua_rawgeti(L, LUA_REGISTRYINDEX, e.weak);
-  const int failed = run_guards(L, e.guards, nslots, nargs, self, top + 1, top + 2, &values);
+  const int failed = run_guards(L, e.guards, call, top + 1, &values);
   if (failed >= 0) {
-    report_guard(compiled.name, describe_failure(L, e, failed, {nslots, nargs, self}, top + 1), *e.guard_text,
-                 e.graph_text);
+    report_guard(compiled.name, describe_failure(L, e, failed, call, top + 1), *e.guard_text, e.graph_text);
     e.decline = true;
   }
   lua_settop(L, top);
@@ -162,7 +160,7 @@ struct PortalCall {
   const PortalPlace& portal;
   std::vector<Caller> callers{};
   std::shared_ptr<ProtoPoint> under{};
-  SegmentCall values{};
+  CallValues values{};
   bool parted = false;      // this call has just parted the point from frames above
   int own = lua_gettop(L);  // number of passed values: slots, varargs
 
@@ -214,7 +212,6 @@ struct PortalCall {
   }
 
   int run_hit(Entry& e) {
-    const auto [nslots, nargs, self] = values;
     CompiledProto& root = compiled.root ? *compiled.root : compiled;
     if (!root.callees.empty() && ++root.hits >= root.revives_at) revive_callees(state, L, root);
     if (!e.decline && comes_back(compiled)) refresh_code();
@@ -228,7 +225,7 @@ struct PortalCall {
     if (caller && !find_landing(state, L, *caller, e, &landing)) return decline();
     if (!caller && size_t(e.exit) >= portal.exits && !goes_on_newest()) return decline();
     const bool watched = bool(e.guard_text);
-    if (watched && !is_entered_rightly(L, compiled, e, nslots, nargs, self)) return decline();
+    if (watched && !is_entered_rightly(L, compiled, e, values)) return decline();
     Lost lost;
     const int n = run_entry(L, compiled, e, loaded, lost);
     credit(n > 0 ? e.ops : 0);
@@ -243,7 +240,6 @@ struct PortalCall {
 
   // Learns from the miss and captures. Returns false if the original code runs.
   bool capture(Entry* missed, int failed) {
-    const auto [nslots, nargs, self] = values;
     if (in_finalizer(L) || waits() ||
         !may_compile(state, compiled, [&] { return missed ? reason_of(*missed, failed) : ""; }))
       return false;
@@ -261,9 +257,9 @@ struct PortalCall {
     if (missed) {
       lua_rawgeti(L, LUA_REGISTRYINDEX, missed->constants);
       lua_rawgeti(L, LUA_REGISTRYINDEX, missed->weak);
-      const int top = lua_gettop(L);
-      const bool more = note_miss(state, L, compiled, point(), *missed, failed, nslots, nargs, self, top - 1, top);
-      lua_settop(L, top - 2);
+      const int tables = lua_gettop(L) - 1;
+      const bool more = note_miss(state, L, compiled, point(), {*missed, failed, tables}, values);
+      lua_settop(L, tables - 1);
       if (point().dead) refresh_code();
       if (std::exchange(point().parts, false)) forget_entries(L, point());
       if (under && is_steered()) return true;
@@ -350,7 +346,7 @@ struct PortalCall {
     if (point().dead || rests(point())) return decline();
     if (!finish_entries(L, compiled, point())) return decline();
     for (int round = 0;; round++) {
-      const Lookup a = find_entry(L, point(), {values.nslots, values.nargs, values.self}, loaded);
+      const Lookup a = find_entry(L, point(), values, loaded);
       const bool fresh = compiled.fresh_capture;
       if (a.entry) compiled.fresh_capture = false;
       if (a.entry && a.entry->compiling) {

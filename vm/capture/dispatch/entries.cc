@@ -78,12 +78,12 @@ thread_local NotedHit noted_hit;
 int try_entry(lua_State* L, const Entry& e, const CallValues& call, GuardValues& values, Lookup& a) {
   const int base = lua_gettop(L);
   int miss = NativeGuards::kUnsure;
-  if (e.native) miss = e.native->run(L, call.nslots, call.nargs, call.self, &values);
+  if (e.native) miss = e.native->run(L, call, &values);
   if (miss == NativeGuards::kUnsure) {
     lua_rawgeti(L, LUA_REGISTRYINDEX, e.constants);
     lua_rawgeti(L, LUA_REGISTRYINDEX, e.weak);
     values.views.clear();
-    miss = run_guards(L, e.guards, call.nslots, call.nargs, call.self, base + 1, base + 2, &values);
+    miss = run_guards(L, e.guards, call, base + 1, &values);
   }
   if (miss == -1) return miss;
   a.no_room = a.no_room || miss == kNoRoom;
@@ -132,8 +132,8 @@ Lookup find_entry(lua_State* L, ProtoPoint& point, const CallValues& call, Guard
   }
   if (alone == entries.size()) return a;
   EntryTree& tree = *point.tree;
-  const GuardTree::Call at{L, call.nslots, call.nargs, call.self};
-  const int found = tree.tree.find(at, [&](int i) { return try_member(L, point.tree, size_t(i), call, values, a); });
+  const int found =
+      tree.tree.find(L, call, [&](int i) { return try_member(L, point.tree, size_t(i), call, values, a); });
   if (found >= 0) {
     hit(*tree.members[size_t(found)].entry);
   } else if (alone == 0) {

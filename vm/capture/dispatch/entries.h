@@ -9,12 +9,6 @@ struct lua_State;
 
 namespace lutra {
 
-// The values of a portal call: stack slots 1 .. nargs, the first nslots of which are the frame's slots; the function at
-// `self`.
-struct CallValues {
-  int nslots = 0, nargs = 0, self = 0;
-};
-
 // The result of find_entry. The entries live as long as the portal call (RunningCalls).
 struct Lookup {
   Entry* entry = nullptr;  // the hit; null on a miss

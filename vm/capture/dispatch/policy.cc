@@ -41,8 +41,7 @@ std::string size_hint(const TraceState& state, lua_State* L, const CompiledProto
 
 // Returns the tensors that a call passes, by input. It ignores checks of tensors that fail. It loads nothing behind the
 // first other failure.
-std::vector<Tensor> tensors_of(lua_State* L, const GuardProgram& p, int nslots, int nargs, int self, int constants,
-                               int weak) {
+std::vector<Tensor> tensors_of(lua_State* L, const GuardProgram& p, const CallValues& call, int tables) {
   GuardProgram loose = p;
   loose.steps.clear();
   std::vector<std::pair<int, int>> places;  // input, register
@@ -56,7 +55,7 @@ std::vector<Tensor> tensors_of(lua_State* L, const GuardProgram& p, int nslots, 
   std::vector<Tensor> found(p.tensors.size());
   GuardValues values;
   const int top = lua_gettop(L);
-  if (run_guards(L, loose, nslots, nargs, self, constants, weak, &values) < 0) {
+  if (run_guards(L, loose, call, tables, &values) < 0) {
     for (auto [input, reg] : places) {
       if (Tensor* t = to_tensor(L, values.base + reg)) found[size_t(input)] = *t;
     }
@@ -83,9 +82,8 @@ bool loosen(lua_State* L, GuardStep& s, int constants) {
 // Returns whether a call would run the entry if sizes, numbers and the like were other ones, and without the check
 // `left_out`. f gets the values that the call passes.
 template <class F>
-bool is_near(lua_State* L, const GuardProgram& p, int nslots, int nargs, int self, int constants, int weak, F f,
-             int left_out = -1) {
-  const std::vector<Tensor> tensors = tensors_of(L, p, nslots, nargs, self, constants, weak);
+bool is_near(lua_State* L, const GuardProgram& p, const CallValues& call, int tables, F f, int left_out = -1) {
+  const std::vector<Tensor> tensors = tensors_of(L, p, call, tables);
   GuardProgram loose = p;
   for (size_t i = 0; i < tensors.size(); i++) {
     TensorSpec& spec = loose.tensors[i];
@@ -98,11 +96,11 @@ bool is_near(lua_State* L, const GuardProgram& p, int nslots, int nargs, int sel
   loose.steps.clear();
   for (size_t i = 0; i < p.steps.size(); i++) {
     GuardStep s = p.steps[i];
-    if (int(i) != left_out && loosen(L, s, constants)) loose.steps.push_back(s);
+    if (int(i) != left_out && loosen(L, s, tables)) loose.steps.push_back(s);
   }
   GuardValues values;
   const int top = lua_gettop(L);
-  const bool runs = run_guards(L, loose, nslots, nargs, self, constants, weak, &values) < 0;
+  const bool runs = run_guards(L, loose, call, tables, &values) < 0;
   if (runs) f(values, tensors);
   lua_settop(L, top);
   return runs;
@@ -132,25 +130,23 @@ void learn_sizes(ProtoPoint& point, const GuardProgram& p, const std::vector<Ten
 
 // Runs the steps before the one that failed, which hold. f gets the values that they load.
 template <class F>
-void with_values(lua_State* L, const GuardProgram& p, int failed, int nslots, int nargs, int self, int constants,
-                 int weak, F f) {
+void with_values(lua_State* L, const GuardProgram& p, int failed, const CallValues& call, int tables, F f) {
   GuardProgram until = p;
   until.steps.resize(size_t(failed));
   GuardValues values;
   const int top = lua_gettop(L);
-  if (run_guards(L, until, nslots, nargs, self, constants, weak, &values) < 0) f(values);
+  if (run_guards(L, until, call, tables, &values) < 0) f(values);
   lua_settop(L, top);
 }
 
 // If another closure of the same prototype came, makes the next entry accept any. Continues with the checks of
 // functions behind the one that failed.
-void learn_functions(lua_State* L, ProtoPoint& point, GuardProgram p, int failed, int nslots, int nargs, int self,
-                     int constants, int weak) {
+void learn_functions(lua_State* L, ProtoPoint& point, GuardProgram p, int failed, const CallValues& call, int tables) {
   while (failed >= 0) {
     GuardStep& s = p.steps[size_t(failed)];
     if (s.op != GuardOp::kIdentityCheck || !s.prototype) return;
     bool is_closure = false;
-    with_values(L, p, failed, nslots, nargs, self, constants, weak, [&](const GuardValues& values) {
+    with_values(L, p, failed, call, tables, [&](const GuardValues& values) {
       const int at = values.base + s.a;
       is_closure = lua_isfunction(L, at) && prototype_number(L, at) == s.prototype;
     });
@@ -159,7 +155,7 @@ void learn_functions(lua_State* L, ProtoPoint& point, GuardProgram p, int failed
     s.op = GuardOp::kPrototypeCheck, s.index = s.prototype;
     GuardValues values;
     const int top = lua_gettop(L);
-    failed = run_guards(L, p, nslots, nargs, self, constants, weak, &values);
+    failed = run_guards(L, p, call, tables, &values);
     lua_settop(L, top);
   }
 }
@@ -240,17 +236,16 @@ void learn_related(ProtoPoint& point, const GuardProgram& p, GuardValues& values
 }
 
 // Learns the other numbers and sizes of the call that have changed, so that one miss teaches all of them.
-void learn_others(lua_State* L, ProtoPoint& point, const GuardProgram& p, int nslots, int nargs, int self,
-                  int constants, int weak) {
-  is_near(L, p, nslots, nargs, self, constants, weak, [&](GuardValues& values, const auto& tensors) {
+void learn_others(lua_State* L, ProtoPoint& point, const GuardProgram& p, const CallValues& call, int tables) {
+  is_near(L, p, call, tables, [&](GuardValues& values, const auto& tensors) {
     learn_sizes(point, p, tensors);
     if (!p.symbols.empty()) learn_related(point, p, values, false);
     for (const GuardStep& s : p.steps) {
       if (!compares_constant(s.op)) continue;
-      lua_rawgeti(L, constants, s.index);
+      lua_rawgeti(L, tables, s.index);
       const bool is = lua_rawequal(L, -1, values.base + s.a);
       lua_pop(L, 1);
-      if (!is) learn_value(L, point, s, values, constants);
+      if (!is) learn_value(L, point, s, values, tables);
     }
   });
 }
@@ -269,12 +264,11 @@ bool is_picked(lua_State* L, const Source* s, int constants) {
 
 // For a length that changed, or a value that was or was not nil, at a place picked by a number: learns that the number
 // has changed. What stands at one place says nothing about other places.
-void learn_picked(lua_State* L, ProtoPoint& point, const GuardProgram& p, int failed, int nslots, int nargs, int self,
-                  int constants, int weak) {
+void learn_picked(lua_State* L, ProtoPoint& point, const GuardProgram& p, int failed, const CallValues& call,
+                  int tables) {
   if (p.symbols.empty()) return;
   is_near(
-      L, p, nslots, nargs, self, constants, weak,
-      [&](GuardValues& values, const auto&) { learn_related(point, p, values, true); }, failed);
+      L, p, call, tables, [&](GuardValues& values, const auto&) { learn_related(point, p, values, true); }, failed);
 }
 
 int level_of(const ProtoPoint& point, const Source* s) {
@@ -305,13 +299,12 @@ int level_of(const ProtoPoint& point, const GuardProgram& p, const GuardStep& s,
 // The entries of a point that run something, and for each the guard step that fails. Guards run once for a call.
 class FailedSteps {
  public:
-  FailedSteps(lua_State* L, const ProtoPoint& point, int nslots, int nargs, int self)
-      : L_(L), point_(point), nslots_(nslots), nargs_(nargs), self_(self) {}
+  FailedSteps(lua_State* L, const ProtoPoint& point, const CallValues& call) : L_(L), point_(point), call_(call) {}
 
-  // Calls f(entry, step, constants, weak) for each entry until it returns false. step < 0: no step fails.
+  // Calls f(miss) for each entry until it returns false. miss.step < 0: no step fails.
   template <class F>
   void each(F f) {
-    const int top = lua_gettop(L_), constants = top + 1, weak = top + 2;
+    const int top = lua_gettop(L_), tables = top + 1;
     size_t i = 0;
     for (const std::shared_ptr<Entry>& e : point_.entries) {
       if (e->decline) continue;
@@ -319,10 +312,10 @@ class FailedSteps {
       lua_rawgeti(L_, LUA_REGISTRYINDEX, e->weak);
       if (i == steps_.size()) {
         GuardValues values;
-        steps_.push_back(run_guards(L_, e->guards, nslots_, nargs_, self_, constants, weak, &values));
-        lua_settop(L_, weak);
+        steps_.push_back(run_guards(L_, e->guards, call_, tables, &values));
+        lua_settop(L_, tables + 1);
       }
-      const bool goes_on = f(*e, steps_[i++], constants, weak);
+      const bool goes_on = f(Miss{*e, steps_[i++], tables});
       lua_settop(L_, top);
       if (!goes_on) return;
     }
@@ -331,17 +324,18 @@ class FailedSteps {
  private:
   lua_State* const L_;
   const ProtoPoint& point_;
-  const int nslots_, nargs_, self_;
+  const CallValues& call_;
   std::vector<int> steps_;
 };
 
 // Returns how many calls up the outermost frame is that differs from an entry's: loops of frames above add paths there.
-int furthest_level(lua_State* L, const ProtoPoint& point, FailedSteps& failed, int nslots, int nargs, int self) {
+int furthest_level(lua_State* L, const ProtoPoint& point, FailedSteps& failed, const CallValues& call) {
   int level = point.missed_level;
-  failed.each([&](const Entry& e, int step, int constants, int weak) {
-    if (step < 0) return true;
-    with_values(L, e.guards, step, nslots, nargs, self, constants, weak, [&](GuardValues& found) {
-      level = std::max(level, level_of(point, e.guards, e.guards.steps[size_t(step)], found));
+  failed.each([&](const Miss& miss) {
+    if (miss.step < 0) return true;
+    const GuardProgram& p = miss.entry.guards;
+    with_values(L, p, miss.step, call, miss.tables, [&](GuardValues& found) {
+      level = std::max(level, level_of(point, p, p.steps[size_t(miss.step)], found));
     });
     return true;
   });
@@ -407,49 +401,64 @@ bool part_calls(CompiledProto& compiled, ProtoPoint& point) {
   return point.parts = compiled.parted_calls.size() > known;
 }
 
-bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
-               int failed, int nslots, int nargs, int self, int constants, int weak) {
-  Runtime& rt = runtime(L);
-  const auto made = std::count_if(point.entries.begin(), point.entries.end(), [](auto& e) { return !e->decline; });
-  const bool limit = !entry.decline && int(made) >= rt.config.recompile_limit;
-  if (limit && point.limit_reached) return note_late_miss(point, compiled), false;
-  const GuardProgram& p = entry.guards;
-  const GuardStep& s = p.steps[size_t(failed)];
-  const size_t known = lessons(point);
+// Describes a miss, and learns the sizes that differ if a tensor's size does.
+Recompile describe_miss(const CaptureState& state, lua_State* L, const CompiledProto& compiled, ProtoPoint& point,
+                        const Miss& miss, const CallValues& call) {
+  const GuardProgram& p = miss.entry.guards;
+  const GuardStep& s = p.steps[size_t(miss.step)];
   Recompile r;
   r.kind = kind_name(s.op);
   int relation = -1;
-  r.new_text = describe_found(L, p, failed, nslots, nargs, self, constants, weak, &relation);
-  const GuardRow row = relation >= 0 ? row_of_relation(p, size_t(relation)) : row_of(p, size_t(failed));
+  r.new_text = describe_found(L, p, miss.step, call, miss.tables, &relation);
+  const GuardRow row = relation >= 0 ? row_of_relation(p, size_t(relation)) : row_of(p, size_t(miss.step));
   r.source = row.source, r.old_text = row.expected, r.file = row.place.file, r.line = row.place.line;
-  if (is_tensor_check(s.op)) {
-    const std::vector<Tensor> tensors = tensors_of(L, p, nslots, nargs, self, constants, weak);
-    const Tensor& t = tensors[size_t(s.index)];
-    TensorMiss miss;
-    if (t && !matches(t, p.tensors[size_t(s.index)], &miss)) {
-      r.kind = name(miss.fact), r.old_text = miss.old_text, r.new_text = miss.new_text;
-      if (miss.fact == TensorFact::kSize) {
-        learn_sizes(point, p, tensors);
-        r.hint = size_hint(state.trace, L, compiled, t, p.tensors[size_t(s.index)], miss.dim);
-      }
-    }
+  if (!is_tensor_check(s.op)) return r;
+  const std::vector<Tensor> tensors = tensors_of(L, p, call, miss.tables);
+  const Tensor& t = tensors[size_t(s.index)];
+  TensorMiss differs;
+  if (!t || matches(t, p.tensors[size_t(s.index)], &differs)) return r;
+  r.kind = name(differs.fact), r.old_text = differs.old_text, r.new_text = differs.new_text;
+  if (differs.fact == TensorFact::kSize) {
+    learn_sizes(point, p, tensors);
+    r.hint = size_hint(state.trace, L, compiled, t, p.tensors[size_t(s.index)], differs.dim);
   }
-  learn_functions(L, point, p, failed, nslots, nargs, self, constants, weak);
-  if (r.kind == name(TensorFact::kSize) || compares_constant(s.op))
-    learn_others(L, point, p, nslots, nargs, self, constants, weak);
-  if ((s.op == GuardOp::kLengthCheck || s.op == GuardOp::kNilCheck) && is_picked(L, s.source, constants))
-    learn_picked(L, point, p, failed, nslots, nargs, self, constants, weak);
-  with_values(L, p, failed, nslots, nargs, self, constants, weak, [&](GuardValues& values) {
-    if (compares_constant(s.op)) learn_value(L, point, s, values, constants);
+  return r;
+}
+
+// Learns from the step that failed, which `r` describes, and from other values that have changed. known: the number of
+// lessons before the miss.
+void learn(lua_State* L, ProtoPoint& point, const Miss& miss, const CallValues& call, const Recompile& r,
+           size_t known) {
+  const GuardProgram& p = miss.entry.guards;
+  const GuardStep& s = p.steps[size_t(miss.step)];
+  const int tables = miss.tables;
+  learn_functions(L, point, p, miss.step, call, tables);
+  if (r.kind == name(TensorFact::kSize) || compares_constant(s.op)) learn_others(L, point, p, call, tables);
+  if ((s.op == GuardOp::kLengthCheck || s.op == GuardOp::kNilCheck) && is_picked(L, s.source, tables))
+    learn_picked(L, point, p, miss.step, call, tables);
+  with_values(L, p, miss.step, call, tables, [&](GuardValues& values) {
+    if (compares_constant(s.op)) learn_value(L, point, s, values, tables);
     if (s.op == GuardOp::kCdataCheck) note_value(point, s.source->text, r.new_text);
     if (s.op == GuardOp::kLengthCheck) note_value(point, "#" + s.source->text, r.new_text);
     if (s.op == GuardOp::kSymbolsCheck) learn_related(point, p, values, true);
-    learn_places(L, point, s, values, constants);
+    learn_places(L, point, s, values, tables);
     if (point.firsts.empty() || lessons(point) > known) return;
     point.missed_level = level_of(point, p, s, values);
   });
+}
+
+bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Miss& miss,
+               const CallValues& call) {
+  Runtime& rt = runtime(L);
+  const auto made = std::count_if(point.entries.begin(), point.entries.end(), [](auto& e) { return !e->decline; });
+  const bool declines = miss.entry.decline;
+  const bool limit = !declines && int(made) >= rt.config.recompile_limit;
+  if (limit && point.limit_reached) return note_late_miss(point, compiled), false;
+  const size_t known = lessons(point);
+  Recompile r = describe_miss(state, L, compiled, point, miss, call);
+  learn(L, point, miss, call, r, known);
   if (r.hint.empty()) r.hint = recompile_hint(r.kind);
-  if (entry.decline) return point.entries.size() < 64;  // nothing was compiled, so this is no recompile
+  if (declines) return point.entries.size() < 64;  // nothing was compiled, so this is no recompile
   if (limit && !part_calls(compiled, point)) {
     point.limit_reached = true;
     if (!compiled.automatic && !compiled.callee) {
@@ -483,7 +492,7 @@ bool lap(const GuardProgram& p, const std::vector<Tensor>& tensors) {
 
 // Returns whether tensors of the call share memory as those of entries do, but at other places, apparently other ones
 // in each call. Graphs have places in memory as constants.
-bool lies_elsewhere(lua_State* L, const ProtoPoint& point, FailedSteps& failed, int nslots, int nargs, int self) {
+bool lies_elsewhere(lua_State* L, const ProtoPoint& point, FailedSteps& failed, const CallValues& call) {
   constexpr int kMaxPlaces = 2;
   const auto has_places = [](const auto& e) {
     const auto& tensors = e->guards.tensors;
@@ -492,10 +501,11 @@ bool lies_elsewhere(lua_State* L, const ProtoPoint& point, FailedSteps& failed, 
   if (std::count_if(point.entries.begin(), point.entries.end(), has_places) < kMaxPlaces) return false;
   int places = 0;
   bool laps = false;
-  failed.each([&](const Entry& e, int step, int constants, int weak) {
-    if (step < 0 || !is_of_memory(e.guards, step)) return true;
+  failed.each([&](const Miss& miss) {
+    const GuardProgram& p = miss.entry.guards;
+    if (miss.step < 0 || !is_of_memory(p, miss.step)) return true;
     places++;
-    laps = laps || lap(e.guards, tensors_of(L, e.guards, nslots, nargs, self, constants, weak));
+    laps = laps || lap(p, tensors_of(L, p, call, miss.tables));
     return true;
   });
   return laps && places >= kMaxPlaces;
@@ -520,38 +530,39 @@ void note_hit(ProtoPoint& point, const Entry& entry, const GuardTensors& inputs)
 
 namespace {
 
-bool tell_nearest(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
-                  int failed, FailedSteps& others, int nslots, int nargs, int self, int constants, int weak) {
+bool tell_nearest(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Miss& miss,
+                  FailedSteps& others, const CallValues& call) {
   std::optional<bool> more;
-  const auto tell = [&](const Entry& e, int step, int own_constants, int own_weak) {
-    if (step >= 0) {
-      with_values(L, e.guards, step, nslots, nargs, self, own_constants, own_weak, [&](const GuardValues& found) {
-        learn_places(L, point, e.guards.steps[size_t(step)], found, own_constants);
+  const auto tell = [&](const Miss& other) {
+    const GuardProgram& p = other.entry.guards;
+    if (other.step >= 0) {
+      with_values(L, p, other.step, call, other.tables, [&](const GuardValues& found) {
+        learn_places(L, point, p.steps[size_t(other.step)], found, other.tables);
       });
     }
-    if (!is_near(L, e.guards, nslots, nargs, self, own_constants, own_weak, [](auto&, auto&) {})) return true;
-    more = step < 0 || tell_miss(state, L, compiled, point, e, step, nslots, nargs, self, own_constants, own_weak);
+    if (!is_near(L, p, call, other.tables, [](auto&, auto&) {})) return true;
+    more = other.step < 0 || tell_miss(state, L, compiled, point, other, call);
     return false;
   };
   if (!point.limit_reached && point.entries.size() > 1) others.each(tell);
-  return more ? *more : tell_miss(state, L, compiled, point, entry, failed, nslots, nargs, self, constants, weak);
+  return more ? *more : tell_miss(state, L, compiled, point, miss, call);
 }
 
 }  // namespace
 
-bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
-               int failed, int nslots, int nargs, int self, int constants, int weak) {
-  FailedSteps all(L, point, nslots, nargs, self);
-  if (!point.limit_reached && !compiled.options.fullgraph && lies_elsewhere(L, point, all, nslots, nargs, self)) {
-    const GuardPlace place = row_of(entry.guards, size_t(failed)).place;
+bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Miss& miss,
+               const CallValues& call) {
+  FailedSteps all(L, point, call);
+  if (!point.limit_reached && !compiled.options.fullgraph && lies_elsewhere(L, point, all, call)) {
+    const GuardPlace place = row_of(miss.entry.guards, size_t(miss.step)).place;
     const BreakAbout about{"", "let them lie at the same places each call: each other size or offset is another graph"};
     if (!point.breaks_for_places) count_break(L, compiled, {Break::shared_memory, about, {place.file, place.line}});
     point.breaks_for_places = true;
     note_late_miss(point, compiled);
     return false;
   }
-  const bool more = tell_nearest(state, L, compiled, point, entry, failed, all, nslots, nargs, self, constants, weak);
-  if (point.missed_level > 0) point.missed_level = furthest_level(L, point, all, nslots, nargs, self);
+  const bool more = tell_nearest(state, L, compiled, point, miss, all, call);
+  if (point.missed_level > 0) point.missed_level = furthest_level(L, point, all, call);
   return more;
 }
 

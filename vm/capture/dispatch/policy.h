@@ -9,10 +9,16 @@ namespace lutra {
 
 struct CaptureState;
 
+// The guard step of an entry that failed. `tables`: stack index of the entry's table of constants, as for run_guards.
+struct Miss {
+  const Entry& entry;
+  int step = 0;
+  int tables = 0;
+};
 // Learns from a miss. The lesson is taken from the first entry that the call would run if sizes, numbers and the like
-// were other ones; if there is none, from `entry`, whose step `failed`. Returns false if no further entry may be made.
-bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Entry& entry,
-               int failed, int nslots, int nargs, int self, int constants, int weak);
+// were other ones; if there is none, from `miss`. Returns false if no further entry may be made.
+bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Miss& miss,
+               const CallValues& call);
 // Returns whether this call checks no entry: the point has reached its limit of entries, and lately checking them cost
 // more than their runs have saved. Some calls still check.
 bool rests(ProtoPoint& point);

@@ -57,7 +57,7 @@ void begin_open(Trace& t, Frame& f, size_t level) {
 
 }  // namespace
 
-Frame& first_frame(Trace& t, const SegmentPlace& place, const SegmentCall& call) {
+Frame& first_frame(Trace& t, const SegmentPlace& place, const CallValues& call) {
   const auto [nslots, nargs, self] = call;
   const bc::Proto& proto = place.code.proto();
   t.frame_store.emplace_back();

@@ -256,7 +256,7 @@ struct SegmentCapture {
   lua_State* L;
   TraceState& state;
   const SegmentPlace& place;
-  const SegmentCall& call;
+  const CallValues& call;
   const CaptureOptions& wanted;
   const TraceOptions& options;
   TraceDecisions decisions;
@@ -531,7 +531,7 @@ std::string describe(const BreakReason& why) {
   return str(text, "; see ", anchor_of(why.id));
 }
 
-CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,
+CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPlace& place, const CallValues& call,
                                 const CaptureOptions& wanted, const TraceOptions& options,
                                 const TraceDecisions& decisions) {
   SegmentCapture capture{L, state, place, call, wanted, options, decisions};
@@ -539,7 +539,7 @@ CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPl
   return std::move(capture.made);
 }
 
-WholeCall capture_whole(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,
+WholeCall capture_whole(lua_State* L, TraceState& state, const SegmentPlace& place, const CallValues& call,
                         const std::map<int, std::set<int>>& dims, TraceOptions options) {
   CaptureOptions wanted;
   wanted.fullgraph = true;

@@ -52,11 +52,6 @@ struct SegmentPlace {
   std::vector<CallerPlace> callers{};  // innermost first
 };
 
-// The current call: slots, then varargs, on the Lua stack from 1 on; the function at `self`.
-struct SegmentCall {
-  int nslots, nargs, self;
-};
-
 struct CapturedSegment {
   std::shared_ptr<Entry> entry;
   Finished finished;                          // empty if the entry declines
@@ -72,7 +67,7 @@ struct CapturedSegment {
 };
 
 // Throws errors of the program's own code, and an error if fullgraph is wanted and the graph breaks.
-CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,
+CapturedSegment capture_segment(lua_State* L, TraceState& state, const SegmentPlace& place, const CallValues& call,
                                 const CaptureOptions& wanted, const TraceOptions& options,
                                 const TraceDecisions& decisions);
 
@@ -87,7 +82,7 @@ struct WholeCall {
 };
 
 // dims: by argument of the function, counted from 0: dimensions whose sizes are symbols.
-WholeCall capture_whole(lua_State* L, TraceState& state, const SegmentPlace& place, const SegmentCall& call,
+WholeCall capture_whole(lua_State* L, TraceState& state, const SegmentPlace& place, const CallValues& call,
                         const std::map<int, std::set<int>>& dims, TraceOptions options);
 
 // Completes an entry that was compiled in the background. Throws the compiler's error; then the entry is useless.
