@@ -113,10 +113,10 @@ void convolve_flat(const ExternCall& call, const ConvGeometry& g);
 ConvGeometry turned_geometry(const ConvGeometry& g);
 template <class T>
 void convolve_input_flat(const ExternCall& call, const ConvGeometry& turned);
-// Writes the windows of the pixels of lines [begin, end), one after the other. Each has the given rows (tap, channel).
+// Writes the windows of the pixels of the lines, one after the other. Each has the given rows (tap, channel).
 template <class T>
 void conv_windows(const ConvMicro<T>& micro, const ConvGeometry& g, const ExternView& image, int64_t n, int64_t group,
-                  int64_t begin, int64_t end, ConvRange rows, T* to);
+                  ConvRange lines, ConvRange rows, T* to);
 
 // Runs body(item) for each of n items on the threads of the call.
 template <class F>

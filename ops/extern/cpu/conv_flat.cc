@@ -100,7 +100,7 @@ class Product {
     const ExternView& image = call_.in[0];
     T* to = a_ + group * a_group_ + n * pixels_ * rows_;
     if (is_pointwise(g_)) return pack_image(micro_, {image, n, group * g_.c, g_.c, 0, g_.h, 0, g_.w}, g_.c, to);
-    conv_windows(micro_, g_, image, n, group, 0, g_.oh, {0, rows_}, to);
+    conv_windows(micro_, g_, image, n, group, {0, g_.oh}, {0, rows_}, to);
   }
 
   void multiply(int64_t group, const ConvPanel& panel, const T* weights, int64_t begin, int64_t end) const {
@@ -147,12 +147,12 @@ bool is_flat(const ExternCall& call, const ConvGeometry& g) {
 
 template <class T>
 void conv_windows(const ConvMicro<T>& micro, const ConvGeometry& g, const ExternView& image, int64_t n, int64_t group,
-                  int64_t begin, int64_t end, ConvRange rows, T* to) {
+                  ConvRange lines, ConvRange rows, T* to) {
   const int64_t wide = (g.ow - 1) * g.sw + (g.kw - 1) * g.dw + 1;
-  const int64_t h0 = begin * g.sh - g.ph, h1 = (end - 1) * g.sh - g.ph + (g.kh - 1) * g.dh + 1;
+  const int64_t h0 = lines.begin * g.sh - g.ph, h1 = (lines.end - 1) * g.sh - g.ph + (g.kh - 1) * g.dh + 1;
   const ConvWindow window{image, n, group * g.c, g.c, h0, h1, -g.pw, wide - g.pw};
   const ConvImage<T> from = packed_window<T>(micro, window, false, g.c, Scratch::kConvImage);
-  for (int64_t pixel = 0; pixel < (end - begin) * g.ow; pixel++) {
+  for (int64_t pixel = 0; pixel < (lines.end - lines.begin) * g.ow; pixel++) {
     const T* at = from.data + pixel / g.ow * g.sh * from.line + pixel % g.ow * g.sw * from.pixel;
     for (int64_t row = rows.begin; row < rows.end;) {
       const int64_t tap = row / g.c, last = std::min(rows.end, (tap + 1) * g.c);
@@ -187,7 +187,7 @@ ConvGeometry turned_geometry(const ConvGeometry& g) {
   template void convolve_flat<T>(const ExternCall&, const ConvGeometry&);                                      \
   template void convolve_input_flat<T>(const ExternCall&, const ConvGeometry&);                                \
   template void conv_windows<T>(const ConvMicro<T>&, const ConvGeometry&, const ExternView&, int64_t, int64_t, \
-                                int64_t, int64_t, ConvRange, T*);
+                                ConvRange, ConvRange, T*);
 LUTRA_CONV_FLAT(float)
 LUTRA_CONV_FLAT(double)
 

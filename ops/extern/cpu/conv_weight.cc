@@ -94,7 +94,7 @@ class Gradient {
       for (const int64_t end = std::min(last, unit + most); unit < end; unit++) {
         const int64_t n = unit / blocks_, h0 = unit % blocks_ * block_, h1 = std::min(h0 + block_, g_.oh);
         const ConvRange range{row, row + rows};
-        conv_windows(micro_, g_, call_.in[1], n, group, h0, h1, range, windows + outer.pixels * rows);
+        conv_windows(micro_, g_, call_.in[1], n, group, {h0, h1}, range, windows + outer.pixels * rows);
         const ConvWindow window{call_.in[0], n, group * g_.k, g_.k, h0, h1, 0, g_.ow};
         pack_image(micro_, window, padded_, map + outer.pixels * padded_);
         outer.pixels += (h1 - h0) * g_.ow;

@@ -332,19 +332,27 @@ struct Rows {
 };
 
 template <class T>
-void put_sorted(const Row<T>& row, const T* from, int64_t stride, T* values, int64_t value_stride, int64_t* indices,
-                int64_t index_stride, bool descending, int64_t begin, int64_t end) {
-  const int64_t step = value_stride * int64_t(sizeof(T)) + index_stride * int64_t(sizeof(int64_t));
+struct Strided {
+  T* data;
+  int64_t stride;
+  T& operator[](int64_t i) const { return data[i * stride]; }
+};
+
+// Writes elements [begin, end) of the sorted row `from`, and their indices.
+template <class T>
+void put_sorted(const Row<T>& row, Strided<const T> from, Strided<T> values, Strided<int64_t> indices, bool descending,
+                int64_t begin, int64_t end) {
+  const int64_t step = values.stride * int64_t(sizeof(T)) + indices.stride * int64_t(sizeof(int64_t));
   const auto put = [&](int64_t lo, int64_t hi) {
     for (int64_t i = begin + lo; i < begin + hi; i++) {
       const uint32_t at = row.sorted[i].at();
       if constexpr (std::is_same_v<T, int64_t>) {  // the key determines the integer
         const uint64_t key = row.sorted[i].key() + row.base;
-        values[i * value_stride] = int64_t((descending ? ~key : key) ^ order::kSign<uint64_t>);
+        values[i] = int64_t((descending ? ~key : key) ^ order::kSign<uint64_t>);
       } else {
-        values[i * value_stride] = from[int64_t(at) * stride];
+        values[i] = from[int64_t(at)];
       }
-      indices[i * index_stride] = at;
+      indices[i] = at;
     }
   };
   in_stretches(end - begin, put, std::clamp<int64_t>(kFreshBytes / std::max<int64_t>(step, 1), 16, kStretch));
@@ -374,8 +382,8 @@ void order_rows(const ExternCall& call, int64_t dim, bool descending, bool selec
         row.sort(n, parallel);
       }
       const auto put = [&](int64_t lo, int64_t hi) {
-        put_sorted<T>(row, x, in.stride(), to + values.offset(r), values.stride(), where + indices.offset(r),
-                      indices.stride(), descending, lo, hi);
+        put_sorted<T>(row, {x, in.stride()}, {to + values.offset(r), values.stride()},
+                      {where + indices.offset(r), indices.stride()}, descending, lo, hi);
       };
       share_row ? call.parallel(k, kParallelWork, put) : put(0, k);
     }

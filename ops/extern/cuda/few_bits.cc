@@ -240,18 +240,15 @@ bool few_bits_takes(Launcher& l, DType type, DType weight, const FewRows& p) {
   return is_half(type) && fits && p.k % (four ? 128 : 64) == 0 && (!four || p.group_bits >= 7);
 }
 
-void few_bits(Launcher& l, const void* x, DType type, const void* w, DType weight, const void* scales, DType scale,
-              void* out, FewRows p) {
+void few_bits(Launcher& l, const FewRowsData& data, FewRows p) {
   const int64_t all = p.rows;
   for (int64_t done = 0; done < all; done += kMaxRows) {
     p.rows = std::min(kMaxRows, all - done);
     const int tiles = p.rows <= 8 ? 1 : p.rows <= 16 ? 2 : 4, stacked = tiles == 1 ? 1 : 2;
-    const void* from = static_cast<const char*>(x) + done * p.x_row * int64_t(size_of(type));
-    void* to = static_cast<char*>(out) + done * p.out_row * int64_t(size_of(type));
-    const bool aligned = is_aligned(w, p.w_row, weight) && is_aligned(from, p.x_row, type);
+    const FewRowsData d = data.behind(p, done);
     const int64_t a_block = 16 * stacked;
-    l.run({kSource, "few_bits", {type, weight, scale}, tiles + 8 * stacked + 64 * !aligned},
-          {(p.n + a_block - 1) / a_block}, 256, from, w, scales, to, p);
+    l.run({kSource, "few_bits", {d.type, d.weight, d.scale}, tiles + 8 * stacked + 64 * !d.is_aligned(p)},
+          {(p.n + a_block - 1) / a_block}, 256, d.x, d.w, d.scales, d.out, p);
   }
 }
 

@@ -21,7 +21,24 @@ inline bool is_aligned(const void* p, int64_t row, DType dtype) {
 
 // Returns whether tensor cores can compute a product with a weight of int8, or of int4 in bytes.
 bool few_bits_takes(Launcher& l, DType type, DType weight, const FewRows& p);
-void few_bits(Launcher& l, const void* x, DType type, const void* w, DType weight, const void* scales, DType scale,
-              void* out, FewRows p);
+
+// The memory of such a product: x and out have elements of `type`.
+struct FewRowsData {
+  const void *x, *w, *scales;
+  void* out;
+  DType type, weight, scale;
+
+  FewRowsData behind(const FewRows& p, int64_t rows) const {  // behind so many rows of x and out
+    const auto size = int64_t(size_of(type));
+    FewRowsData d = *this;
+    d.x = static_cast<const char*>(x) + rows * p.x_row * size;
+    d.out = static_cast<char*>(out) + rows * p.out_row * size;
+    return d;
+  }
+  bool is_aligned(const FewRows& p) const {
+    return cuda::is_aligned(w, p.w_row, weight) && cuda::is_aligned(x, p.x_row, type);
+  }
+};
+void few_bits(Launcher& l, const FewRowsData& data, FewRows p);
 
 }  // namespace lutra::cuda

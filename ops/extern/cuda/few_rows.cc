@@ -254,20 +254,18 @@ int matrix_rows(DType weight, int64_t rows) {
   return int(std::clamp<int64_t>(4 / rows, 1, most));
 }
 
-void launch(Launcher& l, const void* x, DType type, const void* w, DType weight, const void* scales, DType scale,
-            void* out, FewRows p) {
+void launch(Launcher& l, const FewRowsData& data, FewRows p) {
   const int64_t all = p.rows;
   for (int64_t done = 0; done < all; done += kMaxRows) {
     p.rows = std::min(kMaxRows, all - done);
     int64_t m = 1;
     while (m < p.rows) m *= 2;
-    const int r = matrix_rows(weight, m);
-    const void* from = static_cast<const char*>(x) + done * p.x_row * int64_t(size_of(type));
-    void* to = static_cast<char*>(out) + done * p.out_row * int64_t(size_of(type));
-    p.aligned = is_aligned(w, p.w_row, weight) && is_aligned(from, p.x_row, type);
+    const FewRowsData d = data.behind(p, done);
+    const int r = matrix_rows(d.weight, m);
+    p.aligned = d.is_aligned(p);
     const int64_t a_block = kWarps * r;
-    l.run({kFewRows, "few_rows", {type, weight, scale}, int(m) * 8 + r}, {(p.n + a_block - 1) / a_block}, 32 * kWarps,
-          from, w, scales, to, p);
+    l.run({kFewRows, "few_rows", {d.type, d.weight, d.scale}, int(m) * 8 + r}, {(p.n + a_block - 1) / a_block},
+          32 * kWarps, d.x, d.w, d.scales, d.out, p);
   }
 }
 
@@ -348,7 +346,7 @@ void run_few_rows(const ExternCall& call) {
   Launcher l(call);
   s.x = along(l, s.x);
   launch(
-      l, s.x.data, s.x.dtype, s.w.data, s.w.dtype, nullptr, DType::kFloat32, s.out.data,
+      l, {s.x.data, s.w.data, nullptr, s.out.data, s.x.dtype, s.w.dtype, DType::kFloat32},
       {s.x.sizes[0], s.w.sizes[0], s.w.sizes[1], s.x.strides[0], s.w.strides[0], s.out.strides[0], s.out.strides[1]});
 }
 
@@ -370,7 +368,8 @@ void run_weight_mm(const ExternCall& call) {
   // bytes.
   const bool on_cores = (p.rows > 1 || f.is_int4) && few_bits_takes(l, x.dtype, w.dtype, p);
   if (p.rows > (on_cores ? 64 : 2 * kMaxRows)) return multiply_widened(l, f, w, scales);
-  (on_cores ? few_bits : launch)(l, x.data, x.dtype, w.data, w.dtype, scales.data, scales.dtype, f.out.data, p);
+  const FewRowsData data{x.data, w.data, scales.data, f.out.data, x.dtype, w.dtype, scales.dtype};
+  (on_cores ? few_bits : launch)(l, data, p);
 }
 
 }  // namespace lutra::cuda
