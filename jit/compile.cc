@@ -62,7 +62,7 @@ void run_stages(Compilation& c, Compiled& compiled) {
 
 // Runs the stages. Appends the answer of CompileOptions::failed to the text of an internal error.
 void go_the_road(Compilation& c, Compiled& compiled) {
-  const auto told = [&](const char* what) {
+  const auto with_answer = [&](const char* what) {
     const auto failed = c.options.failed;
     return what + (failed ? failed(c.captured ? *c.captured : *c.graph, what, c.options) : "");
   };
@@ -70,11 +70,11 @@ void go_the_road(Compilation& c, Compiled& compiled) {
     run_stages(c, compiled);
   } catch (const Error& e) {
     if (e.kind != ErrorKind::kInternal) throw;
-    fail_internal(told(e.what()));
+    fail_internal(with_answer(e.what()));
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {
-    fail_internal(told(e.what()));
+    fail_internal(with_answer(e.what()));
   }
 }
 

@@ -26,7 +26,7 @@ struct Interpreter {
   const NodeObserver* observer;
   std::vector<InputView> views;
   std::vector<double> scalars;  // unbacked sizes hold their hints until their nodes have run
-  int32_t told = 0;
+  int32_t known_sizes = 0;
 
   Interpreter(const Graph& g, const NodeObserver* observer) : graph(g), observer(observer) {}
 
@@ -76,10 +76,10 @@ struct Interpreter {
 
   void tell_size(const Node& n, const Tensor& result) {
     const int32_t number = unbacked_number(graph.env->exprs(), unbacked_expr(n));
-    const double value = told_value(n.op, result);
+    const double value = determined_value(n.op, result);
     scalars[size_t(number)] = value;
     program.run(numbers.data(), views.data(), scalars.data());
-    if (!program.guards_hold(numbers.data(), ++told)) throw UnbackedMiss(n.op, number, value);
+    if (!program.guards_hold(numbers.data(), ++known_sizes)) throw UnbackedMiss(n.op, number, value);
   }
 
   SymInt size(SymInt s) const { return s.expr ? SymInt(program.int_value(numbers.data(), s.expr)) : s; }

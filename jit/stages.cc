@@ -66,9 +66,9 @@ void make_plan(Compilation& c) {
   const Device device = device_of(*c.graph);
   std::optional<Machine> machine;
   if (!c.options.stated_machine) machine = backend_of(device).machine(device);
-  const bool told = c.options.wanted && shows(c.options, "fusion");
-  c.plan =
-      schedule(*c.graph, std::move(*c.lowered), {true, machine ? &*machine : nullptr, told ? &c.decisions : nullptr});
+  const bool logs_fusion = c.options.wanted && shows(c.options, "fusion");
+  c.plan = schedule(*c.graph, std::move(*c.lowered),
+                    {true, machine ? &*machine : nullptr, logs_fusion ? &c.decisions : nullptr});
   // The single kernel of an eager op gets the op's name.
   if (c.options.eager.empty() || c.plan.launches.size() != 1) return;
   if (auto* k = std::get_if<KernelLaunch>(&c.plan.launches[0])) k->kernel.name = c.options.eager;

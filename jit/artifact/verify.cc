@@ -83,8 +83,8 @@ class Verifier {
   void unbacked(const ExternLaunch& e) {
     if (!wrong_.empty()) return;
     if (tells_number(e.op)) {
-      const ExprId told = e.scalars.empty() ? 0 : e.scalars.back();
-      need(told > 0 && p_.exprs[size_t(told)].op == SymOp::kScalarInput && !e.out.empty(), "a number that is none");
+      const ExprId number = e.scalars.empty() ? 0 : e.scalars.back();
+      need(number > 0 && p_.exprs[size_t(number)].op == SymOp::kScalarInput && !e.out.empty(), "a number that is none");
     } else {
       const ExprId size = !e.out.empty() && !e.out[0].sizes.empty() ? e.out[0].sizes[0] : 0;
       const SymExpr &n = p_.exprs[size_t(size)], &number = p_.exprs[size_t(n.a)];

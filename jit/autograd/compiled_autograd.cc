@@ -53,7 +53,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
   std::vector<uint32_t> versions;                     // of the inputs that backwards read, then of the kept values
   std::vector<std::pair<size_t, Tensor>> written_as;  // place of a kept copy, and the result that eager code would
                                                       // write in its place
-  std::vector<std::pair<Tensor, uint32_t>> told;      // tensors whose versions appear in errors, with their versions
+  std::vector<std::pair<Tensor, uint32_t>> reported;  // tensors whose versions appear in errors, with their versions
                                                       // after the run
   std::vector<double> scalars;
   std::vector<bool> spent;  // by spendable node of the traced forward; empty: no node is spent
@@ -131,8 +131,8 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     values.reserve(others.size() + kept), versions.reserve(code->read_.size() + kept);
     for (size_t i : others) values.push_back(code->reads_[i] ? plain(inputs[i]) : without_memory(inputs[i]));
     for (size_t i : code->read_) versions.push_back(inputs[i]->storage->version);
-    for (const auto& [memory, i] : code->told_memory_) {
-      told.emplace_back(plain(out[i].tensor()), out[i].tensor()->storage->version);
+    for (const auto& [memory, i] : code->reported_memory_) {
+      reported.emplace_back(plain(out[i].tensor()), out[i].tensor()->storage->version);
     }
     for (size_t i = results; i < out.size(); i++) {
       values.push_back(plain(out[i].tensor()));
@@ -162,7 +162,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     other->code = code, other->drawn = drawn, other->scalars = scalars;
     other->values = all_values(), other->has_all = true, other->kept = kept;
     other->versions.assign(code->read_.size() + kept, 0);
-    other->told = told;
+    other->reported = reported;
     other->spent = spent, other->spent_count = spent_count;
     other->stands_in = true;
     return Ref<GradNode>(other.get());
@@ -193,7 +193,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
 
   // Drops the saved values. Inputs keep their sizes, which sums of gradients need.
   void drop_memory() {
-    memory = nullptr, written_as.clear(), told.clear();
+    memory = nullptr, written_as.clear(), reported.clear();
     values.resize(has_all ? code->inputs_ : leaves->no_leaves().size()), kept = 0;
     for (Tensor& t : values) t = without_memory(t);
   }
@@ -227,8 +227,9 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
       if (in.value->storage.get() == memory) then = version(place), now = version_now(place);
       place++;
     }
-    for (size_t i = 0; i < told.size(); i++) {
-      if (code->told_memory_[i].first == memory) then = told[i].second, now = told[i].first->storage->version;
+    for (size_t i = 0; i < reported.size(); i++) {
+      if (code->reported_memory_[i].first == memory)
+        then = reported[i].second, now = reported[i].first->storage->version;
     }
     fail_modified(in_run(read.value), read.op, now, then - read.writes);
   }
@@ -508,7 +509,7 @@ std::shared_ptr<CompiledAutograd> CompiledAutograd::build(std::unique_ptr<Graph>
   // The set of saved values does not depend on the gradients' strides, so any strides will do to find it.
   find_saved(self->traced_);
   ask_for_ones(g);
-  self->told_ = unbacked_numbers(g);
+  self->unbacked_ = unbacked_numbers(g);
   self->spendable_ = self->traced_.spendable.size();
   return self;
 }
@@ -518,7 +519,7 @@ void CompiledAutograd::ready() {
   text_ = print(*traced_.graph);
   std::unique_ptr<Graph> forward = saving_graph();
   if (!traced_.saved.empty()) cut(forward);
-  add_told(*forward);
+  add_unbacked(*forward);
   find_read();
   number_saved();
   log_joint(*forward);
@@ -544,8 +545,8 @@ std::vector<Value> CompiledAutograd::run(const std::vector<Tensor>& inputs, cons
   node->drawn = default_generator();
   std::vector<Value> out = forward_.run(inputs, scalars, donors, views);
   node->scalars = scalars;
-  for (size_t i = told_.size(); i-- > 0; out.pop_back()) {
-    node->scalars[size_t(told_[i])] = out.back().as<Scalar>().to_double();
+  for (size_t i = unbacked_.size(); i-- > 0; out.pop_back()) {
+    node->scalars[size_t(unbacked_[i])] = out.back().as<Scalar>().to_double();
   }
   writes_.after(before, inputs, out);
   node->lead_to_made(out);

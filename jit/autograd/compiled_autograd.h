@@ -74,7 +74,7 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   void find_written();
   void find_memory();
   void number_saved();
-  void add_told(Graph& forward) const;
+  void add_unbacked(Graph& forward) const;
   EventuallyCompiled& repeated();
   const Graph* views();
 
@@ -98,9 +98,9 @@ class CompiledAutograd final : public Segment, public std::enable_shared_from_th
   std::vector<size_t> read_;        // the inputs with reads_[i]
   std::vector<int> version_at_;     // by input of the run: its position in read_; -1: none
   std::vector<int> memory_of_;      // by saved value: the output that shares its memory in eager code; -1: none
-  std::vector<int32_t> told_;       // scalars of the graph that a run determines: unbacked sizes
+  std::vector<int32_t> unbacked_;   // scalars of the graph that a run determines: unbacked sizes
   // Outputs whose versions appear in errors, each with the traced storage that it uses.
-  std::vector<std::pair<const Storage*, size_t>> told_memory_;
+  std::vector<std::pair<const Storage*, size_t>> reported_memory_;
   size_t spendable_ = 0;
   size_t guarded_ = 0;  // the number of size guards that the segment itself checks before a run
   std::optional<bool> plain_;

@@ -81,7 +81,7 @@ std::shared_ptr<const CompiledAutograd::Backward> CompiledAutograd::backward_for
 bool CompiledAutograd::is_plain() {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!plain_)
-    plain_ = !reads_symbols(*traced_.graph) && told_.empty() && !traced_.graph->rng_calls &&
+    plain_ = !reads_symbols(*traced_.graph) && unbacked_.empty() && !traced_.graph->rng_calls &&
              constants_of(*traced_.graph).empty();
   return *plain_;
 }

@@ -27,11 +27,11 @@ int CompiledAutograd::made_source(const Tensor& fake) const {
   return -1;
 }
 
-void CompiledAutograd::add_told(Graph& forward) const {
-  for (const int32_t number : told_) {
-    Scalar told(forward.scalars[size_t(number)].hint);
-    told.expr = forward.env->leaf(SymOp::kScalarInput, number, 0, 0, told.to_double());
-    forward.outputs.emplace_back(told);
+void CompiledAutograd::add_unbacked(Graph& forward) const {
+  for (const int32_t number : unbacked_) {
+    Scalar size(forward.scalars[size_t(number)].hint);
+    size.expr = forward.env->leaf(SymOp::kScalarInput, number, 0, 0, size.to_double());
+    forward.outputs.emplace_back(size);
   }
 }
 
@@ -60,7 +60,7 @@ void CompiledAutograd::find_read() {
     const auto is_input = [&](const GraphInput& in) { return in.value->storage.get() == memory; };
     const auto& inputs = traced_.graph->inputs;
     const bool own = std::none_of(inputs.begin(), inputs.end(), is_input);
-    if (own && traced_.told.erase(memory)) told_memory_.emplace_back(memory, i);
+    if (own && traced_.reported.erase(memory)) reported_memory_.emplace_back(memory, i);
   }
 }
 

@@ -26,14 +26,14 @@ struct Follower : TapeWatch {
   const GradNode* last = nullptr;
   std::vector<const GradNode*> leaves;
   std::vector<BackwardPiece> pieces;
-  std::unordered_set<const GradNode*> met;  // nodes that got several gradients, or a sum
-  std::unordered_set<const Storage*> told;  // storages whose versions an error reports
+  std::unordered_set<const GradNode*> met;      // nodes that got several gradients, or a sum
+  std::unordered_set<const Storage*> reported;  // storages whose versions an error reports
 
   Follower(TracedForward& forward, const BackwardRequest& request, bool tolerant)
       : forward(forward), request(request), tolerant(tolerant) {
     pieces.emplace_back();
   }
-  void refused(const Tensor& value) override { told.insert(value->storage.get()); }
+  void refused(const Tensor& value) override { reported.insert(value->storage.get()); }
   void arrived(const GradNode* leaf) override { leaves.push_back(leaf); }
   void spent(const GradNode* node) override {
     last = node;
@@ -178,7 +178,7 @@ std::vector<Tensor> read_of_forward(const Tracer& t, std::vector<Tensor>& views)
 
 // Returns, by input of a run, true if a recorded node reads the input's memory, or an error may depend on it.
 std::vector<bool> inputs_that_are_read(const Tracer& t) {
-  std::unordered_set<const Storage*> read = t.follower.told;
+  std::unordered_set<const Storage*> read = t.follower.reported;
   const auto note = [&](const Tensor& v) {
     if (v) read.insert(v->storage.get());
   };
@@ -520,7 +520,7 @@ void find_saved(TracedForward& forward) {
     forward.views.clear();
     forward.saved = read_of_forward(tracer, forward.views);
     forward.reads = inputs_that_are_read(tracer);
-    forward.told.insert(tracer.follower.told.begin(), tracer.follower.told.end());
+    forward.reported.insert(tracer.follower.reported.begin(), tracer.follower.reported.end());
     const std::unordered_set<const GradNode*>& met = tracer.follower.met;
     for (size_t i = 0; first && i < forward.sources.size(); i++) {
       forward.met.push_back(met.count(forward.sources[i].node.get()) > 0);

@@ -49,7 +49,7 @@ struct TracedForward {
   std::vector<bool> met;                                    // by source: several gradients are added there, or a sum so
                                                             // far is added to
   std::vector<bool> reads;  // by input of a run: a backward may read its elements, or checks whether they changed
-  std::unordered_set<const Storage*> told;  // storages whose versions appear in errors
+  std::unordered_set<const Storage*> reported;  // storages whose versions appear in errors
 
   std::shared_ptr<Graph> primitives{};  // the graph that runs and that partition refers to; null: all values are saved
   std::vector<Tensor> as_primitives{};  // by saved value: its value in primitives

@@ -30,12 +30,12 @@ int32_t unbacked_expr(const Node& node) {
   return tells_number(node.op) ? node.args.back().as<Scalar>().expr : node.results[0]->sizes[0].expr;
 }
 
-double told_value(OpId op, const Tensor& result) {
+double determined_value(OpId op, const Tensor& result) {
   return tells_number(op) ? *on_host(result)->data_as<double>() : double(result->sizes[0].hint);
 }
 
-int32_t unbacked_number(std::span<const SymExpr> exprs, int32_t told) {
-  const SymExpr& e = exprs[size_t(told)];
+int32_t unbacked_number(std::span<const SymExpr> exprs, int32_t expr) {
+  const SymExpr& e = exprs[size_t(expr)];
   if (e.op == SymOp::kScalarInput) return e.a;
   LUTRA_CHECK(e.op == SymOp::kToInt && exprs[size_t(e.a)].op == SymOp::kScalarInput, "a size that is not unbacked");
   return exprs[size_t(e.a)].a;

@@ -42,13 +42,13 @@ int32_t unbacked_expr(const Node& node);
 // Returns the graph's scalars that its nodes determine, in the order of the nodes.
 std::vector<int32_t> unbacked_numbers(const Graph& graph);
 // Returns the scalar of the graph that such an expression is made from.
-int32_t unbacked_number(std::span<const SymExpr> exprs, int32_t told);
+int32_t unbacked_number(std::span<const SymExpr> exprs, int32_t expr);
 // Returns a level for each expression: the position in `numbers` of the last one that it depends on, counted from 1; 0
 // if none.
 std::vector<int32_t> unbacked_levels(std::span<const SymExpr> exprs, std::span<const int32_t> numbers);
 
 // Reads the number that a real result of such an op determines. For an element, it waits for the device.
-double told_value(OpId op, const Tensor& result);
+double determined_value(OpId op, const Tensor& result);
 
 // Thrown if a size is outside the guards that the graph was compiled under. The run stops before it has changed
 // anything.

@@ -86,9 +86,9 @@ void FlatPlan::find_unbacked() {
   for (const Launch& l : plan.launches) {
     const auto* e = std::get_if<ExternLaunch>(&l);
     if (!e || !info(e->op).dynamic) continue;
-    const ExprId told = tells_number(e->op) ? e->scalars.back() : e->out[0].sizes[0];
-    const SymExpr& likely = plan.exprs[size_t(told)];
-    numbers.push_back(unbacked_number(plan.exprs, told));
+    const ExprId determined = tells_number(e->op) ? e->scalars.back() : e->out[0].sizes[0];
+    const SymExpr& likely = plan.exprs[size_t(determined)];
+    numbers.push_back(unbacked_number(plan.exprs, determined));
     unbacked.push_back({numbers.back(), is_number(likely.op) ? likely.d : double(likely.i)});
   }
   if (numbers.empty()) return;

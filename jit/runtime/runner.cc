@@ -43,7 +43,7 @@ class Runner::ContextScope {
       for (int32_t i : r_.made_) c_->storages[size_t(i)] = nullptr;
       c_->holds_storages = false;
     }
-    c_->told.clear();
+    c_->unbacked_memory.clear();
     r_.end(*c_);
     delete r_.spare_.exchange(c_, std::memory_order_acq_rel);
   }
@@ -231,15 +231,15 @@ void Runner::launch_unbacked(RunContext& c, const LaunchStep& step) const {
   const auto& launch = std::get<ExternLaunch>(plan_.launches[size_t(step.launch)]);
   const Results made = make_unbacked(c, launch);
   const int32_t number = flat_.unbacked[size_t(step.unbacked)].number;
-  const double value = told_value(launch.op, made[0]);
+  const double value = determined_value(launch.op, made[0]);
   c.scalars[size_t(number)] = value;
   program_.run(c.values.data(), c.given, c.scalars.data());
   if (!program_.guards_hold(c.values.data(), step.unbacked + 1)) throw UnbackedMiss(launch.op, number, value);
-  make_told(c, step.unbacked + 1);
+  allocate_unbacked(c, step.unbacked + 1);
   for (size_t r = 0; r < made.size(); r++) {
     const auto place = size_t(launch.out[r].buffer);
     const bool leaves = plan_.buffers[place].kind == Buffer::kOutput;
-    (leaves ? c.storages[place] : c.told.emplace_back()) = made[r]->storage;
+    (leaves ? c.storages[place] : c.unbacked_memory.emplace_back()) = made[r]->storage;
     c.holds_storages |= leaves;
     c.buffers[place] = made[r]->storage->data;
   }
@@ -273,14 +273,14 @@ Results Runner::make_unbacked(const RunContext& c, const ExternLaunch& launch) c
 }
 
 // Allocates the memory whose size is known now that `level` sizes are.
-void Runner::make_told(RunContext& c, int32_t level) const {
+void Runner::allocate_unbacked(RunContext& c, int32_t level) const {
   std::vector<void*> slots(plan_.slots.size(), nullptr);
   for (const auto& [i, slot] : temporaries_) {
     const ExprId bytes = plan_.slots[size_t(slot)].bytes;
     if (flat_.level(bytes) != level) continue;
     if (!slots[size_t(slot)]) {
-      c.told.push_back(allocate(storage_bytes(program_.int_value(c.values.data(), bytes), 1), plan_.device));
-      slots[size_t(slot)] = c.told.back()->data;
+      c.unbacked_memory.push_back(allocate(storage_bytes(program_.int_value(c.values.data(), bytes), 1), plan_.device));
+      slots[size_t(slot)] = c.unbacked_memory.back()->data;
     }
     c.buffers[size_t(i)] = slots[size_t(slot)];
   }

@@ -42,7 +42,7 @@ struct RunContext {
   char* arena_base = nullptr;
   // If launches determine sizes: the numbers of the run, and the memory allocated for these sizes.
   std::vector<double> scalars;
-  std::vector<Ref<Storage>> told;
+  std::vector<Ref<Storage>> unbacked_memory;
   LibraryChoice library;   // of the last library launch
   bool unsettled = false;  // some library launch is still being measured
 };
@@ -139,7 +139,7 @@ class Runner : public Dense {
   void make_outputs(RunContext& c) const;
   void make_output_buffer(RunContext& c, int32_t buffer) const;
   Results make_unbacked(const RunContext& c, const ExternLaunch& launch) const;
-  void make_told(RunContext& c, int32_t level) const;
+  void allocate_unbacked(RunContext& c, int32_t level) const;
   Tensor make_output(const RunContext& c, const BufferView& view, const std::vector<Tensor>& inputs) const;
   Tensor operand(const RunContext& c, const BufferView& view) const;
   std::vector<Value> make_results(const RunContext& c, const std::vector<Tensor>& inputs) const;

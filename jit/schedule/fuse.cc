@@ -296,17 +296,17 @@ class Fuser {
   // Returns true if one kernel for a and b is valid and takes less time than two.
   bool is_better(int32_t a, int32_t b, const std::vector<int32_t>& both, int instructions, bool trust, bool untried,
                  Work& work) {
-    const auto told = [&](const std::string& why) {
+    const auto log_decision = [&](const std::string& why) {
       if (decisions_.wanted()) decisions_.add(str("fuse ", text_of(a), " + ", text_of(b), ": ", why));
     };
     if (instructions > budget::kHopeless * budget::kInstructions) {
-      told(str("refused: ", instructions, " instructions"));
+      log_decision(str("refused: ", instructions, " instructions"));
       return false;
     }
     if (untried) {
       work = estimate(a, b);
     } else if (const std::string why = build(both, work); !why.empty()) {
-      told("refused: " + why);
+      log_decision("refused: " + why);
       return false;
     }
     const Score score(units_.machine, work_[size_t(a)], work_[size_t(b)], work);
@@ -314,9 +314,9 @@ class Fuser {
     const bool later = trust && score.gains() && score.again() > score.a.additions + score.b.additions;
     if (later) put_off_.push_back({groups_[size_t(a)][0], groups_[size_t(b)][0]});
     if (decisions_.wanted()) {
-      told(str(score.text(), later           ? ": put off: it computes twice as much"
-                             : score.gains() ? ": taken"
-                                             : ": refused: it takes longer"));
+      log_decision(str(score.text(), later           ? ": put off: it computes twice as much"
+                                     : score.gains() ? ": taken"
+                                                     : ": refused: it takes longer"));
     }
     return score.gains() && !later;
   }

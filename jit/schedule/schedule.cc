@@ -121,14 +121,14 @@ class Planner {
     const Tensor& from = node->args[1].as<Tensor>();
     return from->node && !from->node->is_input() ? from->node->op : node->op;
   }
-  // Joins the names of the group's ops in order, for people. told: for errors, so a copy has the name of the op that it
+  // Joins the names of the group's ops in order, for people. for_errors: a copy has the name of the op that it
   // copies.
-  std::string name_of(const std::vector<int32_t>& units, bool told = false) const {
+  std::string name_of(const std::vector<int32_t>& units, bool for_errors = false) const {
     std::string text;
     for (int32_t u : units) {
       const Node* node = units_[u].node;
-      std::string part = name(told && node->is_copy() ? copied(node) : node->op);
-      if (told && (part == text || text.ends_with("_" + part))) continue;
+      std::string part = name(for_errors && node->is_copy() ? copied(node) : node->op);
+      if (for_errors && (part == text || text.ends_with("_" + part))) continue;
       if (text.size() + part.size() + 1 > kMaxName) {
         text += "_etc";
         break;
@@ -139,7 +139,7 @@ class Planner {
   }
 
   void add_kernel(Body& body, const std::vector<KernelFault>& faults, const std::string& name, const Node* node,
-                  const std::string& told = "") {
+                  const std::string& error_name = "") {
     BodyArgs args;
     KernelLaunch launch;
     launch.kernel = body.finish(name, args);
@@ -149,15 +149,15 @@ class Planner {
     bool parallel = !(args.extent.is_constant() && args.extent.hint == 0) || has_parallel(launch.kernel);
     if (parallel) launch.extent = expr(args.extent);
     launch.work = expr(args.work);
-    launch.op = told.empty() ? name : told;
+    launch.op = error_name.empty() ? name : error_name;
     if (node->file) launch.file = node->file;
     launch.line = node->line;
     for (const BodyArgs::Check& c : args.checks) {
       const KernelFault& f = faults[size_t(c.fault)];
-      const OpId told = f.node->origin != OpId::kCount ? f.node->origin : f.node->op;
+      const OpId reported = f.node->origin != OpId::kCount ? f.node->origin : f.node->op;
       const bool wraps = f.node->op == OpId::index;  // index's last argument is the name of the op that the user called
-      std::string op = wraps ? f.node->args.back().as<std::string>() : lutra::name(told);
-      const bool target = told == OpId::nll_loss || told == OpId::cross_entropy;
+      std::string op = wraps ? f.node->args.back().as<std::string>() : lutra::name(reported);
+      const bool target = reported == OpId::nll_loss || reported == OpId::cross_entropy;
       const bool values = f.node->op == OpId::check_values;
       std::string message = values ? f.node->args[2].as<std::string>() : "";
       // The message of a function that is not an op begins with its name: "one_hot: ..."

@@ -16,7 +16,7 @@ namespace {
 constexpr unsigned kPortableMapped = 1 | 2;  // CU_MEMHOSTALLOC_PORTABLE, CU_MEMHOSTALLOC_DEVICEMAP
 
 // The host memory through which host and kernels communicate.
-struct Told {
+struct HostWords {
   LaunchFault fault;
   int32_t stop = 0;  // not 0: loops must end
 };
@@ -68,13 +68,13 @@ LaunchFault* fault_record(Context& c) {
   std::lock_guard lock(f.mutex);
   if (LaunchFault* record = slot.load(std::memory_order_acquire)) return record;
   void* bytes = nullptr;
-  LUTRA_CUDA(host_allocate(&bytes, sizeof(Told), kPortableMapped));
-  auto* told = new (bytes) Told;
-  slot.store(&told->fault, std::memory_order_release);
-  return &told->fault;
+  LUTRA_CUDA(host_allocate(&bytes, sizeof(HostWords), kPortableMapped));
+  auto* words = new (bytes) HostWords;
+  slot.store(&words->fault, std::memory_order_release);
+  return &words->fault;
 }
 
-int32_t* loops_stop(Context& c) { return &reinterpret_cast<Told*>(fault_record(c))->stop; }
+int32_t* loops_stop(Context& c) { return &reinterpret_cast<HostWords*>(fault_record(c))->stop; }
 
 void end_loops(Context& c) {
   const std::atomic_ref<int32_t> stop(*loops_stop(c));

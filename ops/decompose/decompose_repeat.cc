@@ -50,13 +50,13 @@ Tensor positions_in_graph(const Tensor& repeats, const Value& total) {
   Tensor fits = op1(OpId::all, {op1(OpId::logical_and, {ge(n, vint(0)), le(n, vint(kMost))})});
   if (!total.is_none()) fits = op1(OpId::logical_and, {fits, eq(sum, total)});
   const Tensor last = op1(OpId::clamp, {where(fits, sub(sum, vint(1)), vint(0)), vint(0), Value()});
-  Tensor told;
+  Tensor counts;
   try {
-    told = op1(OpId::bincount, {op1(OpId::reshape, {last, Sizes{1}}), Value(), vint(0)});
+    counts = op1(OpId::bincount, {op1(OpId::reshape, {last, Sizes{1}}), Value(), vint(0)});
   } catch (const NeedsData&) {  // reports the error under the name that was called
     need_data("repeat_interleave", repeats);
   }
-  const SymInt size = total.is_none() ? told->sizes[0] : total.sym_int();
+  const SymInt size = total.is_none() ? counts->sizes[0] : total.sym_int();
   const Tensor all = counting(size, repeats);
   const Tensor ends = op1(OpId::cumsum, {n, vdim(0), Value()});
   return to_dtype(op1(OpId::searchsorted, {ends, all, false, true, Value(), Value()}), repeats->dtype);

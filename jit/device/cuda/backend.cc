@@ -34,9 +34,9 @@ class CudaBackend final : public Backend {
     Context& c = context(target.device);
     const Machine machine = machine_of(c);
     if (runtime_config().mapping_log) {
-      std::string told;
-      map_kernel(kernel, target.hints, machine, &told);
-      runtime_config().mapping_log(told);
+      std::string mapping_text;
+      map_kernel(kernel, target.hints, machine, &mapping_text);
+      runtime_config().mapping_log(mapping_text);
     }
     return cuda::compile(kernel, target.hints, machine, target.several, target.at_once, c, listing);
   }
@@ -46,9 +46,9 @@ class CudaBackend final : public Backend {
            (target.several ? " several" : "");
   }
   std::string weighed(const loop::Kernel& kernel, std::span<const int64_t> hints) const override {
-    std::string told;
-    map_kernel(kernel, hints, stated, &told);
-    return told;
+    std::string mapping_text;
+    map_kernel(kernel, hints, stated, &mapping_text);
+    return mapping_text;
   }
   std::unique_ptr<Runner> make_runner(const FlatPlan& flat) const override {
     return std::make_unique<CudaRunner>(flat);
