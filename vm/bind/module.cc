@@ -41,7 +41,7 @@ bool is_unnamed(const Error& error) {
 
 // Runs run() and puts the called function's name in front of errors that name none.
 template <class F>
-auto told(const std::string& fn, const F& run) -> decltype(run()) {
+auto run_named(const std::string& fn, const F& run) -> decltype(run()) {
   try {
     return run();
   } catch (const Error& error) {
@@ -56,14 +56,14 @@ int call_binding(lua_State* L) {
   before_call(L);
   if (--modes().calls_to_hook == 0) on_eager_call.load(std::memory_order_relaxed)(L);
   const Binding& binding = binding_of(L);
-  if (binding.raw) return told(binding.name, [&] { return binding.raw(L); });
+  if (binding.raw) return run_named(binding.name, [&] { return binding.raw(L); });
   if (binding.op != OpId::kCount && !binding.inplace && lua_gettop(L) == 2) {
     const Tensor *a = to_tensor(L, 1), *b = to_tensor(L, 2);
     Tensor out;
     if (a && b && !binding.copies && call_same(binding.op, *a, *b, out)) return push_tensor(L, out), 1;
   }
   LuaReader in(L);
-  return told(binding.name, [&] { return push_results(L, binding.fn(binding, in)); });
+  return run_named(binding.name, [&] { return push_results(L, binding.fn(binding, in)); });
 }
 
 // Lua passes the operand of __unm and __len twice.
@@ -114,7 +114,7 @@ int index_tensor(lua_State* L) {
     if (is_identifier(lua_tostring(L, 2))) no_such_name("attribute or method", lua_tostring(L, 2));
   }
   LuaReader in(L);
-  push_tensor(L, told("index", [&] { return index_get(self, in, 1); }));
+  push_tensor(L, run_named("index", [&] { return index_get(self, in, 1); }));
   return 1;
 }
 
@@ -138,7 +138,7 @@ int newindex_tensor(lua_State* L) {
     attribute->set(self, in, 2);
     return 0;
   }
-  told("index", [&] { index_set(self, in, 1, 2); });
+  run_named("index", [&] { index_set(self, in, 1, 2); });
   return 0;
 }
 

@@ -24,14 +24,14 @@ namespace lutra {
 namespace {
 
 // The collector's policy for one kind of memory. A minor collection runs when more than `least_minor` new bytes are
-// held, or `per_look` for each object that the last one visited (some ns). A small heap gets a full collection when
+// held, or `per_visited` for each object that the last one visited (some ns). A small heap gets a full collection when
 // `least` bytes, or `per_heap_kb` for each KB of heap, have survived minor ones (a collection costs about 0.26 us a
 // KB). A large heap is collected in steps: n KB = bytes / E * heap KB / 2, E = max(`most`, live bytes), keeps the peak
 // under E.
 struct Pressure {
   int64_t (*now)();
   double (*least)();
-  double least_minor, per_look, per_heap_kb, most;
+  double least_minor, per_visited, per_heap_kb, most;
   int64_t last = 0;  // the smallest number of held bytes since the last collection
   double period = 0, debt = 0, outlived = 0, made = 0;
 
@@ -40,8 +40,8 @@ struct Pressure {
     last = std::min(last, held);
     return double(held - last) >= std::max(period, least_minor);
   }
-  void set_period(double looks, double heap) {
-    period = std::min(looks * per_look, std::max(least(), std::min(heap * per_heap_kb, most)));
+  void set_period(double visited, double heap) {
+    period = std::min(visited * per_visited, std::max(least(), std::min(heap * per_heap_kb, most)));
   }
 };
 
@@ -58,7 +58,7 @@ struct Pressures {
   // Small dead tensors hold little memory, but each takes some 600 bytes on the host. A few thousand exceed the
   // processor's cache, and each op then waits for memory several times (on a GPU an op takes 2.5 us instead of 1.3).
   double tensors = 0, tensors_since_major = 0;
-  double looks = 0;  // objects that the last collection visited
+  double visited = 0;  // objects that the last collection visited
 };
 
 constexpr double kTensors = 256, kMinTensors = 2048, kTensorsPerHeapKb = 2, kMaxHeapKb = 8192;
@@ -104,7 +104,7 @@ mirror::Minor run(lua_State* L, Collection collection) {
   } catch (const std::bad_alloc&) {
     return mirror::Minor::kBusy;
   }
-  pressures.looks = double(found.looks);
+  pressures.visited = double(found.visited);
   if (found.gone.empty()) return done;
   const mirror::ThresholdScope no_collection(L);
   drop_gone_tensors(L, found.gone);
@@ -123,7 +123,7 @@ void relieve(lua_State* L) {
   if (minor == mirror::Minor::kDone) p.tensors_since_major = 0;
   p.tensors = 0, p.host.made += before[0], p.device.made += before[1];
   const double heap = lua_gc(L, LUA_GCCOUNT, 0);
-  for (Pressure* of : each) of->set_period(p.looks, heap);
+  for (Pressure* of : each) of->set_period(p.visited, heap);
   const bool host = press(L, p.host, heap, minor), device = press(L, p.device, heap, minor);
   const bool counted = heap < kMaxHeapKb && p.tensors_since_major >= std::max(kMinTensors, heap * kTensorsPerHeapKb);
   if (!host && !device && !counted) return;
@@ -188,7 +188,7 @@ void tell_collector(lua_State* L, const Runtime& rt) {
   if (stress && lua_gc(L, LUA_GCISRUNNING, 0)) collect_under_stress(L);
   p.tensors++, p.tensors_since_major++;
   const bool host = p.host.is_due(), device = p.device.is_due();
-  if (!host && !device && !stress && p.tensors < std::max(kTensors, p.looks / 4)) return;
+  if (!host && !device && !stress && p.tensors < std::max(kTensors, p.visited / 4)) return;
   if (collection_is_due && due_state == &rt) return collect_what_is_due(L);  // no binding was called since
   if (collection_is_due && !std::exchange(due_state_waits, true)) {
     if (lua_gc(L, LUA_GCISRUNNING, 0)) relieve(L);

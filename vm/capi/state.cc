@@ -261,9 +261,9 @@ int StateScope::protected_call(int nargs, int nresults, int handler) const {
   if (status == 0 || !limit) return status;
   const char* error = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : nullptr;
   try {
-    const std::string told = limit->told(status, error);
-    if (told.empty()) return status;
-    assign(S_->error, told.c_str());
+    const std::string message = limit->message(status, error);
+    if (message.empty()) return status;
+    assign(S_->error, message.c_str());
   } catch (const std::bad_alloc&) {
     return LUA_ERRMEM;
   }

@@ -24,7 +24,7 @@ TValue constant_at(const Tab* constants, int slot) { return mirror::raw_get(cons
 bool same(const TensorSpec& a, const TensorSpec& b) {
   return a.dtype == b.dtype && a.device == b.device && a.sizes == b.sizes && a.strides == b.strides &&
          a.contiguous == b.contiguous && a.requires_grad == b.requires_grad && a.leaf == b.leaf && a.hooks == b.hooks &&
-         a.within == b.within && a.written == b.written;
+         a.in_shared_memory == b.in_shared_memory && a.written == b.written;
 }
 
 const PlainTensor* plain_of(const TensorSpec& spec, FieldRows& list) {

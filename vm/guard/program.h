@@ -58,8 +58,8 @@ struct TensorSpec {
   bool contiguous = false;  // all strides must be contiguous (for specs with strides of -1)
   bool requires_grad = false;
   bool leaf = true;
-  bool hooks = false;    // may have hooks
-  bool within = false;   // lies in the memory of another input (kMemory)
+  bool hooks = false;             // may have hooks
+  bool in_shared_memory = false;  // lies in the memory of another input (kMemory)
   bool written = false;  // by the segment: a view has no hooks, because they would get gradients of its old value
 };
 std::string describe(const TensorSpec& spec);
@@ -84,8 +84,8 @@ struct GuardProgram {
   std::vector<const Source*> scalar_sources;
   std::vector<std::vector<int>> keys;  // kKeys: constants, in order
   std::vector<GuardGroup> groups;
-  std::vector<int> written;  // tensor inputs that the graph writes
-  bool parts = false;        // written inputs and others may be parts of one memory if they do not overlap
+  std::vector<int> written;        // tensor inputs that the graph writes
+  bool may_share_storage = false;  // written inputs and others may be parts of one memory if they do not overlap
   SymbolProgram symbols;
   std::vector<GuardPlace> relation_places;  // the lines that caused them, one for each guard of symbols
   GuardPlace start;                         // of the segment; the place of checks that read no value

@@ -321,8 +321,8 @@ bool overlaps(const GuardProgram& program, const std::vector<Tensor>& tensors) {
   const auto pairs = [&] {
     for (int w : program.written) {
       for (size_t i = 0; i < tensors.size(); i++) {
-        if (int(i) == w || program.tensors[i].within || storage(i) != storage(size_t(w))) continue;
-        if (!program.parts || overlap(tensors[i], tensors[size_t(w)]) != Overlap::kNone) return true;
+        if (int(i) == w || program.tensors[i].in_shared_memory || storage(i) != storage(size_t(w))) continue;
+        if (!program.may_share_storage || overlap(tensors[i], tensors[size_t(w)]) != Overlap::kNone) return true;
       }
     }
     return false;
@@ -333,7 +333,8 @@ bool overlaps(const GuardProgram& program, const std::vector<Tensor>& tensors) {
     if (!written.insert(storage(size_t(w)))) return pairs();
   }
   size_t members = 0;
-  for (size_t i = 0; i < tensors.size(); i++) members += !program.tensors[i].within && written.has(storage(i));
+  for (size_t i = 0; i < tensors.size(); i++)
+    members += !program.tensors[i].in_shared_memory && written.has(storage(i));
   return members != program.written.size() && pairs();
 }
 

@@ -54,9 +54,9 @@ int SymbolProgram::need(const SymEnv& env, int32_t wanted) {
   return places_.at(wanted);
 }
 
-std::vector<size_t> SymbolProgram::add_guards(SymEnv& env, const std::vector<int32_t>& left_out) {
+std::vector<size_t> SymbolProgram::add_guards(SymEnv& env, const std::vector<int32_t>& excluded) {
   std::vector<size_t> origins;
-  const auto known = [&](int32_t id) { return size_t(id) >= left_out.size() || !left_out[size_t(id)]; };
+  const auto known = [&](int32_t id) { return size_t(id) >= excluded.size() || !excluded[size_t(id)]; };
   for (const auto& [guard, origin] : env.needed_guards()) {
     if (!known(guard.a) || (arity(guard.cmp) == 2 && !known(guard.b))) continue;
     SymGuard mine = guard;

@@ -21,8 +21,8 @@ double compute(SymOp op, double a, double b);
 class SymbolProgram {
  public:
   // Copies from env the guards from which all others follow, and the expressions they need. Returns the index of each
-  // guard in env. Skips guards that compare an expression whose flag in left_out is set.
-  std::vector<size_t> add_guards(SymEnv& env, const std::vector<int32_t>& left_out = {});
+  // guard in env. Skips guards that compare an expression whose flag in excluded is set.
+  std::vector<size_t> add_guards(SymEnv& env, const std::vector<int32_t>& excluded = {});
   int need(const SymEnv& env, int32_t expr);  // copies expr; returns its index in the values
   bool empty() const { return exprs_.empty(); }
   size_t size() const { return exprs_.size(); }

@@ -383,14 +383,14 @@ RunLimit::~RunLimit() {
   }
 }
 
-std::string RunLimit::told(int status, const char* error) {
+std::string RunLimit::message(int status, const char* error) {
   std::string text;
-  for (const RunLimit* r = this; r && text.empty(); r = r->outer_) text = r->told_here(status, error);
+  for (const RunLimit* r = this; r && text.empty(); r = r->outer_) text = r->own_message(status, error);
   end_ = text.empty() ? kOwn : kByLimit;
   return text;
 }
 
-std::string RunLimit::told_here(int status, const char* error) const {
+std::string RunLimit::own_message(int status, const char* error) const {
   const std::string_view text = error ? error : "";
   const bool no_memory =
       status == LUA_ERRMEM || status == LUA_ERRERR || text.find("not enough memory") != std::string_view::npos;
@@ -429,7 +429,7 @@ int run_limited(lua_State* L) {
       lua_call(L, lua_gettop(L) - 1, LUA_MULTRET);
     } else {
       status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
-      if (status) why = scope.told(status, lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : nullptr);
+      if (status) why = scope.message(status, lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : nullptr);
     }
     if (status == 0) scope.returned();
   }

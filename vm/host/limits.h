@@ -33,14 +33,14 @@ class RunLimit {
   RunLimit(const RunLimit&) = delete;
   // Returns the message of the limit, of this scope or of an outer one, that ended a call with that status and error;
   // empty if no limit did.
-  std::string told(int status, const char* error);
+  std::string message(int status, const char* error);
   // Call it if the call ended by itself.
   void returned() { end_ = kOwn; }
   // Returns whether this thread is within a RunLimit scope, of any state.
   static bool runs();
 
  private:
-  std::string told_here(int status, const char* error) const;
+  std::string own_message(int status, const char* error) const;
   // The modes before the call, which the destructor restores: a limit may end the code that would have restored them.
   // They are read from the state, since they are not installed yet when a host calls.
   const std::shared_ptr<Modes> modes_;

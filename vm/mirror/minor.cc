@@ -140,13 +140,13 @@ class Walk {
       if (!(v->marked & (kWhites | kBlack))) mark(*v->v);
     }
     for (const Udata* u = first; u != end; u = next(u)) {
-      looks_++;
+      visited_++;
       if (u->metatable && !(u->marked & kFinalized) && !is_kind(u)) mark(header(u));
     }
     return go_on();
   }
 
-  size_t looks() const { return looks_; }
+  size_t visited() const { return visited_; }
 
   // Takes the userdata that reach() has not marked. With `behind` (the sentinel) it moves them behind it in LuaJIT's
   // list. If out of memory, it takes none.
@@ -239,7 +239,7 @@ class Walk {
       }
       default: return false;
     }
-    return ++looks_ <= most_;
+    return ++visited_ <= most_;
   }
 
   void enter(const Tab& t) {
@@ -252,10 +252,10 @@ class Walk {
       if (weak_key || weak_value) weak_.push_back(&t);
     }
     if (&t == kind_.own) return;
-    looks_ += t.asize / 4;
+    visited_ += t.asize / 4;
     for (uint32_t i = 0; i < t.asize; i++) weak_value ? mark_weak(t.array[i]) : mark(t.array[i]);
     if (t.hmask == 0) return;
-    looks_ += t.hmask / 4;
+    visited_ += t.hmask / 4;
     for (const Node* n = t.node; n <= t.node + t.hmask; n++) {
       if (n->val.u64 == kNilValue) continue;
       weak_key ? mark_weak(n->key) : mark(n->key);
@@ -276,11 +276,11 @@ class Walk {
 
   void enter(const Proto& p) {
     for (uint32_t i = 1; i <= p.sizekgc; i++) mark(std::bit_cast<Header*>(*(p.k - i)));
-    looks_ += p.sizekgc / 4;
+    visited_ += p.sizekgc / 4;
   }
 
   void enter(const Thread& th) {
-    looks_ += size_t(th.top - th.stack) / 4;
+    visited_ += size_t(th.top - th.stack) / 4;
     for (const TValue* v = th.stack + 2; v < th.top; v++) mark(*v);
     mark(std::bit_cast<Header*>(th.env));
   }
@@ -288,7 +288,7 @@ class Walk {
   Global& g_;
   const MinorKind& kind_;
   const size_t most_;
-  size_t looks_ = 0;
+  size_t visited_ = 0;
   std::vector<Header*> seen_;
   std::vector<const Tab*> weak_;
 };
@@ -349,7 +349,7 @@ Minor collect(lua_State* L, const MinorKind& kind, Found* found) {
   if (!state.watch->go_on(L, more)) return Minor::kTooMuch;
   Walk walk(g, kind, 4096 + g.total / 256);
   const bool reached = walk.reach(L, std::bit_cast<const Udata*>(g.mainthread->nextgc), state.sentinel);
-  found->looks = walk.looks() + state.watch->size() / 4;
+  found->visited = walk.visited() + state.watch->size() / 4;
   if (!reached) return Minor::kTooMuch;
   walk.take(&g.mainthread->nextgc, state.sentinel, state.sentinel, &found->gone);
   walk.clear_weak();

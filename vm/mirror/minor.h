@@ -30,7 +30,7 @@ struct MinorKind {
 
 struct Found {
   std::vector<Udata*> gone;  // empty if std::bad_alloc was thrown
-  size_t looks = 0;          // the approximate number of objects visited
+  size_t visited = 0;        // the approximate number of objects that were visited
 };
 
 enum class Minor {

@@ -66,12 +66,12 @@ bool makes_closures(const bc::Proto& proto) {
   return std::any_of(proto.code.begin(), proto.code.end(), [&](Ins i) { return is_hashed(proto, i); });
 }
 
-unsigned keep_hashes(const bc::Proto& proto, Editor& editor, const std::set<unsigned>& born) {
+unsigned keep_hashes(const bc::Proto& proto, Editor& editor, const std::set<unsigned>& newborn_children) {
   unsigned used = 0;
   if (proto.framesize + kHashSlots > kMaxSlots) return used;
   for (Pc pc = 1; pc < proto.size(); ++pc) {
     const Ins i = proto.code[pc];
-    if (!is_hashed(proto, i) && (bc::op(i) != Op::FNEW || !born.count(bc::op_d(i)))) continue;
+    if (!is_hashed(proto, i) && (bc::op(i) != Op::FNEW || !newborn_children.count(bc::op_d(i)))) continue;
     PortalEmitter e(proto, editor.replace(pc), proto.framesize);
     e.block().as(pc);
     e.add(i);

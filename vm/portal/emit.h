@@ -65,7 +65,7 @@ class PortalEmitter {
 // gives them other hashes (closures.cc). No trace contains an FNEW, so none contains that call. A frame without room
 // for the call has no room for points either, and gets none. Returns the frame size that the calls need; 0 if there are
 // none.
-unsigned keep_hashes(const bc::Proto& proto, Editor& editor, const std::set<unsigned>& born = {});
+unsigned keep_hashes(const bc::Proto& proto, Editor& editor, const std::set<unsigned>& newborn_children = {});
 constexpr unsigned kHashSlots = 3;            // slots that the frame needs for that call
 bool makes_closures(const bc::Proto& proto);  // whether it makes closures with upvalues that are assigned
 

@@ -304,7 +304,7 @@ Patched apply_patch(const bc::Dump& dump, const Patch& patch) {
   const bc::Proto& p = dump.top();
   const bc::Liveness live = bc::liveness(p);
   Editor editor(p);
-  unsigned framesize = std::max<unsigned>(p.framesize, keep_hashes(p, editor, patch.born));
+  unsigned framesize = std::max<unsigned>(p.framesize, keep_hashes(p, editor, patch.newborn_children));
   for (const Point& point : patch.points) {
     check_point(p, live, point);
     Block& block = editor.before(point.pc);

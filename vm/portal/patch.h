@@ -85,9 +85,9 @@ struct Site {
 };
 
 struct Patch {
-  std::vector<Point> points;    // at most one for each pc
-  std::set<unsigned> born{};    // constants of children whose new closures adopt_newborn sees (run_newborn)
-  std::vector<Site> helpers{};  // helper calls that the prototype already contains
+  std::vector<Point> points;              // at most one for each pc
+  std::set<unsigned> newborn_children{};  // constants of children whose new closures adopt_newborn sees (run_newborn)
+  std::vector<Site> helpers{};            // helper calls that the prototype already contains
 };
 
 // Numbers below 0 that patched code calls; portal ids are above 0.

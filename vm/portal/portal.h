@@ -61,8 +61,8 @@ using ChildPath = std::vector<unsigned>;
 void push_child_closure(lua_State* L, int index, const ChildPath& path);
 bool can_make_closures(const bc::Proto& child);  // false if a frame has no room for the captured slots
 // Makes the redirected function at `index` the example for its prototype: new closures of that prototype, made by
-// patched code (Patch::born) and makers, run the code that the example then runs. The example must stay alive until
-// forget_newborn.
+// patched code (Patch::newborn_children) and makers, run the code that the example then runs. The example must stay
+// alive until forget_newborn.
 void run_newborn(lua_State* L, int index);
 void forget_newborn(lua_State* L, int index);
 // Returns whether a finalizer runs. LuaJIT's traces cannot be flushed there, so no bytecode may change.

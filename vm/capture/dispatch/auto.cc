@@ -25,7 +25,7 @@ namespace {
 // Eager ops between two walks of the stack, in turn. Their sum is a prime, so that the walks during a loop meet each of
 // its ops.
 constexpr int kOpsAWalk[] = {5, 7, 8, 9, 12};
-constexpr int kOpsOfRest = 97;  // the same while lt.auto has to wait
+constexpr int kOpsOfPause = 97;  // the same while lt.auto has to wait
 constexpr size_t kFrames = 6, kFramesOfLoops = 12, kMaxHeats = 4096;
 const char kSeenKey = 0;  // registry: weak table of the functions that the stress hook has met
 
@@ -101,7 +101,7 @@ void heat_stack(lua_State* L) {
   // If compiled code runs nearly all ops, more of it saves little.
   const bool served = std::exchange(state.automatic.run_ops, 0) > kServed * state.ops_to_walk;
   const bool waits = may_wait && (served || state.loops_tell || !is_affordable(L, state));
-  state.ops_to_walk = waits ? kOpsOfRest : kOpsAWalk[state.walks % std::size(kOpsAWalk)];
+  state.ops_to_walk = waits ? kOpsOfPause : kOpsAWalk[state.walks % std::size(kOpsAWalk)];
   state.walks++;
   modes().calls_to_hook = state.ops_to_walk;
   if (waits) return;
@@ -155,22 +155,22 @@ bool meet(lua_State* L, CaptureState& state) {
 // LuaJIT records no trace through a call that is hooked. So the hook pauses after many calls that met no new function.
 // A pause is a number of VM instructions, twice as long each time in a row. Functions that run eager ops meanwhile,
 // also in traces, are met by the walk at those ops.
-constexpr int kQuietCalls = 4096, kFirstRest = 1000000, kLongestRest = 16000000;
+constexpr int kQuietCalls = 4096, kFirstPause = 1000000, kLongestPause = 16000000;
 
 void on_call(lua_State* L, lua_Debug* frame);
 
-void on_rested(lua_State* L, lua_Debug*) {
-  capture_state(L).stress.rests = false;
+void on_pause_end(lua_State* L, lua_Debug*) {
+  capture_state(L).stress.paused = false;
   lua_sethook(L, on_call, LUA_MASKCALL, 0);
 }
 
-void rest(lua_State* L, StressHook& hook) {
-  hook.length = hook.length == 0 ? kFirstRest : std::min(hook.length * 2, kLongestRest);
+void pause(lua_State* L, StressHook& hook) {
+  hook.length = hook.length == 0 ? kFirstPause : std::min(hook.length * 2, kLongestPause);
   hook.quiet_calls = 0;
-  hook.rests = true;
+  hook.paused = true;
   int64_t& ops = modes_of(L)->calls_to_hook;
-  ops = std::min<int64_t>(ops, kOpsOfRest);
-  lua_sethook(L, on_rested, LUA_MASKCOUNT, hook.length);
+  ops = std::min<int64_t>(ops, kOpsOfPause);
+  lua_sethook(L, on_pause_end, LUA_MASKCOUNT, hook.length);
 }
 
 void on_call(lua_State* L, lua_Debug* frame) {
@@ -179,7 +179,7 @@ void on_call(lua_State* L, lua_Debug* frame) {
   if (meet(L, state)) {
     state.stress = {.on = true};
   } else if (++state.stress.quiet_calls >= kQuietCalls && lua_gethook(L) == on_call) {
-    rest(L, state.stress);
+    pause(L, state.stress);
   }
 }
 
@@ -196,8 +196,8 @@ void on_eager_ops(lua_State* L) {
   CaptureState& state = capture_state(L);
   modes().calls_to_hook = Modes::kNever;
   if (state.auto_threshold > 0) heat_stack(L);
-  if (!state.stress.rests) return;
-  modes().calls_to_hook = std::min<int64_t>(modes().calls_to_hook, kOpsOfRest);
+  if (!state.stress.paused) return;
+  modes().calls_to_hook = std::min<int64_t>(modes().calls_to_hook, kOpsOfPause);
   meet_stack(L, state);
 }
 

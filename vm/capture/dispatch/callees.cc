@@ -66,7 +66,7 @@ bool patch(CaptureState& state, lua_State* L, CompiledProto& root, int index) {
 
 // Makes `maker` pass the closures that it makes of this constant to the portal.
 void bear(CompiledProto& maker, CompiledProto& callee, lua_Integer constant) {
-  if (!maker.born.insert(unsigned(constant)).second) return;
+  if (!maker.own_children.insert(unsigned(constant)).second) return;
   callee.makers.emplace_back(maker.weak_from_this(), unsigned(constant));
   maker.changed = true;
 }
@@ -156,7 +156,7 @@ void retire_callee(CaptureState& state, lua_State* L, CompiledProto& compiled) {
   compiled.retired_makers = std::exchange(compiled.makers, {});
   for (const auto& [made_by, constant] : compiled.retired_makers) {
     const std::shared_ptr<CompiledProto> maker = made_by.lock();
-    if (!maker || !maker->born.erase(constant)) continue;
+    if (!maker || !maker->own_children.erase(constant)) continue;
     maker->changed = true;
     refresh(state, L, maker);
   }
@@ -196,9 +196,9 @@ bool revive_points(lua_State* L, CompiledProto& compiled) {
 }  // namespace
 
 bool revive(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled) {
-  const std::map<std::pair<bc::Pc, std::string>, std::shared_ptr<CompiledProto>> rests = compiled->resumes;
-  for (const auto& [where, rest] : rests) {
-    if (revive_points(L, *rest)) refresh(state, L, rest);
+  const std::map<std::pair<bc::Pc, std::string>, std::shared_ptr<CompiledProto>> resumes = compiled->resumes;
+  for (const auto& [where, resume] : resumes) {
+    if (revive_points(L, *resume)) refresh(state, L, resume);
   }
   if (!revive_points(L, *compiled)) return false;
   refresh(state, L, compiled);

@@ -100,7 +100,7 @@ bc::Pc point_at(const CompiledProto& compiled, bc::Pc pc) {
   const bc::Proto& proto = compiled.code->proto();
   for (int steps = 0; steps < 8; steps++) {
     const auto point = compiled.points.find(pc);
-    if (point != compiled.points.end()) return point->second.within.any() || point->second.dead ? 0 : pc;
+    if (point != compiled.points.end()) return point->second.entered_loop.any() || point->second.dead ? 0 : pc;
     if (bc::op(proto.code[pc]) != bc::Op::JMP && bc::insertable(proto, pc)) return 0;
     const std::vector<bc::Pc> next = bc::successors(proto, pc);
     if (next.size() != 1) return 0;
@@ -156,8 +156,8 @@ bool is_outermost(const CompiledProto& compiled) { return compiled.key.prototype
 }  // namespace
 
 bool may_cross(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, const PortalPlace& portal) {
-  return !is_outermost(compiled) && !point.stays && !portal.packs && !point.within.any() && mirror::available(L) &&
-         lua_gettop(L) - int(point.args.size()) <= kMaxVarargs;
+  return !is_outermost(compiled) && !point.stays && !portal.packs && !point.entered_loop.any() &&
+         mirror::available(L) && lua_gettop(L) - int(point.args.size()) <= kMaxVarargs;
 }
 
 std::vector<Caller> find_callers(CaptureState& state, lua_State* L, const CompiledProto& compiled,

@@ -140,7 +140,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   std::set<bc::Pc> known;
   for (const auto& [pc, p] : left.points) known.insert(pc);
   for (const auto& [pc, after] : s.next) {
-    after ? add_points_after(left, pc, kept, point.within) : add_point(left, pc, kept, point.within);
+    after ? add_points_after(left, pc, kept, point.entered_loop) : add_point(left, pc, kept, point.entered_loop);
   }
   if (&left == &compiled) teach_new_points(compiled, known, point, s.lessons);
   compile_callees(state, L, compiled, s.left_out);

@@ -143,17 +143,17 @@ void note_variables(ProtoPoint& point, const LuaCode& code, const KeptLoops* kep
   }
 }
 
-void add_point(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept, Within within) {
+void add_point(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept, EnteredLoop entered_loop) {
   const bc::Proto& proto = compiled.code->proto();
   if (!has_room(proto)) return;
   for (int tries = 0; tries < 8; tries++) {
-    if (pc == 0 || pc >= proto.size() || compiled.points.count(pc) || !within.contains(pc)) return;
+    if (pc == 0 || pc >= proto.size() || compiled.points.count(pc) || !entered_loop.contains(pc)) return;
     const bc::Ins i = proto.code[pc];
     if (returns(bc::op(i))) return;
     if (bc::insertable(proto, pc)) break;
     const std::vector<bc::Pc> next = bc::successors(proto, pc);
     if (next.empty()) return;
-    for (size_t n = 1; n < next.size(); n++) add_point(compiled, next[n], kept, within);
+    for (size_t n = 1; n < next.size(); n++) add_point(compiled, next[n], kept, entered_loop);
     pc = next[0];
   }
   if (!bc::insertable(proto, pc) || !compiled.code->liveness().reached[pc]) return;
@@ -162,13 +162,13 @@ void add_point(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept, Within
   point.args = compiled.code->liveness().passable(pc);
   point.varargs = proto.vararg();
   point.decisions.kept_loops = kept;
-  point.within = within;
+  point.entered_loop = entered_loop;
   note_variables(point, *compiled.code, &kept);
   compiled.changed = true;
 }
 
-void add_points_after(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept, Within within) {
-  for (bc::Pc next : bc::successors(compiled.code->proto(), pc)) add_point(compiled, next, kept, within);
+void add_points_after(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept, EnteredLoop entered_loop) {
+  for (bc::Pc next : bc::successors(compiled.code->proto(), pc)) add_point(compiled, next, kept, entered_loop);
 }
 
 namespace {
@@ -177,7 +177,7 @@ namespace {
 // first capture there is run at once, not only by the next call. A frame that has switched (gone_over) may do so again,
 // since it cannot follow (follow_frame).
 bool can_switch(lua_State* L, const CompiledProto& compiled, const ProtoPoint& point, bool gone_over) {
-  if ((!point.exits.empty() && !gone_over) || point.within.any() || !mirror::available(L)) return false;
+  if ((!point.exits.empty() && !gone_over) || point.entered_loop.any() || !mirror::available(L)) return false;
   if (point.pc == 1 && compiled.key.prototype) return false;  // the next call enters the newer bytecode anyway
   const LuaCode& code = *compiled.code;
   for (const bc::Loop& l : code.loops()) {
@@ -204,7 +204,7 @@ Exit switch_exit(const CompiledProto& compiled, const ProtoPoint& point) {
 Patched build(CaptureState& state, lua_State* L, const std::shared_ptr<CompiledProto>& compiled, const bc::Dump& dump,
               const std::vector<bc::Pc>& moved) {
   Patch patch;
-  patch.born = compiled->born;
+  patch.newborn_children = compiled->own_children;
   if (moved.empty()) patch.helpers = compiled->helpers;  // they run when the prototype is entered
   std::optional<bc::Liveness> live;
   if (!moved.empty()) live = bc::liveness(dump.top());

@@ -40,7 +40,7 @@ struct Recompile {
 // The loop of a frame that lt.auto entered while it ran. The code behind the loop runs once and is not compiled. The
 // frame remains a frame of its function: it follows that function's bytecode, and never switches to a body
 // (switch_over).
-struct Within {
+struct EnteredLoop {
   bc::Pc first = 0, last = 0;
   bool any() const { return last != 0; }
   bool contains(bc::Pc pc) const { return !any() || (pc >= first && pc <= last); }
@@ -60,11 +60,11 @@ struct ProtoPoint {
   bool limit_reached = false;
   bool breaks_for_places = false;  // a graph break was reported: inputs lie elsewhere in shared memory in each call
   int misses = 0;                  // since the limit was reached, reduced by hits
-  int worth = 0;                   // since then, the gain of checking entries: see rests
-  uint32_t rests = 0;              // number of calls that were allowed to check no entry
+  int worth = 0;                   // since then, the gain of checking entries: see skips_entries
+  uint32_t skippable_calls = 0;    // number of calls that were allowed to check no entry
   int size_misses = 0;             // runs that were abandoned because of a data-dependent size
   bool enters_callees = true;
-  Within within{};
+  EnteredLoop entered_loop{};
   int idle_calls = 0;         // calls in a row that ran nothing
   int idle_rounds = 0;        // all calls that ran nothing, minus those that ran something
   std::set<bc::Pc> ops_at{};  // pcs of the entries' first ops; 0: in a frame above
@@ -76,7 +76,7 @@ struct ProtoPoint {
   std::map<std::string, std::set<int>> dynamic_dims;
   std::map<std::string, std::set<std::string>> changing_values;  // by source: values in misses, a few of each
   std::set<std::string> loose_functions;
-  bool parts = false;                          // the last miss has parted calls: entries are captured again
+  bool has_parted = false;                     // the last miss has parted calls: entries are captured again
   std::map<std::string, bool> loop_variables;  // of TraceOptions
   TraceDecisions decisions;                    // loops kept by earlier captures
   int id = 0;                                  // of its portal in the newest bytecode; 0: it has no portal
@@ -141,9 +141,10 @@ struct CompiledProto : std::enable_shared_from_this<CompiledProto> {
   bool leaves_calls = false;
   int64_t hits = 0, revives_at = 64;  // hits of its points while it has callees
   std::vector<int> examples;          // registry references to closures that new closures of their prototypes follow
-  std::set<unsigned> born;            // constants of the children that are frames of their own
-  std::vector<std::pair<std::weak_ptr<CompiledProto>, unsigned>> makers;  // whose `born` has this one; the constant
-  decltype(makers) retired_makers;                                        // those whose `born` had it
+  std::set<unsigned> own_children;    // constants of the children that are frames of their own
+  std::vector<std::pair<std::weak_ptr<CompiledProto>, unsigned>>
+      makers;                                         // whose `own_children` has this one; the constant
+  decltype(makers) retired_makers;                    // those whose `own_children` had it
   std::map<bc::Pc, std::shared_ptr<Patched>> bodies;  // newest bytecode, as it is entered at a pc (switch_over)
   // The points of loops that were removed (gives_up, leave_loop), the hits since then, and the number of hits that
   // reopens them.
@@ -174,8 +175,8 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
 void collect_protos(CaptureState& state, lua_State* L, int backend_function);
 // Adds the points at which segments may begin: after the instruction at pc has run (at its successors), or at pc
 // itself. `kept`: loops that are known not to be unrolled.
-void add_points_after(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept, Within within = {});
-void add_point(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept = {}, Within within = {});
+void add_points_after(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept, EnteredLoop entered_loop = {});
+void add_point(CompiledProto& compiled, bc::Pc pc, const KeptLoops& kept = {}, EnteredLoop entered_loop = {});
 // Records that the variables of loops around the point have another value each time; kept: only those of these loops.
 void note_variables(ProtoPoint& point, const LuaCode& code, const KeptLoops* kept = nullptr);
 // Makes the compiled prototype's newest bytecode, if something has changed, and redirects its functions to it.

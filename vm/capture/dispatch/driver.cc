@@ -151,7 +151,7 @@ int run_entry(lua_State* L, CompiledProto& compiled, Entry& entry, GuardValues& 
 }
 
 // A portal call: the values on the stack, and the point whose entries are checked.
-struct PortalCall {
+struct PortalRun {
   CaptureState& state;
   lua_State* L;
   CompiledProto& compiled;
@@ -261,7 +261,7 @@ struct PortalCall {
       const bool more = note_miss(state, L, compiled, point(), {*missed, failed, tables}, values);
       lua_settop(L, tables - 1);
       if (point().dead) refresh_code();
-      if (std::exchange(point().parts, false)) forget_entries(L, point());
+      if (std::exchange(point().has_parted, false)) forget_entries(L, point());
       if (under && is_steered()) return true;
       if (!more) return false;
     }
@@ -343,7 +343,7 @@ struct PortalCall {
   }
 
   int run() {
-    if (point().dead || rests(point())) return decline();
+    if (point().dead || skips_entries(point())) return decline();
     if (!finish_entries(L, compiled, point())) return decline();
     for (int round = 0;; round++) {
       const Lookup a = find_entry(L, point(), values, loaded);
@@ -390,7 +390,7 @@ int run_point(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoP
   const bool early = is_early(state, L, compiled, point, portal);
   if (early && (!point.entries.empty() || !waits_long(point, compiled))) return 0;
   RunningCall running(state.running);
-  PortalCall call{state, L, compiled, running.values(), point, portal};
+  PortalRun call{state, L, compiled, running.values(), point, portal};
   call.take_values();
   if (early) call.go();
   return call.run();

@@ -80,9 +80,9 @@ bool loosen(lua_State* L, GuardStep& s, int constants) {
 }
 
 // Returns whether a call would run the entry if sizes, numbers and the like were other ones, and without the check
-// `left_out`. f gets the values that the call passes.
+// `skipped_step`. f gets the values that the call passes.
 template <class F>
-bool is_near(lua_State* L, const GuardProgram& p, const CallValues& call, int tables, F f, int left_out = -1) {
+bool is_near(lua_State* L, const GuardProgram& p, const CallValues& call, int tables, F f, int skipped_step = -1) {
   const std::vector<Tensor> tensors = tensors_of(L, p, call, tables);
   GuardProgram loose = p;
   for (size_t i = 0; i < tensors.size(); i++) {
@@ -96,7 +96,7 @@ bool is_near(lua_State* L, const GuardProgram& p, const CallValues& call, int ta
   loose.steps.clear();
   for (size_t i = 0; i < p.steps.size(); i++) {
     GuardStep s = p.steps[i];
-    if (int(i) != left_out && loosen(L, s, tables)) loose.steps.push_back(s);
+    if (int(i) != skipped_step && loosen(L, s, tables)) loose.steps.push_back(s);
   }
   GuardValues values;
   const int top = lua_gettop(L);
@@ -398,7 +398,7 @@ bool part_calls(CompiledProto& compiled, ProtoPoint& point) {
   for (const auto& [pc, ops] : compiled.called_ops) {
     if (ops >= kFewOps) compiled.parted_calls.insert(pc);
   }
-  return point.parts = compiled.parted_calls.size() > known;
+  return point.has_parted = compiled.parted_calls.size() > known;
 }
 
 // Describes a miss, and learns the sizes that differ if a tensor's size does.
@@ -477,13 +477,14 @@ bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
 
 bool is_of_memory(const GuardProgram& p, int step) {
   const GuardStep& s = p.steps[size_t(step)];
-  return s.op == GuardOp::kMemoryCheck || (s.op == GuardOp::kTensorCheck && p.tensors[size_t(s.index)].within);
+  return s.op == GuardOp::kMemoryCheck ||
+         (s.op == GuardOp::kTensorCheck && p.tensors[size_t(s.index)].in_shared_memory);
 }
 
 bool lap(const GuardProgram& p, const std::vector<Tensor>& tensors) {
   for (size_t i = 0; i < tensors.size(); i++) {
     for (size_t k = 0; k < i; k++) {
-      const bool both = p.tensors[i].within && p.tensors[k].within && tensors[i] && tensors[k];
+      const bool both = p.tensors[i].in_shared_memory && p.tensors[k].in_shared_memory && tensors[i] && tensors[k];
       if (both && overlap(tensors[i], tensors[k]) != Overlap::kNone) return true;
     }
   }
@@ -496,7 +497,7 @@ bool lies_elsewhere(lua_State* L, const ProtoPoint& point, FailedSteps& failed, 
   constexpr int kMaxPlaces = 2;
   const auto has_places = [](const auto& e) {
     const auto& tensors = e->guards.tensors;
-    return !e->decline && std::any_of(tensors.begin(), tensors.end(), [](auto& t) { return t.within; });
+    return !e->decline && std::any_of(tensors.begin(), tensors.end(), [](auto& t) { return t.in_shared_memory; });
   };
   if (std::count_if(point.entries.begin(), point.entries.end(), has_places) < kMaxPlaces) return false;
   int places = 0;
@@ -514,9 +515,9 @@ bool lies_elsewhere(lua_State* L, const ProtoPoint& point, FailedSteps& failed, 
 }  // namespace
 
 // One of 32 calls checks entries, but not every 32nd: calls may have a rhythm.
-bool rests(ProtoPoint& point) {
+bool skips_entries(ProtoPoint& point) {
   constexpr uint32_t kGoldenRatio = 0x9e3779b9, kPart = 1u << 27;
-  return point.limit_reached && point.worth <= -kMaxWorth && ++point.rests * kGoldenRatio >= kPart;
+  return point.limit_reached && point.worth <= -kMaxWorth && ++point.skippable_calls * kGoldenRatio >= kPart;
 }
 
 double passed_on_ms(const Entry& entry, const GuardTensors& inputs) { return kAskMs * passed_on(entry, inputs); }

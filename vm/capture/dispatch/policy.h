@@ -21,7 +21,7 @@ bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Proto
                const CallValues& call);
 // Returns whether this call checks no entry: the point has reached its limit of entries, and lately checking them cost
 // more than their runs have saved. Some calls still check.
-bool rests(ProtoPoint& point);
+bool skips_entries(ProtoPoint& point);
 // Records that the entry serves a call with these inputs.
 void note_hit(ProtoPoint& point, const Entry& entry, const GuardTensors& inputs);
 // Returns the time that a graph's ops save because they pass results in registers, not in memory.

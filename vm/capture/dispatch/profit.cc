@@ -41,7 +41,7 @@ std::optional<std::pair<bc::Pc, bc::Pc>> loop_around(const CompiledProto& compil
 }
 
 void add_next(CompiledProto& compiled, const ProtoPoint& point, bc::Pc pc) {
-  add_point(compiled, pc, point.decisions.kept_loops, point.within);
+  add_point(compiled, pc, point.decisions.kept_loops, point.entered_loop);
   const auto next = compiled.points.find(pc);
   if (next == compiled.points.end() || !next->second.entries.empty()) return;
   next->second.dynamic_dims.insert(point.dynamic_dims.begin(), point.dynamic_dims.end());
@@ -199,7 +199,7 @@ void note_rebuilt(lua_State* L, CompiledProto& compiled, const Entry& entry, con
     if (rebuilds(point)) forget_entries(L, point);
   };
   each_point(root, forget);
-  for (const auto& [where, rest] : root.resumes) each_point(*rest, forget);
+  for (const auto& [where, resume] : root.resumes) each_point(*resume, forget);
 }
 
 namespace {
@@ -279,7 +279,7 @@ double most_capture_ms(const CaptureState& state, const ProtoPoint& point) {
 // A frame that was entered at its loop stays in its bytecode, and so keeps the portal.
 bool waits_long(ProtoPoint& point, CompiledProto& compiled) {
   constexpr int kPatience = 32;
-  if (point.within.any() || ++point.idle_calls < kPatience) return false;
+  if (point.entered_loop.any() || ++point.idle_calls < kPatience) return false;
   point.dead = point.given_up = compiled.changed = true;
   return true;
 }

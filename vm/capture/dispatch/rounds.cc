@@ -57,7 +57,7 @@ void note_rounds(lua_State* L, const mirror::LuaFrame& frame, double now_ms, Fra
   const double in_all = note(known.outer, outermost, now_ms);
   known.left_ms = std::max(in_all, note(known.inner, innermost, now_ms));
   const Rounds& outer = known.outer;
-  known.soon_known = outer.left >= kManyRounds && outer.before_ms == HUGE_VAL && known.looks++ < kManyLooks;
+  known.soon_known = outer.left >= kManyRounds && outer.before_ms == HUGE_VAL && known.soon_known_count++ < kManyLooks;
 }
 
 }  // namespace lutra

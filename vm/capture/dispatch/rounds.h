@@ -23,7 +23,7 @@ struct FrameRounds {
   Rounds outer{}, inner{};
   double left_ms = 0;  // time that the loops have left, estimated from past rounds; 0: not known (yet)
   bool soon_known = false;
-  int looks = 0;  // how often soon_known was set
+  int soon_known_count = 0;  // how often soon_known was set
 };
 
 // Records the rounds that the frame's loops have left at `now_ms`.

@@ -112,7 +112,7 @@ class RunningCall {
 struct StressHook {
   bool on = false;
   int quiet_calls = 0;  // since it last met a new function, or last paused
-  bool rests = false;
+  bool paused = false;
   int length = 0;  // of its last pause, in VM instructions
 };
 

@@ -251,7 +251,7 @@ int api_reset(lua_State* L) {
     for (auto& [pc, point] : compiled->points) {
       // Functions that lt.auto has patched wait until they are hot again, except running loops, which keep their
       // portal.
-      const bool waits = has_to_pay(L, *compiled) && !point.within.any();
+      const bool waits = has_to_pay(L, *compiled) && !point.entered_loop.any();
       if (point.dead != waits) compiled->changed = true;
       point.dead = point.given_up = waits;
       point.limit_reached = point.breaks_for_places = false;

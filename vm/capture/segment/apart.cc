@@ -135,8 +135,8 @@ void guard_memories(Trace& t) {
     GuardGroup group{0, {{int(m), int(memory.real->offset.hint)}}};
     for (size_t i = 0; i < t.inputs.size(); i++) {
       const Tensor& real = t.inputs[i].real;
-      const bool within = t.program.tensors[i].within && real->storage == memory.real->storage;
-      if (within) group.members.emplace_back(int(i), int(real->offset.hint));
+      const bool is_member = t.program.tensors[i].in_shared_memory && real->storage == memory.real->storage;
+      if (is_member) group.members.emplace_back(int(i), int(real->offset.hint));
     }
     t.check_group(GuardOp::kMemoryCheck, memory.source, std::move(group), "the same memory");
   }
@@ -171,12 +171,12 @@ std::vector<int> inputs_written(const Trace& t) {
 void part_written(Trace& t, const std::vector<int>& written, const std::function<void()>& stop) {
   // A version counter covers a whole storage, and backwards check it. So parts of a storage are separate only without
   // gradients.
-  t.program.parts = !t.backward_called && !has_gradients(t);
+  t.program.may_share_storage = !t.backward_called && !has_gradients(t);
   for (int w : written) {
     const Tensor& real = t.inputs[size_t(w)].real;
     const auto meets = [&](const auto& in) {
       if (&in == &t.inputs[size_t(w)] || !(in.real->storage == real->storage)) return false;
-      return !t.program.parts || overlap(in.real, real) != Overlap::kNone;
+      return !t.program.may_share_storage || overlap(in.real, real) != Overlap::kNone;
     };
     if (t.inputs[size_t(w)].memory || std::none_of(t.inputs.begin(), t.inputs.end(), meets)) continue;
     const std::optional<StorageRange> range = memory_of_inputs(t, real->storage.get());

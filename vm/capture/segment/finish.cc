@@ -560,7 +560,7 @@ struct Finisher {
 
   void written_inputs() {
     left.written = inputs_written(t);
-    std::erase_if(left.written, [this](int i) { return t.program.tensors[size_t(i)].within; });
+    std::erase_if(left.written, [this](int i) { return t.program.tensors[size_t(i)].in_shared_memory; });
     guard_memories(t);
     part_written(t, left.written, [&] { stop_at(t.first_step(), reason(Break::shared_memory)); });
     t.program.written = left.written;

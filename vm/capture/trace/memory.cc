@@ -62,8 +62,8 @@ int Trace::add_view_input(const Tensor& real, const Source* source, const Storag
   const int64_t first = real->offset.hint - range.first;
   const int memory = memory_input(real, source, range);
   const Tensor whole = inputs[size_t(memory)].fake;
-  const bool within = first >= 0 && end_of(real) <= range.first + range.count && real->dtype == whole->dtype;
-  if (!within || !has_no_gradient(real)) stop(Break::shared_memory);
+  const bool fits = first >= 0 && end_of(real) <= range.first + range.count && real->dtype == whole->dtype;
+  if (!fits || !has_no_gradient(real)) stop(Break::shared_memory);
   const int input = int(graph->inputs.size());
   graph->add_input(source->text, real->sizes, real->strides, real->dtype, real->device());
   recorder.set_location(file(), line());
@@ -77,7 +77,7 @@ int Trace::add_view_input(const Tensor& real, const Source* source, const Storag
   input_of_real[real.get()] = input;
   input_of_fake[fake.get()] = input;
   program.tensors.push_back(spec_of(real, fake));
-  program.tensors.back().within = true;
+  program.tensors.back().in_shared_memory = true;
   program.tensor_sources.push_back(source);
   return input;
 }

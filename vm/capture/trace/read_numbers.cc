@@ -36,7 +36,7 @@ Var* read_truth(Trace& t, const Tensor& value) {
   return v;
 }
 
-Var* told(Trace& t, Var* v) { return is_read(v) ? t.scalar(told_number(t, v)) : v; }
+Var* as_graph_number(Trace& t, Var* v) { return is_read(v) ? t.scalar(graph_number(t, v)) : v; }
 
 // Runs a function that compares tensors.
 Vars run_comparison(Trace& t, const std::string& name, const Vars& args) {
@@ -161,7 +161,7 @@ Var* read_not(Trace& t, Var* v) {
 }
 
 Var* read_arithmetic(Trace& t, bc::Op op, Var* x, Var* y) {
-  if (op == bc::Op::POW) return arithmetic(t, op, told(t, x), told(t, y));
+  if (op == bc::Op::POW) return arithmetic(t, op, as_graph_number(t, x), as_graph_number(t, y));
   const Operands of(t, x, y);
   const ReadNumber made{.op = op, .from = {x, y}};
   switch (op) {
@@ -184,7 +184,7 @@ Var* read_arithmetic(Trace& t, bc::Op op, Var* x, Var* y) {
 // These functions round like the ops of the same names.
 Var* read_rounded(Trace& t, std::string_view name, Var* v) {
   const std::string_view op = name.substr(name.find('.') + 1);
-  if (op != "sqrt" && op != "floor" && op != "ceil" && op != "abs") return told(t, v);
+  if (op != "sqrt" && op != "floor" && op != "ceil" && op != "abs") return as_graph_number(t, v);
   const ReadNumber made{.function = find_builtin_row(std::string(name)), .from = {v}};
   return read_number(t, op1(find_op(std::string(op)), {Operands(t, v, v).a}), made);
 }
@@ -195,25 +195,26 @@ Var* read_extreme(Trace& t, bool most, Var* x, Var* y, Device device) {
   return read_number(t, where(most ? gt(of.a, of.b) : lt(of.a, of.b), of.a, of.b), made);
 }
 
-Scalar told_number(Trace& t, Var* v) {
+Scalar graph_number(Trace& t, Var* v) {
   ReadNumber& n = t.read_numbers[v->tensor.get()];
-  if (n.told) return *n.told;
+  if (n.in_graph) return *n.in_graph;
   if (n.from.empty()) {
-    n.told = tell_element(t, v->tensor, n.whole);
-    if (!n.told) t.stop(Break::needs_number, {.dirty = true});
-    return *n.told;
+    n.in_graph = tell_element(t, v->tensor, n.whole);
+    if (!n.in_graph) t.stop(Break::needs_number, {.dirty = true});
+    return *n.in_graph;
   }
   Vars from;
-  for (Var* part : n.from) from.push_back(told(t, part));
-  if (!n.function) return *(n.told = t.symbolic(arithmetic(t, n.op, from[0], from[1])));
+  for (Var* part : n.from) from.push_back(as_graph_number(t, part));
+  if (!n.function) return *(n.in_graph = t.symbolic(arithmetic(t, n.op, from[0], from[1])));
   Var function;
   function.builtin = n.function;
-  n.told = t.symbolic(n.function->run(t, &function, from)[0]);
+  n.in_graph = t.symbolic(n.function->run(t, &function, from)[0]);
   const std::string_view name = n.function->name;
-  if (n.told->kind != Scalar::kNumber || !n.told->expr || (name != "math.floor" && name != "math.ceil")) return *n.told;
-  const int32_t whole = t.graph->env->ask_integer(n.told->expr);
-  if (whole) n.told = Scalar::of_sym(SymInt::of_expr(*t.graph->env, whole));
-  return *n.told;
+  if (n.in_graph->kind != Scalar::kNumber || !n.in_graph->expr || (name != "math.floor" && name != "math.ceil"))
+    return *n.in_graph;
+  const int32_t whole = t.graph->env->ask_integer(n.in_graph->expr);
+  if (whole) n.in_graph = Scalar::of_sym(SymInt::of_expr(*t.graph->env, whole));
+  return *n.in_graph;
 }
 
 void pass_read_numbers(Trace& t, const Binding& b, Vars& args) {

@@ -28,7 +28,7 @@ Var* read_rounded(Trace& t, std::string_view name, Var* v);
 Var* read_extreme(Trace& t, bool most, Var* a, Var* b, Device device);
 // Turns a number that was read into a number of the graph, whose value the run knows once the element is computed. For
 // sizes, indices and everything that Lua has to compute.
-Scalar told_number(Trace& t, Var* v);
+Scalar graph_number(Trace& t, Var* v);
 // Replaces numbers that were read among the arguments of an op by tensors of the other operand's dtype, if that does
 // not change the result.
 void pass_read_numbers(Trace& t, const Binding& b, Vars& args);

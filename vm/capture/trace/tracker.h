@@ -128,7 +128,7 @@ struct ReadNumber {
   const Builtin* function = nullptr;  // or a library function
   Vars from;                          // empty: an element
   bool whole = false;                 // it is an integer
-  std::optional<Scalar> told;         // the number of the graph for it, if one was made
+  std::optional<Scalar> in_graph;     // the number of the graph for it, if one was made
 };
 
 struct Closure {

@@ -350,7 +350,7 @@ bool Trace::truthy(Var* v) {
 }
 
 Scalar Trace::symbolic(Var* v) {
-  if (v->tensor) return told_number(*this, v);
+  if (v->tensor) return graph_number(*this, v);
   if (v->guarded || v->num.expr != 0) return v->num;
   const int index = int(program.scalar_sources.size());
   v->num = graph->add_scalar(v->source->text, v->num.d);
