@@ -33,14 +33,14 @@ struct Problem {
   i64 heads, group;
   int queries, keys, piece, dim, causal, is_bool, packed;
   float scale;
-  float *lse, *parts;  // parts: of each query and piece its maximum, its sum, its features
+  float *lse, *parts;  // parts: the maximum, the sum and the features of each query and piece
 };
 struct alignas(16) Pack { u32 v[4]; };
 
-// 8 features; keys whose features are read at a time.
+// Eight: 8 features. kAhead: keys whose features are read at a time.
 struct Eight { T0 v[8]; };
 enum { kAhead = 16 / sizeof(T0) };
-// Those from f on.
+// Loads the 8 features of a row from f on.
 DEV Eight eight(const Problem& p, const Side& s, const T0* row, int f) {
   Eight got;
   if (p.packed && f < p.dim) {
@@ -65,7 +65,7 @@ DEV Query query_of(const Problem& p, i64 i) {
 DEV const T0* row_of(const Side& s, i64 batch, i64 head, i64 row) {
   return s.data + batch * s.strides[0] + head * s.strides[1] + row * s.strides[2];
 }
-// What the mask adds to a score.
+// Returns what the mask adds to a score; -INF if the score is masked.
 DEV float masked(const Problem& p, const Query& q, int key) {
   if (key >= p.keys || (p.causal && key > q.row)) return -INF;
   if (!p.mask) return 0;
@@ -123,7 +123,7 @@ KERNEL BOUNDS(256) attention_few(Problem p) {
   for (int j = t; j < n; j += 256) most = fmaxf(most, score[j]);
   most = over_block<true>(most);
   for (int j = t; j < n; j += 256) {
-    const float e = score[j] == -INF ? 0 : __expf(score[j] - most);  // a NaN counts, which most does not see
+    const float e = score[j] == -INF ? 0 : __expf(score[j] - most);  // NaN if the score is NaN, though max ignores it
     score[j] = e;
     sum += e;
   }

@@ -11,10 +11,10 @@ const char kAttentionText[] = R"cuda(
 #define LD (D + (HALVES ? 8 : 4))
 #define BM (VARIANT & 2048 ? 128 : 64)
 #define THREADS (2 * BM)
-// Of a multiprocessor, as shared memory allows.
+// The number of blocks that a multiprocessor's shared memory has room for.
 #define FORWARD_HALVES (HALVES && !(VARIANT & 1024))
 #define BLOCKS (BM == 128 ? 2 : D == 32 ? 4 : D == 64 ? 3 : D == 128 ? (FORWARD_HALVES ? 3 : 2) : 1)
-// Columns in shared memory at a time, and those of a tile.
+// STAGE: columns in shared memory at a time. BN: columns of a tile.
 #define STAGE (D == 32 || (HALVES && D == 64) ? 128 : D == 64 || (HALVES && D == 128) ? 64 : 32)
 #define BN 32
 #define LP (BN + 4)
@@ -30,8 +30,8 @@ struct Problem {
   float* lse;
 };
 
-// An engine: thread t has rows row_of(0 .. R-1) of a block's rows, 16 of them in a warp, columns col_of(0 .. C-1) of a
-// tile of scores and features feature_of(0 .. O-1) of a result; LANES threads side by side share rows.
+// An engine assigns elements to threads: rows row_of(0 .. R-1) of a block (a warp has 16 rows), columns
+// col_of(0 .. C-1) of a tile of scores, features feature_of(0 .. O-1) of a result. LANES neighbours share their rows.
 #if HALVES || VARIANT & 512
 enum { R = 2, C = BN / 4, O = D / 4, LANES = 4 };
 DEV int row_of(int i) { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + 8 * i; }
@@ -40,12 +40,13 @@ DEV int feature_of(int j) { return col_of(j); }
 #endif
 #if HALVES
 typedef T0 Shared;
-// Shared memory has what memory has. Scores are scaled after their product. Their gradients are scaled before they are
-// rounded, as float16 has few exponents. Products round weights; a row's sum of weights is of the numbers before.
+// Shared memory holds the elements as memory has them. Scores are scaled after their product. Their gradients are
+// scaled before they are rounded, because float16 has few exponents. Weights are rounded for products, but not for
+// row sums.
 DEV float rounded(float x) { return x; }
 DEV float factor_before(float) { return 1; }
 DEV float factor_after(float) { return 1; }
-// Rows of a warp as the left side of products, which a forward of few features has the registers for.
+// The rows of a warp as left operands of products. A forward of few features keeps them in registers (kKept).
 enum { kKept = !(VARIANT & 1024) && D <= 128 };
 DEV void left_part(u32 (&to)[4], const Shared* a, int k) {
   const int lane = threadIdx.x % 32;
@@ -64,7 +65,7 @@ DEV Left left_of(const Shared* a) {
   }
   return l;
 }
-// s = a b^T, of rows in shared memory.
+// Computes s = a b^T for rows in shared memory.
 DEV void dot(float (&s)[R][C], const Left& a, const Shared* b) {
   const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -84,7 +85,7 @@ DEV void dot(float (&s)[R][C], const Left& a, const Shared* b) {
     }
   }
 }
-// o += s v. A tile of scores lies in registers as the left side of a product does.
+// Computes o += s v. In registers a tile of scores has the layout of the left operand of mma.
 DEV void add_product(float (&o)[R][O], const float (&s)[R][C], float*, const Shared* v) {
   const int lane = threadIdx.x % 32;
   v += lane % 16 * LD + lane / 16 * 8;
@@ -125,8 +126,8 @@ DEV void dot(float (&s)[R][C], const float* a, const float* b) {
     }
   }
 }
-// o += s v. Weights stay in registers: a tile of scores lies as the left operand of a product, but that columns 2t and
-// 2t + 1 stand for t and t + 4; the right operand's rows are read in that order.
+// Computes o += s v. Weights stay in registers: a tile of scores has the layout of the left operand of mma, except that
+// columns 2t and 2t + 1 stand for t and t + 4. The rows of the right operand are read in that order.
 DEV void add_product(float (&o)[R][O], const float (&s)[R][C], float*, const float* v) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   v += 2 * t * LD + g;
@@ -172,7 +173,7 @@ DEV void dot(float (&s)[R][C], const float* a, const float* b) {
     }
   }
 }
-// Weights go to the lanes that share their rows by way of `w`.
+// Lanes that share rows exchange their weights through `w`, which is shared memory.
 DEV void add_product(float (&o)[R][O], const float (&s)[R][C], float* w, const float* v) {
   __syncwarp();
 #pragma unroll
@@ -214,14 +215,14 @@ DEV float row_sum(float x) {
 }
 DEV float weight(float x) { return exp2f(x * LOG2E); }
 
-// Rows of an operand's matrix from one on, as far as there are any.
+// The rows of an operand's matrix from `first` on; `rows` of them exist.
 struct Rows { T0* data; i64 row, col; int rows, dim; bool packed; };
 DEV Rows rows_of(const Operand& x, i64 batch, i64 head, int first, int total, int dim) {
   return {(T0*)x.data + batch * x.s[0] + head * x.s[1] + first * x.s[2], x.s[2], x.s[3], total - first, dim,
           x.packed != 0};
 }
 struct alignas(4 * sizeof(T0)) Four { T0 v[4]; };
-// Four features of a row, zeros where there are none. Packed: without a branch, so that many loads are under way.
+// Loads four features of a row; features that do not exist are 0. Packed loads have no branch, so that they overlap.
 template <bool kPacked> DEV Four four_of(const Rows& x, int r, int c) {
   const bool in = r < x.rows && c < x.dim;
   const T0 zero = element_of<T0>(0);
@@ -250,7 +251,7 @@ DEV SharedFour shared_four(const Four& f, float factor) {
   }
   return r;
 }
-// kRows rows times a factor into shared memory, kAhead loads of a thread under way at a time.
+// Copies kRows rows, times a factor, to shared memory. A thread has kAhead loads in flight.
 template <int kRows, bool kPacked, int kAhead> DEV void load_rows_by(Shared* to, const Rows& x, float factor) {
 #pragma unroll 1
   for (int s = threadIdx.x; s < kRows * D / 4; s += kAhead * THREADS) {
@@ -290,7 +291,7 @@ DEV void store(const Rows& to, const float (&o)[R][O], const float (&factor)[R])
   }
 }
 
-// Scores that do not count become -inf; the others have the mask added.
+// Returns -inf for a score outside the problem or above the causal diagonal; otherwise adds the mask to the score.
 DEV float seen(const Problem& p, i64 batch, i64 head, int query, int key, float score) {
   if (query >= p.queries || key >= p.keys || (p.causal && key > query)) return -INF;
 #if VARIANT & 4096
@@ -301,13 +302,13 @@ DEV float seen(const Problem& p, i64 batch, i64 head, int query, int key, float 
   return score;
 #endif
 }
-// A warp's tile: whether all of its scores count as they are, and whether none does.
+// all_seen: no score of the warp's tile is masked. none_seen: all are.
 DEV bool all_seen(const Problem& p, int query, int queries, int key, int keys) {
   if (VARIANT & 4096) return false;
   return query + queries <= p.queries && key + keys <= p.keys && !(p.causal && key + keys - 1 > query);
 }
 DEV bool none_seen(const Problem& p, int query, int queries, int key) { return p.causal && key > query + queries - 1; }
-// A tile's scores, scaled where the operands are not.
+// Computes the scores of a tile. Scales them if the operands were not scaled.
 DEV void scores(float (&s)[R][C], const Left& a, const Shared* b, float scale) {
   dot(s, a, b);
 #if HALVES
@@ -318,7 +319,7 @@ DEV void scores(float (&s)[R][C], const Left& a, const Shared* b, float scale) {
   }
 #endif
 }
-// A tile's scores as they count; rows are keys where by_key, else queries.
+// Masks the scores of a tile. Its rows are keys if by_key, otherwise queries.
 DEV void hide(float (&s)[R][C], const Problem& p, i64 batch, i64 head, int row, int column, bool by_key) {
 #pragma unroll
   for (int i = 0; i < R; i++) {
@@ -331,7 +332,7 @@ DEV void hide(float (&s)[R][C], const Problem& p, i64 batch, i64 head, int row, 
 }
 
 #if !(VARIANT & 1024)
-// A tile's scores become weights against the highest score so far of their row. What was summed before is scaled to it.
+// Turns the scores of a tile into weights exp(score - highest score so far of the row). Rescales earlier sums to it.
 DEV void weigh(float (&s)[R][C], float (&o)[R][O], float (&top)[R], float (&total)[R]) {
 #pragma unroll
   for (int i = 0; i < R; i++) {
@@ -396,7 +397,7 @@ KERNEL BOUNDS(THREADS, BLOCKS) attention_forward(const Problem p) {
 }
 
 #else
-// By four threads a row.
+// Computes the sums of a * b over each of `count` rows. Four threads share a row.
 template <bool kPacked> DEV void sum_products(float* to, const Rows& a, const Rows& b, int count) {
 #pragma unroll 1
   for (int r = threadIdx.x / 4; r < count; r += THREADS / 4) {
@@ -412,7 +413,7 @@ template <bool kPacked> DEV void sum_products(float* to, const Rows& a, const Ro
     if (threadIdx.x % 4 == 0) to[r] = sum;
   }
 }
-// Of `count` queries from one on: the logsumexp, and the sum of grad * out.
+// Loads the logsumexp of `count` queries from `first` on, and computes their sums of grad * out.
 DEV void load_sums(const Problem& p, float* lse, float* delta, i64 batch, i64 head, int first, int count) {
   const float* from = p.lse + (batch * p.heads + head) * p.queries + first;
   for (int r = threadIdx.x; r < count; r += THREADS) lse[r] = first + r < p.queries ? from[r] : INF;
@@ -422,7 +423,7 @@ DEV void load_sums(const Problem& p, float* lse, float* delta, i64 batch, i64 he
   else sum_products<false>(delta, grad, out, count);
 }
 
-// What is chosen by it is chosen where it is used, rather than kept in registers from the beginning on.
+// Returns x. The compiler does not know that, so it selects by x at the use, and keeps no selected values in registers.
 DEV bool late(bool x) {
   int v = x;
 #ifndef LUTRA_EMULATED
@@ -431,7 +432,7 @@ DEV bool late(bool x) {
   return v != 0;
 }
 
-// A tile's scores become weights p, and d = b y^T becomes ds; lse and delta by column, own_* by row.
+// Turns the scores of a tile into weights p, and d = b y^T into ds. lse and delta are by column, own_* by row.
 DEV void differentiate(float (&s)[R][C], float (&d)[R][C], const float* lse, const float* delta, int at,
                        const float (&own_lse)[R], const float (&own_delta)[R], bool by_key, float scale) {
 #pragma unroll
@@ -446,7 +447,7 @@ DEV void differentiate(float (&s)[R][C], float (&d)[R][C], const float* lse, con
   }
 }
 
-// What a block has: rows of one head, of keys or of queries, from `first` on; a warp its 16 from `mine` on.
+// The work of a block: rows of one head, keys or queries, from `first` on. A warp has 16 of them, from `mine` on.
 struct Part { bool by_key; int rows, columns, first, mine; i64 batch, head, group; };
 DEV Part part_of(const Problem& p) {
   i64 id = blockIdx.x, heads = p.batch * p.kv_heads;
@@ -454,16 +455,16 @@ DEV Part part_of(const Problem& p) {
   const bool by_key = id < key_blocks;
   if (!by_key) id -= key_blocks, heads = p.batch * p.heads;
   const int rows = by_key ? p.keys : p.queries, columns = by_key ? p.queries : p.keys;
-  // The longest first: the first keys, the last queries.
+  // The longest tiles run first (under a causal mask): the first keys, the last queries.
   const int tile = by_key ? (int)(id / heads) : (rows + BM - 1) / BM - 1 - (int)(id / heads);
   const i64 heads_of_one = by_key ? p.kv_heads : p.heads, head = id % heads_of_one, batch = id % heads / heads_of_one;
   const int first = tile * BM, mine = first + row_of(0) / 16 * 16;
   return {by_key, rows, columns, first, mine, batch, head, group};
 }
 
-// With a, b the rows' matrices and x, y the columns': ds = p * (b y^T - delta) where p = exp(a x^T - lse); then
-// da = ds x, and for keys db = p y. For queries a, b are q and grad, and x, y are keys and values. For keys it is the
-// other way round.
+// a, b are the matrices of the rows, x, y those of the columns. With p = exp(a x^T - lse) it computes
+// ds = p * (b y^T - delta), da = ds x, and for keys db = p y. If rows are queries, a, b are q and grad, and x, y are
+// keys and values. If rows are keys, it is the other way round.
 KERNEL BOUNDS(THREADS, BLOCKS) attention_backward(const Problem p) {
   sync_dependencies();
   DYNAMIC_SHARED(memory);

@@ -26,7 +26,7 @@ DEV A load(const View& v, i64 a, i64 b, i64 c, i64 d) {
 DEV void store(const View& v, i64 a, i64 b, i64 c, i64 d, A x) {
   ((T0*)v.data)[a * v.strides[0] + b * v.strides[1] + c * v.strides[2] + d * v.strides[3]] = Num<T0>::down(x);
 }
-// Sums of the 256 threads' values, in thread 0.
+// Returns the sum of the 256 threads' values to thread 0.
 DEV A block_sum(A v) {
   __shared__ A sums[256];
   const int t = threadIdx.x;
@@ -78,7 +78,7 @@ KERNEL conv_image(Geometry g, View y, View w, View x) {
   }
   store(x, n, c, h, v, sum);
 }
-// A block an element of the weight.
+// A block computes one element of the weight.
 KERNEL conv_weight(Geometry g, View y, View x, View w) {
   sync_dependencies();
   const i64 i = blockIdx.x, s = i % g.kw, r = i / g.kw % g.kh, c = i / g.kw / g.kh % g.c, k = i / g.kw / g.kh / g.c;
@@ -98,12 +98,12 @@ KERNEL conv_add_bias(View y, View bias, i64 n) {
   const i64 i = thread_number();
   if (i >= n) return;
   const i64 inner = y.sizes[2] * y.sizes[3];
-  const bool last = y.strides[1] == 1 && y.sizes[1] > 1;  // channels innermost: elements in the order of memory
+  const bool last = y.strides[1] == 1 && y.sizes[1] > 1;  // channels are innermost: i counts elements in memory order
   const i64 k = last ? i % y.sizes[1] : i / inner % y.sizes[1];
   T0& to = ((T0*)y.data)[i];
   to = Num<T0>::down(Num<T0>::up(to) + Num<T0>::up(((const T0*)bias.data)[k * bias.strides[0]]));
 }
-// The same where channels are innermost: 16 bytes a thread.
+// The same for innermost channels. A thread handles 16 bytes.
 struct alignas(16) Pack { T0 e[16 / sizeof(T0)]; };
 KERNEL conv_add_bias_last(Pack* y, View bias, u32 packs, u32 channels) {
   sync_dependencies();
@@ -118,7 +118,8 @@ KERNEL conv_add_bias_last(Pack* y, View bias, u32 packs, u32 channels) {
   }
   y[i] = pack;
 }
-// Sums of the map over batch and pixels: a block a slice of 32 channels, a lane a channel, a warp every eighth pixel.
+// Sums the map over batch and pixels. A block has a slice of 32 channels; a lane is a channel; a warp adds every eighth
+// pixel.
 KERNEL BOUNDS(256) conv_bias_slices_last(View y, A* partial, i64 each) {
   sync_dependencies();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -132,7 +133,7 @@ KERNEL BOUNDS(256) conv_bias_slices_last(View y, A* partial, i64 each) {
   sum = eighths(sums, sum);
   if (warp == 0) partial[(blockIdx.x * (i64)gridDim.y + blockIdx.y) * 32 + lane] = sum;
 }
-// The same sums where pixels are, through a tile.
+// Computes the same sums for innermost pixels, through a tile.
 KERNEL BOUNDS(256) conv_bias_slices(View y, A* partial, i64 each) {
   sync_dependencies();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -154,7 +155,7 @@ KERNEL BOUNDS(256) conv_bias_slices(View y, A* partial, i64 each) {
   sum = eighths(sums, sum);
   if (warp == 0) partial[(blockIdx.x * (i64)gridDim.y + blockIdx.y) * 32 + lane] = sum;
 }
-// A block 32 channels.
+// A block adds 32 channels.
 KERNEL BOUNDS(256) conv_bias_sum(const A* partial, View bias, int slices) {
   sync_dependencies();
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

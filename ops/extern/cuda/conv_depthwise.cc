@@ -30,7 +30,7 @@ enum {
 };
 struct alignas(sizeof(T0) * kEach > 16 ? 16 : sizeof(T0) * kEach) Pack { T0 e[kEach]; };
 
-// Channels side by side, of which the first `count` exist.
+// Loads kEach neighbouring channels. Only the first `count` exist.
 DEV void load_each(A (&to)[kEach], const T0* from, i64 stride, int count, bool packed) {
   if (packed) {
     const Pack pack = *(const Pack*)from;
@@ -54,7 +54,7 @@ DEV void store_each(T0* to, const A (&from)[kEach], i64 stride, int count, bool 
     if (j < count) to[j * stride] = Num<T0>::down(from[j]);
   }
 }
-// The chunk's weights, a row a tap, from the last tap to the first where flipped.
+// Loads the weights of the chunk, one row for each tap. flip: from the last tap to the first.
 DEV void load_weights(A* weights, const View& w, int chunk, int channels, bool flip) {
   for (int i = threadIdx.x; i < kTaps * kChunk; i += 128) {
     const int k = i % kChunk, t = i / kChunk, s = flip ? kW - 1 - t % kW : t % kW, r = flip ? kH - 1 - t / kW : t / kW;
@@ -63,7 +63,7 @@ DEV void load_weights(A* weights, const View& w, int chunk, int channels, bool f
   }
   __syncthreads();
 }
-// Which channels and which strip of pixels a thread takes; last: channels are innermost.
+// The channels and the strip of pixels that a thread computes. last: channels are innermost.
 struct Place { int k0, q0, p, n; bool exists; };
 DEV Place place_of(u32 i, u32 batch, u32 rows, u32 strips, int channels, bool last) {
   const u32 parts = (channels + kEach - 1) / kEach, pixels = batch * rows * strips;
@@ -76,7 +76,7 @@ DEV Place place_of(u32 i, u32 batch, u32 rows, u32 strips, int channels, bool la
   return at;
 }
 
-// A thread: kPixels of a row by kEach channels.
+// A thread computes kPixels pixels of a row by kEach channels.
 KERNEL BOUNDS(128) depthwise_map(Geometry g, View x, View w, View bias, View y, int last, int packed, int flip) {
   sync_dependencies();
   alignas(16) __shared__ A weights[kTaps * kChunk];
@@ -99,7 +99,7 @@ KERNEL BOUNDS(128) depthwise_map(Geometry g, View x, View w, View bias, View y, 
     const int h = at.p * kSh - (int)g.ph + r * (int)g.dh;
     if ((u32)h >= (u32)g.h) continue;
     const T0* const row = (const T0*)x.data + at.n * x.strides[0] + k * x.strides[1] + h * x.strides[2];
-    A line[kColumns][kEach];  // what no tap takes is never loaded
+    A line[kColumns][kEach];  // columns that no tap reads are never loaded
 #pragma unroll
     for (int v = 0; v < kColumns; v++) {
 #pragma unroll
@@ -122,7 +122,7 @@ KERNEL BOUNDS(128) depthwise_map(Geometry g, View x, View w, View bias, View y, 
     if (q0 + a < (int)g.ow) store_each(to + (q0 + a) * y.strides[3], sums[a], y.strides[1], count, packed);
   }
 }
-// The image's gradient where a stride leaves taps out. A thread: kPixels of a row by kEach channels.
+// Computes the gradient of the image if the stride skips taps. A thread computes kPixels of a row by kEach channels.
 KERNEL BOUNDS(128) depthwise_image(Geometry g, View y, View w, View x, int last, int packed) {
   sync_dependencies();
   alignas(16) __shared__ A weights[kTaps * kChunk];
@@ -166,8 +166,8 @@ KERNEL BOUNDS(128) depthwise_image(Geometry g, View y, View w, View x, int last,
   }
 }
 
-// A block: 32 channels by a band of rows of an image. A lane is a channel, a warp every eighth strip of a row; the last
-// sum is the bias's.
+// A block sums 32 channels over a band of rows of an image. A lane is a channel. A warp handles every eighth strip of a
+// row. The last sum is that of the bias.
 KERNEL BOUNDS(256) depthwise_weight(Geometry g, View y, View x, A* partial, int rows) {
   sync_dependencies();
   const int bands = ((int)g.oh + rows - 1) / rows, n = blockIdx.x / bands, p0 = blockIdx.x % bands * rows;

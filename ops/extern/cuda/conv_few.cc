@@ -33,7 +33,7 @@ enum {
 };
 struct alignas(16) Pack { T0 e[16 / sizeof(T0)]; };
 
-// A thread: kPixels of a row by kEach channels.
+// A thread computes kPixels pixels of a row by kEach channels.
 template <int kPixels>
 DEV void few_map(A* weights, const Geometry& g, const View& x, const View& w, const View& bias, const View& y, bool last,
                  bool packed) {
@@ -65,7 +65,7 @@ DEV void few_map(A* weights, const Geometry& g, const View& x, const View& w, co
     const int h = p * (int)g.sh - (int)g.ph + r * (int)g.dh;
     if ((u32)h >= (u32)g.h) continue;
     const T0* const row = (const T0*)x.data + n * x.strides[0] + h * x.strides[2];
-    A line[kC][kColumns];  // what no tap takes is never loaded
+    A line[kC][kColumns];  // columns that no tap reads are never loaded
 #pragma unroll
     for (int c = 0; c < kC; c++) {
 #pragma unroll
@@ -119,8 +119,8 @@ KERNEL BOUNDS(128) few_map_4(Geometry g, View x, View w, View bias, View y, int 
   few_map<4>(weights, g, x, w, bias, y, last, packed);
 }
 
-// A block: 32 channels of the map by a band of rows of an image. A lane is a channel, a warp every eighth pixel; the
-// last sum is the bias's.
+// A block sums 32 channels of the map over a band of rows of an image. A lane is a channel. A warp handles every eighth
+// pixel. The last sum is that of the bias.
 KERNEL BOUNDS(256) few_weight(Geometry g, View y, View x, A* partial, int rows) {
   sync_dependencies();
   DYNAMIC_SHARED(memory);
@@ -140,7 +140,7 @@ KERNEL BOUNDS(256) few_weight(Geometry g, View y, View x, A* partial, int rows) 
   __syncthreads();
   const int k = blockIdx.y * 32 + lane, left = (int)g.oh - p0, total = (left < rows ? left : rows) * (int)g.ow;
   const T0* const from = (const T0*)y.data + n * y.strides[0] + (k < (int)g.k ? k : 0) * y.strides[1];
-  const float inverse = 1.0f / (float)g.ow;  // exact enough: total is small
+  const float inverse = 1.0f / (float)g.ow;  // precise enough, because total is small
   A sums[kTaps + 1];
 #pragma unroll
   for (int t = 0; t <= kTaps; t++) sums[t] = 0;

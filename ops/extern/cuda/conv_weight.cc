@@ -33,10 +33,10 @@ DEV float4 rounded(float4 v) {
   return v;
 }
 
-// What a thread brings of kPixels pixels: 4 channels of the map at two pixels, 4 of the image at a pixel's taps.
+// The elements of kPixels pixels that a thread loads: 4 channels of the map at two pixels, 4 of the image at each tap.
 struct Loads { float4 map[2], image[kW]; };
 struct Tile {
-  const float *map, *image;  // of this thread's channels
+  const float *map, *image;  // at the channels of this thread
   i64 map_pixel, image_n, image_h, image_w;
   bool map_exists, image_exists;
   int row;  // of the kernel
@@ -81,7 +81,7 @@ DEV Tile tile_of(const Geometry& g, const View& y, const View& x, int k0, int c0
   t.image_n = x.strides[0], t.image_h = x.strides[2], t.image_w = x.strides[3];
   return t;
 }
-// The left operand of a warp's two products.
+// Loads the left operands of the two products of a warp.
 DEV void load(float (&to)[2][4], const float* a) {
 #pragma unroll
   for (int m = 0; m < 2; m++) {
@@ -89,7 +89,7 @@ DEV void load(float (&to)[2][4], const float* a) {
     to[m][0] = p[0], to[m][1] = p[8], to[m][2] = p[4 * kMapLine], to[m][3] = p[4 * kMapLine + 8];
   }
 }
-// A warp: 32 of the tile's rows by 8 of its columns.
+// Stores the sums of a warp: 32 rows of the tile by 8 columns.
 DEV void put(float* partial, const float (&sums)[2][kW][4], int kh, int r, int k0, int c0, int rows, int columns) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 #pragma unroll
@@ -104,8 +104,8 @@ DEV void put(float* partial, const float (&sums)[2][kW][4], int kh, int r, int k
   }
 }
 
-// Blocks: range of pixels; channels of the map; row of the kernel and channels of the image. partial: by
-// range, row, column, channel of the map, channel of the image, then the biases'.
+// blockIdx: the range of pixels; the channels of the map; the row of the kernel and the channels of the image.
+// partial: sums by range, row, column, channel of the map, channel of the image, followed by those of the biases.
 KERNEL BOUNDS(256) weight_ranges(Geometry g, View y, View x, float* partial, float* biases, int range) {
   sync_dependencies();
   DYNAMIC_SHARED(memory);
@@ -155,7 +155,7 @@ KERNEL BOUNDS(256) weight_ranges(Geometry g, View y, View x, float* partial, flo
   for (int i = 0; i < 16; i++) sum += memory[i * kRows + threadIdx.x];
   biases[(i64)blockIdx.x * rows + k0 + threadIdx.x] = sum;
 }
-// A block: 32 elements of a range's sums; the biases' come after the weights'.
+// A block adds 32 elements over the ranges. The elements of the biases come after those of the weights.
 KERNEL BOUNDS(256) weight_sum(const float* partial, const float* biases, View w, View bias, int ranges, int rows,
                                          int columns) {
   sync_dependencies();

@@ -18,7 +18,7 @@ KERNEL copy_row(const T0* from, T1* to, i64 n) {
   const i64 i = thread_number();
   if (i < n) to[i] = convert<T1, T0>(from[i]);
 }
-// Rows into rows that lie otherwise apart, eight elements of a thread under way at a time.
+// Copies rows to rows of another stride. A thread has eight elements in flight.
 KERNEL copy_rows(const T0* from, T0* to, i64 columns, i64 parts, i64 from_row, i64 to_row) {
   sync_dependencies();
   const i64 row = blockIdx.x / parts, first = blockIdx.x % parts * 2048 + threadIdx.x;
@@ -33,7 +33,7 @@ KERNEL copy_rows(const T0* from, T0* to, i64 columns, i64 parts, i64 from_row, i
     if (first + i * 256 < columns) to[first + i * 256] = v[i];
   }
 }
-// Rows into columns, 32 x 32 elements at a time: both sides are read and written along their innermost dim.
+// Copies rows to columns, 32 x 32 elements at a time. Reads and writes run along the innermost dims.
 struct Transposition { i64 rows, columns, row_tiles, column_tiles, from_row, to_column, from_batch, to_batch; };
 KERNEL copy_tiles(const T0* from, T0* to, Transposition t) {
   sync_dependencies();

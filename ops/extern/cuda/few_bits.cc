@@ -31,7 +31,7 @@ struct Product {
 struct alignas(16) Pack { u32 v[4]; };
 template <class T> struct Bits { enum { four = 0, each = 16 }; };
 template <> struct Bits<u8> { enum { four = 1, each = 32 }; };
-// Elements of a lane's 16 bytes, of a block of k, blocks that are read ahead.
+// E: elements in 16 bytes of a lane. KB: elements of a block of k. kAhead: blocks that are read ahead.
 enum { kFour = Bits<T1>::four, E = Bits<T1>::each, KB = 4 * E, kBfloat = IsBfloat<T0>::yes, kAhead = 2 };
 struct alignas(2 * sizeof(T2)) Pair { T2 scale, zero; };
 
@@ -57,8 +57,8 @@ DEV u32 high_halves(u32 a, u32 b) { return __byte_perm(a, b, 0x7632); }
 #endif
 DEV void mma(float (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) { mma(c[0], c[1], c[2], c[3], a, b[0], b[1]); }
 
-// The 4 elements of a lane and a row that one instruction takes, as two pairs; what of a word, for int4 a half of it.
-// 0x4300 is 128 as a bfloat, 0x6400 1024 as a half: their last bits count ones.
+// Widens 4 elements of a lane and a row, the operands of one instruction, to two pairs. They are a word, for int4 half
+// a word. 0x4300 is 128 as a bfloat, 0x6400 is 1024 as a half: adding i to these bits adds i to the number.
 DEV void widen(u32 word, int half, u32& first, u32& second) {
   const u32 base = kBfloat ? 0x43004300u : 0x64006400u, one = kBfloat ? 0x3f803f80u : 0x3c003c00u;
   if (kFour) {
@@ -66,7 +66,7 @@ DEV void widen(u32 word, int half, u32& first, u32& second) {
     first = fma2((q & 0x000f000fu) | base, one, less);
     second = fma2((q >> 4 & 0x000f000fu) | base, one, less);
   } else if (kBfloat) {
-    // The highest bit makes 256 of 128.
+    // The sign bit turns 128 into 256, so a negative number is (128 + its lower bits) - 256.
     const u32 minus = 0xbf80bf80u, q = word >> 8;
     first = fma2((word & 0x00800080u) | base, minus, (word & 0x007f007fu) | base);
     second = fma2((q & 0x00800080u) | base, minus, (q & 0x007f007fu) | base);
@@ -76,7 +76,7 @@ DEV void widen(u32 word, int half, u32& first, u32& second) {
     second = fma2((word >> 8 & 0x00ff00ffu) | base, one, less);
   }
 }
-// Two's complement to what counts from the least element on, where widen wants that.
+// Converts two's complement to an offset from the least element, if widen needs that.
 DEV u32 biased(u32 word) { return kFour ? word ^ 0x88888888u : kBfloat ? word : word ^ 0x80808080u; }
 
 template <class T> DEV Pack pack_at(const T* p) {
@@ -86,7 +86,7 @@ template <class T> DEV Pack pack_at(const T* p) {
   for (int i = 0; i < 16; i++) r.v[i / 4] |= (u32)((const u8*)p)[i] << i % 4 * 8;
   return r;
 }
-// The elements of a row of x that meet those of a word of a lane, as pairs in the weight's order.
+// Loads the elements of a row of x that are multiplied with those of a word of a lane, as pairs in the weight's order.
 DEV void pairs_of(const T0* at, bool is_row, u32 (&pairs)[4]) {
   Pack got = {{0, 0, 0, 0}};
   if (is_row) {
@@ -127,7 +127,7 @@ few_bits(const T0* x, const T1* w, const T2* scales, T0* out, Product p) {
   const int blocks = (int)(p.k / KB), shift = p.group_bits - 7;
   Pack read[kAhead][RT][2];
   Pair by[kAhead][RT][2];
-  // Of this warp's block `at`, which is the u-th of those that are read ahead, `skip` behind what the pointers show.
+  // Loads block `at` of this warp, as the u-th of the blocks that are read ahead. It is `skip` behind the pointers.
   const auto fetch = [&](int at, int u, int skip) {
     if (at >= blocks) return;
 #pragma unroll

@@ -29,7 +29,7 @@ struct Product {
   int group_bits, aligned;  // a group has 2^group_bits elements
 };
 
-// What 16 bytes of the matrix hold, as floats. The bits of 2^23 + i are those of 2^23 with i in the last ones.
+// The elements in 16 bytes of the matrix, as floats. The bits of 2^23 + i are those of 2^23 with i in the lowest ones.
 template <class T> struct Piece;
 template <> struct Piece<float> {
   enum { elements = 4, bytes = 4 };
@@ -77,13 +77,13 @@ template <> struct Piece<u8> {
 #pragma unroll
     for (int i = 0; i < 32; i++) {
       const u32 q = (p.v[i / 8] ^ 0x88888888u) >> i / 4 % 2 * 16, j = i % 4;
-      // 2^23 + 16^j (element + 8)
+      // the float is 2^23 + 16^j (element + 8)
       to[i] = fmaf(float_of((q & 15u << 4 * j) | 0x4b000000u), by[j], -8388608.0f * by[j] - 8);
     }
   }
 };
 
-// 16 bytes at p, which are whole, or of which the row has `left` elements.
+// Loads 16 bytes at p. Unless kWhole, the row has only `left` elements from there on; the others are 0.
 template <bool kWhole, class T> DEV Pack piece(const T* p, i64 left) {
   enum { N = 16 / Piece<T>::bytes };
   if (kWhole) return *(const Pack*)p;
@@ -102,10 +102,10 @@ enum { E = Piece<T1>::elements, EX = Piece<T0>::elements, kInt4 = sizeof(T1) == 
 struct Rows {
   const T0* x;
   const T1* w[R];
-  const T2* scales[R];  // of int4: the first group's
+  const T2* scales[R];  // for int4: the scales of the first group
 };
 
-// Adds kSteps pieces of this lane, the first at c.
+// Adds the products of kSteps pieces of this lane to acc. The first piece is at c.
 template <bool kWhole, int kSteps> DEV void advance(float (&acc)[M][R], const Rows& at, const Product& g, i64 c) {
   Pack p[kSteps][R];
 #pragma unroll
@@ -172,7 +172,7 @@ KERNEL BOUNDS(32 * WARPS) few_rows(const T0* x, const T1* w, const T2* scales, T
 #pragma unroll
     for (int r = 0; r < R; r++) acc[m][r] = 0;
   }
-  i64 c = 0;  // lanes take pieces from here on
+  i64 c = 0;  // the lanes have added the elements before c
   if (g.aligned) {
     for (; c + 32 * E * kAhead <= g.k; c += 32 * E * kAhead) advance<true, kAhead>(acc, at, g, c + lane * E);
     for (; c + 32 * E <= g.k; c += 32 * E) advance<true, 1>(acc, at, g, c + lane * E);
@@ -196,7 +196,7 @@ KERNEL BOUNDS(32 * WARPS) few_rows(const T0* x, const T1* w, const T2* scales, T
 // Widens rows of a few-bit matrix (n, k) to T0.
 const ExternSource kWiden = {"widen_weight", R"cuda(
 struct alignas(16) Pack { u32 v[4]; };
-// A thread's 8 elements; `whole`: they are one access.
+// Stores the 8 elements of a thread. `whole`: all 8 exist, and one access stores them.
 DEV void put(T0* to, const float* v, i64 left, int whole) {
   T0 r[8];
 #pragma unroll

@@ -35,7 +35,7 @@ KERNEL gemm_tiled(const T0* a, const T0* b, T0* c, Matrix sa, Matrix sb, Matrix 
     for (int i = 0; i < 4; i++) for (int j = 0; j < 4; j++) acc[i][j] = 0;
     for (i64 k0 = 0; k0 < k; k0 += STEP) {
       for (int i = t; i < STEP * 64; i += 256) {
-        // Along memory: whichever of the two strides is the smaller one.
+        // Threads run along the dim with the smaller stride.
         const int ka = sa.col <= sa.row ? i % STEP : i / 64, ra = sa.col <= sa.row ? i / STEP : i % 64;
         const int kb = sb.row <= sb.col ? i % STEP : i / 64, cb = sb.row <= sb.col ? i / STEP : i % 64;
         at[ka][ra] = row0 + ra < m && k0 + ka < k ? Num<T0>::up(pa[(row0 + ra) * sa.row + (k0 + ka) * sa.col]) : (A)0;

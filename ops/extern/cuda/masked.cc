@@ -16,7 +16,7 @@ constexpr int64_t kChunk = 1024;
 
 const ExternSource kSource = {"masked", R"cuda(
 #define CHUNK 1024
-// Sums of v over the threads before this one; `all` gets that of the block (of 256 threads).
+// Returns the sum of v over the earlier threads of the block (of 256). `all` gets the sum over the block.
 DEV int sum_before(int v, int* all) {
   __shared__ int sums[2][256];
   const int t = threadIdx.x;
@@ -43,7 +43,7 @@ KERNEL count_chunks(View mask, i64 n, i64* counts) {
   sum_before(count_of(mask, (i64)blockIdx.x * CHUNK + threadIdx.x * 4, n), &all);
   if (threadIdx.x == 0) counts[blockIdx.x] = all;
 }
-// Counts become the sums of those before them; the total comes last.
+// Replaces each count by the sum of the counts before it. The total comes last.
 KERNEL sum_counts(i64* counts, i64 chunks) {
   sync_dependencies();
   __shared__ i64 sums[256];
@@ -78,7 +78,7 @@ KERNEL put_masked(View out, View mask, View source, i64 n, const i64* before, i6
     if (is_set(mask, i, n)) ((T0*)out.data)[place(out, i)] = ((const T0*)source.data)[place(source, k++)];
   }
 }
-// Each set element's index, one of its parts in each of `out`'s vectors of `found`.
+// Writes the index of each set element. `out` has a vector of `found` elements for each dim of the index.
 KERNEL tell_places(View mask, i64* out, i64 n, const i64* before, i64 found) {
   sync_dependencies();
   const i64 first = (i64)blockIdx.x * CHUNK + threadIdx.x * 4;

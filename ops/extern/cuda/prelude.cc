@@ -27,11 +27,11 @@ DEV double double_of(u64 b) { return __longlong_as_double((i64)b); }
 #define INF float_of(0x7f800000u)
 #define QNAN float_of(0x7fc00000u)
 
-struct bool8 { u8 v; };  // sums are "or", products "and"
+struct bool8 { u8 v; };  // a sum is "or", a product is "and"
 struct half16 { u16 bits; };
 struct bfloat { u16 bits; };
 
-// To the nearest, ties to even.
+// Rounds to the nearest, ties to even.
 DEV half16 to_half(float f) {
   half16 h;
 #ifdef LUTRA_EMULATED
@@ -65,7 +65,7 @@ DEV bfloat to_bfloat(float f) {
 }
 DEV float from_bfloat(bfloat h) { return float_of((u32)h.bits << 16); }
 
-// up: an element as what arithmetic is done in (integers wrap, so in their unsigned counterparts); down: back, rounded.
+// up: converts an element to the type of arithmetic (integers: an unsigned type, since they wrap). down: rounds back.
 template <class T> struct Num;
 #define NUM(T, A_, FLOATING)                                                 \
   template <> struct Num<T> {                                                \
@@ -107,11 +107,11 @@ template <> struct Num<bool8> {
   static DEV double wide(bool8 v) { return (double)v.v; }
 };
 
-// a * b + c, rounded once.
+// Returns a * b + c, rounded once.
 DEV float mad(float a, float b, float c) { return fmaf(a, b, c); }
 DEV double mad(double a, double b, double c) { return fma(a, b, c); }
 
-// A number as an element: rounded, integers take the whole part.
+// Converts a number to an element: rounds it; an integer takes the whole part.
 template <class T, int kFloating> struct OfWide {
   static DEV T get(double v) {
     return v > -9.3e18 && v < 9.223372036854775807e18 ? (T)(i64)v : (T)(i64)0x8000000000000000ull;
@@ -125,7 +125,7 @@ template <> struct OfWide<bool8, 0> {
 };
 template <class T> DEV T element_of(double v) { return OfWide<T, Num<T>::floating>::get(v); }
 
-// From one element type to another.
+// Converts from one element type to another.
 template <class To, class From, int kWide> struct Convert {
   static DEV To get(From v) { return element_of<To>(Num<From>::wide(v)); }
 };
@@ -139,14 +139,14 @@ template <class To, class From> DEV To convert(From v) {
   return Convert<To, From, !(IsInt<To>::yes && IsInt<From>::yes)>::get(v);
 }
 
-// As ops/extern/extern.h has it.
+// The same layout as ExternView in ops/extern/extern.h.
 struct View {
   void* data;
   u8 dtype;
   int dim;
   i64 sizes[16], strides[16];
 };
-// Where the element of a row-major number lies.
+// Returns the offset of the element with the row-major number i.
 DEV i64 place(const View& v, i64 i) {
   i64 at = 0;
   for (int d = v.dim - 1; d > 0; d--) {
@@ -158,7 +158,7 @@ DEV i64 place(const View& v, i64 i) {
 }
 
 struct Fault { int set, arg; i64 index, bound, site; };
-// The first one stays until the host has seen it.
+// Reports a fault. The first one stays until the host has read it.
 DEV void report(Fault* f, i64 site, int arg, i64 index, i64 bound) {
   if (atomicCAS_system(&f->set, 0, 1) != 0) return;
   f->arg = arg, f->index = index, f->bound = bound, f->site = site;
@@ -167,7 +167,7 @@ DEV void report(Fault* f, i64 site, int arg, i64 index, i64 bound) {
 
 DEV i64 thread_number() { return (i64)blockIdx.x * blockDim.x + threadIdx.x; }
 
-// Elements as unsigned keys whose order is that of sort: ascending, -0 equal to 0, NaNs equal and last.
+// Maps elements to unsigned keys in the order of sort: ascending, -0 equal to 0, NaNs equal and last.
 DEV u64 sort_key(bool8 v) { return v.v != 0; }
 DEV u64 sort_key(u8 v) { return v; }
 DEV u64 sort_key(i8 v) { return (u8)((u8)v ^ 0x80); }

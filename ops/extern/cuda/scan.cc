@@ -10,7 +10,7 @@ namespace {
 
 // VARIANT: the op.
 const ExternSource kSource = {"scan", R"cuda(
-// The preprocessor compares them.
+// Macros, because the preprocessor compares them.
 #define SUM 0
 #define PROD 1
 #define LOGSUMEXP 2
@@ -26,7 +26,7 @@ DEV double log_add_exp(double a, double b) {
   if (low == high && isinf(low)) return low;
   return high + log1p(exp(low - high));
 }
-// What is carried from element to element: a value, or a value and where it stands.
+// The state of a scan: a value, or a value and its position.
 struct Value {
   typedef Acc<T0>::type A;
   A v;
@@ -49,7 +49,7 @@ struct Value {
   }
   DEV void put(T0* out, i64*, i64 at) const { out[at] = (T0)v; }
 };
-// NaN stays once it came, though a later one takes its place; of equals the last counts.
+// After a NaN the result stays NaN, at the position of the latest NaN. Of equal values the last one counts.
 struct Extreme {
   T0 v;
   i64 at;

@@ -41,7 +41,7 @@ struct Walk {
 };
 struct Finish { double alpha; int include_self, mean, by_count; };
 
-// One element into another. kKind: 0 integer, 1 floating, 2 bool.
+// Reduces one element into another. kKind: 0 integer, 1 floating, 2 bool.
 template <class T, int kKind> struct Reducer {
   typedef typename Num<T>::A A;
   static DEV T go(T to, T from, double alpha) {
@@ -92,7 +92,7 @@ template <class T> struct Kind { enum { k = Num<T>::floating }; };
 template <> struct Kind<bool8> { enum { k = 2 }; };
 typedef Reducer<T0, Kind<T0>::k> R;
 
-// Where position p goes and comes from; false where an index is out of bounds or to be left out.
+// Finds the destination and the source of position p. Returns false if an index is out of bounds or is to be skipped.
 DEV bool resolve(const Walk& w, i64 p, i64& dst, i64& src, Fault* fault, i64 site) {
   i64 at[8];
   dst = src = 0;
@@ -121,7 +121,7 @@ DEV bool resolve(const Walk& w, i64 p, i64& dst, i64& src, Fault* fault, i64 sit
   }
   return true;
 }
-// The ways with several dims are calls: in place, they would be most of what there is to compile.
+// The variants for several dims are not inlined: inlined, they would take most of the compilation time.
 CALLED i64 source_in_dims(const Walk& w, i64 p) {
   i64 src = 0;
   for (int d = w.dims - 1; d >= 0; d--) {
@@ -151,14 +151,14 @@ DEV void in_slice(const Walk& w, i64 e, i64& dst, i64& src) {
 
 const ExternSource kSerialSource = {"scatter_serial",
                                     R"cuda(
-// A thread walks through `length` positions, `step` apart, of a line and one element of their slices.
+// A thread walks through the `length` positions of a line, `step` apart, for one element of their slices.
 KERNEL scatter_serial(const __grid_constant__ Walk w, i64 lines, i64 length, i64 step, T0* to, const T0* from,
                       Finish f, Fault* fault, i64 site) {
   sync_dependencies();
   const i64 i = thread_number();
   if (i >= lines * w.slice) return;
   const i64 line = i / w.slice, e = i % w.slice;
-  // Positions of a line: the dim that is walked has `step` positions beneath it.
+  // The first position of the line. The dims inside the dim that is walked have `step` positions.
   const i64 first = line / step * step * length + line % step;
   i64 slice_dst = 0, slice_src = 0;
   in_slice(w, e, slice_dst, slice_src);
@@ -174,7 +174,7 @@ KERNEL scatter_serial(const __grid_constant__ Walk w, i64 lines, i64 length, i64
 
 const ExternSource kWarpSource = {"scatter_warp",
                                   R"cuda(
-// Any element as bits, which a warp can exchange.
+// Returns the bits of an element, so that lanes of a warp can exchange it.
 DEV u64 packed(T0 v) {
   u64 r = 0;
   memcpy(&r, &v, sizeof v);
@@ -185,8 +185,8 @@ DEV T0 unpacked(u64 bits) {
   memcpy(&r, &bits, sizeof r);
   return r;
 }
-// A warp walks through the positions of a line; slices have one element. What comes next is read while the elements
-// before it are written.
+// A warp walks through the positions of a line; slices have one element. It reads the next elements while it writes the
+// ones before.
 KERNEL BOUNDS(128) scatter_warp(Walk w, i64 lines, i64 length, i64 step, T0* to, const T0* from, Finish f, Fault* fault,
                                 i64 site) {
   sync_dependencies();
@@ -203,7 +203,7 @@ KERNEL BOUNDS(128) scatter_warp(Walk w, i64 lines, i64 length, i64 step, T0* to,
     const bool next_in = next < length && resolve(w, first + next * step, next_dst, src, fault, site);
     const T0 next_v = from[next_in ? src : 0];
     const u32 same = __match_any_sync(0xffffffffu, in ? (u64)dst : ~(u64)lane);
-    u32 rest = (same & ((1u << lane) - 1)) ? 0 : same & (same - 1);  // those behind the first
+    u32 rest = (same & ((1u << lane) - 1)) ? 0 : same & (same - 1);  // the lanes behind the first one
     const bool leads = in && !(same & ((1u << lane) - 1));
     T0 sum = v;
     if (leads) sum = R::go(to[dst], v, f.alpha);
@@ -222,11 +222,11 @@ KERNEL BOUNDS(128) scatter_warp(Walk w, i64 lines, i64 length, i64 step, T0* to,
 
 const ExternSource kSortedSource = {"scatter_sorted",
                                     R"cuda(
-// Number k of a line: the dim that is walked has `step` positions beneath it.
+// Returns position k of a line. The dims inside the dim that is walked have `step` positions.
 DEV i64 position_of(i64 line, i64 k, i64 length, i64 step) {
   return step == 1 ? line * length + k : line / step * step * length + line % step + k * step;
 }
-// Keys of a line side by side.
+// Writes the keys. Those of a line are contiguous.
 KERNEL scatter_keys(Walk w, i64 length, i64 step, u64* keys, Fault* fault, i64 site) {
   sync_dependencies();
   const i64 i = thread_number();
@@ -235,7 +235,7 @@ KERNEL scatter_keys(Walk w, i64 length, i64 step, u64* keys, Fault* fault, i64 s
   const i64 line = length == w.positions ? 0 : i / length;
   keys[i] = resolve(w, position_of(line, i - line * length, length, step), dst, src, fault, site) ? (u64)dst : ~0ull;
 }
-// The first of the sorted positions of a place takes them all; where only the last counts, that one.
+// The thread of the first sorted position of a place reduces all of them; if only the last counts, it takes that one.
 KERNEL scatter_sorted(const __grid_constant__ Walk w, i64 length, i64 step, const u64* keys, const u32* at, T0* to,
                       const T0* from, Finish f) {
   sync_dependencies();
@@ -262,7 +262,7 @@ KERNEL scatter_sorted(const __grid_constant__ Walk w, i64 length, i64 step, cons
     alpha = 1.0 / (double)(end - s);
   }
   value = R::go(value, from[source_of(w, position_of(line, at[s], length, step)) + src], alpha);
-  // Several at a time, so that their loads do not wait for each other.
+  // Several at a time, so that their loads overlap.
   for (end = s + 1; end <= last && keys[end] == key;) {
     i64 place[AHEAD];
     T0 next[AHEAD];
@@ -298,8 +298,8 @@ const ExternSource kRowsSource = {"embedding_rows", R"cuda(
 #define CHUNK 2048
 #define BATCH 128
 typedef Num<T0> N;
-// A block takes 32 features of a row of the result: it lists the positions of each chunk that go there, in order, then
-// brings what they hold in batches; its first warp adds.
+// A block computes 32 features of a row of the result. It lists, in order, the positions of each chunk that go there.
+// It loads their elements in batches, and its first warp adds them.
 KERNEL BOUNDS(256) embedding_rows(const void* index, int is64, i64 positions, i64 rows, i64 skip, const T0* from,
                                   i64 position_stride, i64 feature_stride, T0* to, i64 to_row, i64 to_feature,
                                   i64 features, Fault* fault, i64 site) {

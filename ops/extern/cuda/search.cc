@@ -24,7 +24,7 @@ KERNEL check_sorter(View sorter, i64 total, i64 n, Fault* fault, i64 site) {
   const i64 v = ((const i64*)sorter.data)[place(sorter, i)];
   if (v < 0 || v >= n) report(fault, site, 0, v, n);
 }
-// The first of n places whose boundary is not below v (right: above v); a NaN is above all.
+// Finds the first of n boundaries that is >= v (right: > v). A NaN is above all numbers.
 KERNEL search(View sorted, View input, View sorter, T3* out, i64 total, double number, int is_number, int right) {
   sync_dependencies();
   const i64 i = thread_number();
@@ -81,7 +81,7 @@ KERNEL isin_find(View in, const u64* keys, i64 n, u8* out, i64 total, int invert
 const ExternSource kHistc = {"histc", R"cuda(
 typedef Num<T0>::A A;
 struct Range { A low, high; int bad, pad; };
-// One block: the range that is counted, the elements' own where the one given is empty.
+// Finds the range that is counted: the given one, or that of the elements if it is empty. Runs as one block.
 KERNEL histc_range(View in, i64 n, double min, double max, Range* range, Fault* fault, i64 site) {
   sync_dependencies();
   __shared__ A lows[256], highs[256];

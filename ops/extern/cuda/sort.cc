@@ -37,7 +37,7 @@ DEV void sort_keys(u64* key, u32* at) {
     }
   }
 }
-// Keys with their positions within the row, which a tile holds.
+// Sorts the keys of rows that fit in a tile, with their positions within the row.
 KERNEL BOUNDS(1024) sort_tiles(const u64* keys, u64* out, u32* positions, i64 rows, i64 n) {
   sync_dependencies();
   __shared__ u64 key[KEYS];
@@ -55,8 +55,8 @@ KERNEL BOUNDS(1024) sort_tiles(const u64* keys, u64* out, u32* positions, i64 ro
     if (row < rows && place < n) out[row * n + place] = key[i], positions[row * n + place] = at[i];
   }
 }
-// The first k of each tile of a row of n keys, whose positions are `from` where that is given. What fills a row's last
-// tile up comes behind all of the row's.
+// Finds the first k keys of each tile of a row of n keys. Their positions come from `from` if that is given. The
+// padding of a row's last tile sorts behind all keys of the row.
 KERNEL BOUNDS(1024) top_of_tiles(const u64* keys, const u32* from, u64* out, u32* positions, i64 n, int tiles, int k) {
   sync_dependencies();
   __shared__ u64 key[KEYS];
@@ -77,7 +77,8 @@ KERNEL BOUNDS(1024) top_of_tiles(const u64* keys, const u32* from, u64* out, u32
 )cuda"};
 
 const ExternSource kRankSource = {"sort_rank", R"cuda(
-// A key's place is the number of keys before it. A warp takes 4 keys, its lanes the keys that they are compared with.
+// Sorts by rank: a key's place is the number of keys before it. A warp ranks 4 keys; its lanes compare them with the
+// others.
 KERNEL BOUNDS(256) rank_keys(const u64* keys, u64* out, u32* positions, i64 n) {
   sync_dependencies();
   const i64 blocks = (n + 31) / 32;
@@ -100,7 +101,7 @@ KERNEL BOUNDS(256) rank_keys(const u64* keys, u64* out, u32* positions, i64 n) {
     if (lane == k && first + k < n) out[to] = mine[k], positions[to] = first + k;
   }
 }
-// The first k of each tile of a row, as top_of_tiles has them, found in the same way. A tile has 2048 keys at most.
+// Computes the same as top_of_tiles, by rank. A tile has at most 2048 keys.
 KERNEL BOUNDS(256) rank_tiles(const u64* keys, const u32* from, u64* out, u32* positions, i64 n, int tile, int tiles,
                               int k) {
   sync_dependencies();
@@ -124,7 +125,7 @@ KERNEL BOUNDS(256) rank_tiles(const u64* keys, const u32* from, u64* out, u32* p
 #pragma unroll
   for (int q = 0; q < 4; q++) {
     for (int m = 1; m < 32; m *= 2) before[q] += __shfl_xor_sync(0xffffffffu, before[q], m);
-    // What fills a tile of fewer than k keys up comes behind them.
+    // If a tile has fewer than k keys, padding comes behind them.
     const bool in = first + q < count;
     const int place = in ? before[q] : first + q;
     if (lane != q || first + q >= tile || place >= k) continue;
@@ -158,7 +159,7 @@ KERNEL BOUNDS(THREADS) count_digits(const u64* keys, u32* counts, i64 n, i64 par
   __syncthreads();
   counts[(row * 256 + threadIdx.x) * parts + part] = bins[threadIdx.x];
 }
-// The sum of a warp's values up to this lane's.
+// Returns the sum of v over the lanes up to this one.
 DEV u32 sum_to(u32 v, int lane) {
   for (int d = 1; d < 32; d *= 2) {
     const u32 before = __shfl_sync(0xffffffffu, v, lane - d);
@@ -166,7 +167,7 @@ DEV u32 sum_to(u32 v, int lane) {
   }
   return v;
 }
-// A warp for each row and digit: its counts become sums of those before.
+// Replaces each count of a row and digit by the sum of those before it. A warp handles one row and digit.
 KERNEL BOUNDS(256) sum_counts(u32* counts, u32* totals, i64 digits, i64 parts) {
   sync_dependencies();
   const i64 digit = thread_number() / 32;
@@ -225,7 +226,7 @@ KERNEL BOUNDS(THREADS) place_digits(const u64* keys, const u32* positions, u64* 
 )cuda"};
 
 const ExternSource kRowSource = {"sort_row", R"cuda(
-// Where row r of a view lies, dim left out.
+// Returns the offset of row r, where rows are counted over all dims but `dim`.
 DEV i64 row_place(const View& v, int dim, i64 r) {
   i64 at = 0;
   for (int d = v.dim - 1; d >= 0; d--) {

@@ -5,7 +5,7 @@
 namespace lutra::cuda {
 
 const char kTensorCoresText[] = R"cuda(
-// To the nearest, ties away from zero.
+// Rounds to the nearest TF32 number, ties away from zero.
 DEV float tf32(float x) {
 #ifdef LUTRA_EMULATED
   return x - x == 0 ? float_of((bits_of(x) + 0x1000) & 0xffffe000u) : x;
@@ -15,7 +15,7 @@ DEV float tf32(float x) {
   return float_of(r);
 #endif
 }
-// c (16 x 8) += a (16 x 8) b (8 x 8), spread over the warp as the instruction wants it.
+// Computes c (16 x 8) += a (16 x 8) b (8 x 8). The warp's lanes hold the fragments that the mma instruction defines.
 DEV void mma(float& c0, float& c1, float& c2, float& c3, const float* a, float b0, float b1) {
 #ifdef LUTRA_EMULATED
   static float parts[32][32][6];
@@ -43,7 +43,7 @@ DEV void mma(float& c0, float& c1, float& c2, float& c3, const float* a, float b
 const char kHalfCoresText[] = R"cuda(
 template <class T> struct IsBfloat { enum { yes = 0 }; };
 template <> struct IsBfloat<bfloat> { enum { yes = 1 }; };
-// Two numbers as halves, rounded to the nearest, ties to even; the first one lies first.
+// Packs two numbers as halves, rounded to the nearest, ties to even. The first one is in the low bits.
 DEV u32 pair_of(float a, float b) {
 #ifdef LUTRA_EMULATED
   return Num<T0>::down(a).bits | (u32)Num<T0>::down(b).bits << 16;
@@ -61,7 +61,7 @@ DEV float half_of(u32 pair, int i) {
   return Num<T0>::up(v);
 }
 #endif
-// c (16 x 8) += a (16 x 16) b (16 x 8), spread over the warp as the instruction wants it.
+// Computes c (16 x 8) += a (16 x 16) b (16 x 8). The warp's lanes hold the fragments that mma defines.
 DEV void mma(float& c0, float& c1, float& c2, float& c3, const u32* a, u32 b0, u32 b1) {
 #ifdef LUTRA_EMULATED
   static u32 parts[32][32][6];
@@ -91,8 +91,8 @@ DEV void mma(float& c0, float& c1, float& c2, float& c3, const u32* a, u32 b0, u
   }
 #endif
 }
-// Four 8 x 8 matrices of shared memory, spread over the warp as mma's operands. Lane 8 m + r knows where row r of
-// matrix m is. kTurned: columns as rows.
+// Loads four 8 x 8 matrices of shared memory as operands of mma (ldmatrix). Lane 8 m + r passes the address of row r of
+// matrix m. kTurned: the matrices are transposed.
 template <bool kTurned> DEV void load_matrices(u32 (&to)[4], const T0* row) {
 #ifdef LUTRA_EMULATED
   static const T0* rows[32][32];
