@@ -47,46 +47,50 @@ struct Row {
 std::string thread_text() { return std::to_string(thread_count()); }
 
 const Row kRows[] = {
-    {"recompile_limit", &Config::recompile_limit, "entries a function may have; beyond it runs its original code",
-     nullptr, 1},
+    {"recompile_limit", &Config::recompile_limit,
+     "the most entries that a function may have; further calls run its original code", nullptr, 1},
     {"capture_budget_ms", &Config::capture_budget_ms,
-     "milliseconds that capturing a segment may take; then the graph breaks; 0: any time"},
+     "milliseconds that the capture of a segment may take; then the graph breaks; 0: no limit"},
     {"activation_memory_budget", &Config::activation_memory_budget,
-     "the share of what gradients need that compiled forwards may save, 0 to 1; the rest is computed again"},
-    {"cache_dir", &Config::cache_dir, "where compiled code is kept; nil: the folder of the user's caches", nullptr, 0,
-     cache_directory},
+     "the share of the values that gradients need which compiled forwards may save, 0 to 1; backwards compute the "
+     "others again"},
+    {"cache_dir", &Config::cache_dir,
+     "the folder in which compiled code is kept; nil: one in the user's cache directory", nullptr, 0, cache_directory},
     {"cache", &Config::cache,
-     "what is done with compiled code of other runs: on takes and keeps it, read takes it only", "on|read|off"},
-    {"cache_mb", &Config::cache_mb, "megabytes that kept code may take; beyond it what was not used for longest goes",
-     nullptr, 1},
-    {"num_threads", &Config::num_threads, "threads of one op; 0: as many as the machine has", nullptr, 0, thread_text},
+     "the use of compiled code on disk: on reads and writes it, read only reads it, off does neither", "on|read|off"},
+    {"cache_mb", &Config::cache_mb,
+     "megabytes that code on disk may take; beyond that, the least recently used is removed", nullptr, 1},
+    {"num_threads", &Config::num_threads, "threads that one op uses; 0: as many as the machine has", nullptr, 0,
+     thread_text},
     {"isa", &Config::isa,
-     "what kernels are made for: avx512, avx2, arm64 or interp; nil: the best of the machine, with AMX where it has it",
+     "the instruction set of kernels: avx512, avx2, arm64 or interp; nil: the best of the machine, with AMX if it has "
+     "it",
      "avx512|avx2|arm64|interp", 0, current_isa},
     {"deterministic", Fixed{"true"}, "every run gives the same bits; always true", "true|false", 0, nullptr, "true"},
     {"passes", Passes{},
-     "which passes graphs go through: passes.cse = false leaves one out from the next compilation on"},
+     "the passes that run on graphs: passes.cse = false switches one off from the next compilation on"},
     {"stress", &Config::stress,
      "for tests: capture compiles every function, break forces graph breaks, backward compiles backwards at once, "
-     "collect looks for dead tensors at each new one; nil: nothing of that",
+     "collect looks for dead tensors at each new one; nil: none of these",
      "capture|break|backward|collect"},
     {"random_cut", &Config::random_cut,
-     "for tests: a seed by which compiled forwards choose at random what they save; 0: they choose the cheapest"},
+     "for tests: a seed with which compiled forwards choose at random what they save; 0: they choose the cheapest"},
     {"verify", &Config::verify,
-     "one of so many calls of compiled code is run eagerly, too, and compared bit for bit; 0: none"},
+     "n: one of n calls of compiled code also runs eagerly, and the results are compared bit for bit; 0: none"},
     {"compiled_autograd", &Config::compiled_autograd,
-     "true: a backward that is run outside a compiled function is compiled when it is met the second time",
-     "true|false"},
+     "true: a backward outside of compiled functions is compiled when it runs for the second time", "true|false"},
     {"cudagraphs", &Config::cudagraphs,
-     "true: a compiled segment on a GPU is replayed as a CUDA graph from its second run on; false: each run launches",
+     "true: a compiled segment on a GPU is replayed as a CUDA graph from its second run on; false: each run launches "
+     "its kernels",
      "true|false"},
     {"async", &Config::async,
-     "true: no call waits for the compiler; it runs eagerly until its code, made in the background, is there; nil: so "
-     "does what lt.auto compiles by itself",
+     "true: no call waits for the compiler; calls run eagerly until the code, made in the background, is ready; nil: "
+     "only "
+     "for functions that lt.auto compiles",
      "true|false"},
     {"profit", &Config::profit,
-     "what lt.auto compiles: auto captures what time pays for and drops what does not repay it; always captures at "
-     "once and drops nothing",
+     "what lt.auto compiles: auto captures while the time saved pays for it, and drops code that does not repay its "
+     "time; always captures at once and drops nothing",
      "auto|always|measure", 0, nullptr, "auto|always"},
 };
 
