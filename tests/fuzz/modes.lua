@@ -22,17 +22,17 @@ local modes = {
     stop = function() lt.config.stress = nil end},
   ["break"] = {frame = same, start = function() lt.config.stress = "break" end,
     stop = function() lt.config.stress = nil end},
-  -- Compiled autograd: every backward, of eager code and of compiled code.
+  -- Compiled autograd compiles every backward, of eager code and of compiled code.
   backward = {frame = same, start = function() lt.config.stress = "backward" end,
     stop = function() lt.config.stress = nil end},
   outside = {frame = function(f) return lt.compile(f) end, start = function() lt.config.stress = "backward" end,
     stop = function() lt.config.stress = nil end},
-  -- Dead tensors go at each new one.
+  -- Each new tensor collects the dead ones.
   collect = {frame = function(f) return lt.compile(f) end, start = function() lt.config.stress = "collect" end,
     stop = function() lt.config.stress = nil end},
   whole = {frame = function(f) return lt.compile(f, {fullgraph = true}) end},
   ["whole dynamic"] = {frame = function(f) return lt.compile(f, {fullgraph = true, dynamic = true}) end},
-  -- Graphs as they were captured, op by op; and as the passes have left them.
+  -- Runs graphs op by op: as captured, and as the passes have left them.
   captured = {frame = function(f) return lt.compile(f, {backend = "eager"}) end},
   passes = {frame = function(f) return lt.compile(f, {backend = "aot_eager"}) end},
   plain = {frame = same, start = function() lt.checkpoint = function(f, ...) return f(...) end end},
@@ -100,7 +100,7 @@ function M.run(text, mode)
   if how.stop then how.stop() end
   lt.set_grad_enabled(true)
   restore()
-  -- They are told on stderr alone: eager code answers, so that nothing else differs.
+  -- An internal error only shows on stderr: the original code runs instead, so results do not differ.
   local errors = lt.counters().stats.internal_errors
   if errors > 0 then world.failed("the compiler", errors .. " internal errors, told on stderr") end
   if not ok then world.failed("program", failure) end

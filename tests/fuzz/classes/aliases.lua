@@ -15,7 +15,7 @@ local function generate(p)
   local options = (", {dtype = '%s'})"):format(dtype)
   local function source() return p:pick {"base", "base", "base", "grown", "other"} end
 
-  -- Where memory overlaps in part PyTorch leaves open what a write does.
+  -- PyTorch does not define writes to memory that overlaps in part.
   local overlap = p:chance(50)
   p.keep(p:same("base = data(%d, 6, 4%s", p:random(1000), options))
   p.keep(p:same("other = data(%d, 6, 4%s", p:random(1000), options))

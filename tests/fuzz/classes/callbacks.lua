@@ -20,7 +20,7 @@ local function statement(p)
   p:line("if n %% %d == %d then %s end", 2 + p:random(3), p:random(2) - 1, p:pick(errors))
 end
 
--- Calls of a function f(y, n) -> y, n by what is not a call of Lua's own, %s being its name.
+-- Ways to call a function f(y, n) -> y, n other than by a plain Lua call. %s is its name.
 local calls = {
   "list = {3, 1, 2}; table.sort(list, function(a, b) y = %s(y, n); return a < b end)",
   "list = {3, 1, 2, 5}; table.sort(list, function(a, b) hits = hits + 1; local z = %s(y, a); state.last = z " ..
@@ -63,7 +63,7 @@ local function body(p, callees)
   end
 end
 
--- What calls g by a metamethod, as a callback, or as an iterator's function: made once.
+-- Makes, once, the objects that call g as a metamethod, a callback or an iterator.
 local function surround(p, g)
   p.keep(p:line("by.%s = function(a, b) now = %s(now, at); return a < b end", g, g))
   p.keep(p:line("gsubs.%s = function(c) now = %s(now, at); return c .. '-' end", g, g))

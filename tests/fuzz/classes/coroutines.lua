@@ -11,7 +11,7 @@ local function fill(p, text) return (text:gsub("%%s", "y")) end
 
 local body
 
--- How a body gives y away and gets it back.
+-- Adds a statement with which a body yields y and receives it again.
 local function yield(p)
   local k = p:random(12)
   if k <= 4 then return p:line("y = coroutine.yield(y) or y") end

@@ -18,12 +18,12 @@ local statements = {
   function(p) p:line("y = y + options.nested.scale") end,
   function(p) p:line("y = y + y[{0, {0, n}}]:sum()") end,
   function(p) p:line("y = y + y[n]:sum()") end,
-  -- Parts of a tensor are written, and read, before ops fail on values.
+  -- Write and read parts of a tensor before ops fail because of values.
   function(p) p:line("cache[%d] = y:sum(0)", number(p)) end,
   function(p) p:line("cache['1:3']:copy_(y['0:2'] * n)") end,
   function(p) p:line("cache:select(1, %d):%s", number(p), p:pick {"add_(1)", "zero_()", "copy_(y[0])"}) end,
   function(p) p:line("cache:index_%s_(0, zero + %d, y['0:1'])", p:pick {"copy", "add"}, number(p)) end,
-  function(p)  -- what was made before an op that may fail is written behind it
+  function(p)  -- writes, behind an op that may fail, a value that was made before it
     p:line("made = %s", p:pick {"cache:index_copy(0, zero + 2, y['1:2'])", "cache:index_add(0, zero + 2, y['1:2'])",
       "lt.slice_scatter(cache, y['0:1'], 0, 1, 2)", "cache:scatter(0, zero:view(1, 1) + 3, 0.5)"})
     if p:chance(50) then p:line("y = y + eye[zero + (n + %d)]", number(p)) end

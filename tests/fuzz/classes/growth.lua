@@ -1,9 +1,8 @@
--- Much of everything: terms of an expression, ops of a chain, views of a view, elements of a table, arguments,
--- upvalues, parameters, closures, characters; 10 to 10,000 (LUTRA_FUZZ_LARGEST) of them. Some sizes change between the
--- calls.
+-- Large programs: 10 to 10,000 (LUTRA_FUZZ_LARGEST) terms of an expression, ops of a chain, views of a view, elements
+-- of a table, arguments, upvalues, parameters, closures or characters. Some sizes change between the calls.
 local largest = tonumber(os.getenv("LUTRA_FUZZ_LARGEST")) or 10000
 
--- A body of f(x, n, k, list), which gives results; n is how many, k a small number. `most`: how many are enough.
+-- Bodies of f(x, n, k, list), which return results. n is the count that grows, k a small number. `most`: the largest n.
 local bodies = {
   {"local s = 0; for i = 1, n do s = s + i * k end return x * s"},
   {"local s = k; for i = 1, n do s = s * 0.5 + 1 end return x + s, s"},

@@ -1,6 +1,6 @@
--- Functions that return several things from a step: views with offsets, in-place writes with history into what comes
--- from outside, hooks and retain_grad added late and removed, lt.grad and backward within and without, breaks anywhere.
--- Whoever called goes on with the results: hooks, writes, gradients of some by others, backward in parts and twice.
+-- Functions that return several results of a step: views with offsets, in-place writes with history into tensors from
+-- outside, hooks and retain_grad added late and removed, lt.grad and backward inside and outside, breaks anywhere. The
+-- caller continues with the results: hooks, writes, gradients of some by others, backward in parts and twice.
 
 -- Variables by kind: "m" {3, 4}, "r" {4}, "s" {}. A leaf that requires grad is read only.
 local function generate(p)
@@ -131,7 +131,7 @@ local function generate(p)
   local marks = {m = #pool.m, r = #pool.r}
   inside = true
   p.keep(p:block("local f = frame(function(w, b, x, buf, h, u, row)", function()
-    -- Variables of the frame, so that they are its results.
+    -- These are variables of the frame, so that they are its results.
     for _ = 1, 4 + p:random(9) do step() end
     local out = {}
     for _, kind in ipairs {"m", "m", "r", "m"} do out[#out + 1] = any(kind) end

@@ -29,8 +29,8 @@ local function generate(p)
   p.keep(p:both("function other(g) return g:sum():expand_as(g) end", "def other(g):\n    return g.sum().expand_as(g)"))
   p.keep(p:both("function adds(g) if count[1] < 9 then count[1] = count[1] + 3; w2:register_hook(double) end end", ""))
   p.keep(p:both("function drops(g) local t = handles[1 + count[1] % 3]; if t then t.remove() end end", ""))
-  -- PyTorch comes to leaves before older nodes: others see that where a backward fails midway, or where leaves' hooks
-  -- tell when they run.
+  -- PyTorch visits leaves before older nodes. That is visible if a backward fails midway, or if the hooks of leaves
+  -- record when they run.
   local handles, fails, spends, loud = 0, p:chance(25), p:chance(35), p:chance(50)
   local alike = not (fails or spends or loud)
   local function change()
@@ -61,7 +61,7 @@ local function generate(p)
   local function h() return p:pick {"h1", "h2"} end
   local history = p:chance(50)  -- x has one, or requires grad itself
   local function input() return p:pick(history and {"w1", "w2", "x"} or {"w1", "w2"}) end
-  -- Of a leaf, for one backward.
+  -- Adds a hook to a leaf for one backward.
   local function once()
     local t, name = input(), p:pick(loud and all or quiet)
     p:both(("local once = %s:register_hook(%s)"):format(t, name), ("once = %s.register_hook(%s)"):format(t, name))

@@ -41,7 +41,7 @@ local function generate(p)
     p.keep(p:line("return %s", p:pick {"y", "y, a * b", "y:sum()", "y, y:sum()", "(y * y):sum(), c"}))
   end, "end)"))
 
-  -- Arguments of a call: few names, so that one comes twice.
+  -- Arguments of a call. There are few names, so that one is often passed twice.
   local function argument()
     return p:pick {"ws[1]", "ws[1]", "ws[2]", "ws[2]", "ws[3]", "module.w", "made", "made", "frozen", "ws[1] * 2",
       "same", "ws[2]['::']", "made:detach()"}

@@ -4,7 +4,7 @@
 local values = {"0", "1", "2", "3", "4", "5", "6", "7", "-1", "-2", "-3", "8"}
 local odd = {"-0.0", "0.5", "nil", "'3'", "3LL", "2.5"}
 
--- Of v and w, whole numbers, and n, the size of x's first dimension.
+-- Terms of v and w, whole numbers, and n, the size of x's first dimension.
 local terms = {"v", "w", "v + 1", "v - 1", "v + w", "v - w", "v * 2", "v % 3", "v % n", "n - v", "n + v", "-v",
   "math.max(v, 2)", "math.min(v, n)", "math.max(v, w)", "math.min(v, w, 3)", "math.floor(v / 2)", "math.ceil(v / 2)",
   "math.abs(v)", "v * w", "v / 2", "(v + w) / 2", "n * v / 2", "#list - v", "v ^ 2", "math.floor(n / 2)", "v * 1",
@@ -51,7 +51,7 @@ local writes = {
   "for i, t in ipairs(tensors) do if i == v then y = y + t end end",
 }
 
--- Of t, a tensor of two whole numbers; y has been computed before.
+-- Reads from t, a tensor of two whole numbers, and from y, a result.
 local reads = {"v = (t + 0)[0]:item()", "v = (t * 1):max():item()", "w = (t + 0)[1]:item()", "v = t[1]:int():item()",
   "w = (t * 2):sum():item()", "v = math.floor(t:double():mean():item())", "v = (y * 0 + t[0]):max():item()",
   "v = y:view(-1):argmax():item()", "w = y[{':', 1}]:gt(0):sum():item()", "v = (t:float() / 2)[0]:item()",

@@ -1,5 +1,5 @@
--- What Lua keeps of gradients (in hooks, backwards of functions, by retain_grad, of lt.grad, saved tensors) while .grad
--- or what was kept is written in place. A memory of its own stays as it was; one that eager shares is shared.
+-- Gradients that Lua keeps (in hooks, backwards of functions, by retain_grad, of lt.grad, saved tensors), while .grad
+-- or the kept tensor is written in place. They share memory exactly where eager code shares it.
 local hooks = {"keep", "keep", "same", "view", "part", "made", "last", "other", "fixed"}
 local leaves = {"w1", "w2", "x"}
 

@@ -7,8 +7,8 @@ local bounds = {"for i = 1, n do", "for i = 0, n - 1 do", "for i = n, 1, -1 do",
   "for i = 1, x.shape[2] do"}
 local inner = {"for k = 1, i do", "for k = 1, n do", "for k = i, n do", "for k = 1, 2 do", "for k = 0, i, 0.5 do"}
 
--- Other loops that count in i: what is before them, how they begin, what goes on to the next round, how they end. n is
--- whole and not negative.
+-- Other loops that count in i: the statement before, the head, the step to the next round, the end. n is whole and not
+-- negative.
 local others = {{"i = 1", "while i <= n do", "i = i + 1", "end"}, {"i = n", "while i > 0 do", "i = i - 1", "end"},
   {"i = 0", "while i < v do", "i = i + 1", "end"}, {"i = 1", "while i <= #x do", "i = i + 1", "end"},
   {"i = 0.5", "while i < n do", "i = i + 1", "end"}, {"i = n", "while i >= 1 do", "i = math.floor(i / 2)", "end"},
@@ -23,12 +23,12 @@ local others = {{"i = 1", "while i <= n do", "i = i + 1", "end"}, {"i = n", "whi
   {"i = 0", "::top:: if i < n then", "i = i + 1 goto top", "end"},
   {"i, more = 1, n > 0", "while more do", "i = i + 1 more = i <= n", "end"},
   {"i = 1", "while x.shape[1] >= i do", "i = i + 1", "end"}}
--- n as it is, read of tensors.
+-- Reads of n from tensors, with its own value.
 local reads = {"n = (lt.ones(1) * n):item()", "n = x[{':', 0}]:gt(-1000):sum():item()",
   "n = #x[{':', 0}]:gt(-1000):nonzero()", "n = (lt.ones(1) * n):tolist()[1]",
   "n = x[{':', 0}]:gt(-1000):nonzero().shape[1]"}
 
--- Of y, which has the sizes of x, of s, which has three elements, and of i.
+-- Statements on y, which has the sizes of x, on s, which has three elements, and on i.
 local body = {"y = y * 1.5 + i", "y = y + x", "s = s + y:sum(0)", "s = s + i", "y = y + s", "y = y * s:sum()",
   "y = y:relu() - i", "if n > 0 then s = s + x[math.floor(i) % n] end", "list[#list + 1] = y * i",
   "list[#list + 1] = i", "y = y - y:mean()", "y = y:matmul(m)", "s = s + x:t():matmul(y):sum(0)", "y = lt.cat {y, x}",
@@ -51,7 +51,7 @@ local inputs = {"data(%d, %d, 3)", "data(%d, %d, 3)", "data(%d, %d, 3)", "data(%
   "data(%d, 9, 3):narrow(0, 1, %d)", "data(%d, 9, 6)[{{0, %d}, {0, 3}}]", "data(%d, 1, 3):expand(%d, 3)",
   "data(%d, %d, 3, {requires_grad = true})"}
 
--- fill(may it break?): not out of `goto`.
+-- Adds a loop. fill(may_break) adds its body: a body cannot break out of `goto` loops.
 local function loop(p, fill)
   if p:chance(50) then return p:block(p:pick(bounds), function() fill(true) end) end
   local other = p:pick(others)

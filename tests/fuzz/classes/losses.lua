@@ -1,17 +1,17 @@
--- Training whose backwards stand outside: models with layers that share parameters, modules with hooks, functions with
--- backwards of their own, checkpoints, dropout, hooks of results and of leaves, kept gradients; several losses, each
--- with its backward or together, accumulated over calls, second derivatives; optimisers. All backwards are compiled in
--- the modes of this class, but for auto's.
+-- Training whose backwards run outside of compiled functions: models with layers that share parameters, modules with
+-- hooks, functions with their own backwards, checkpoints, dropout, hooks of results and of leaves, kept gradients;
+-- several losses, each with its backward or together, accumulated over calls, second derivatives; optimisers. The modes
+-- of this class compile all backwards, except mode auto.
 local unary = {"tanh", "sigmoid", "sin", "square", "relu"}
 
 -- Activations are of shape {n, 4}; n changes from call to call.
 local function generate(p)
   local weights = p:random(3) + 1
-  -- Compiled, a checkpoint is a plain call: what changes behind its back is eager's alone.
+  -- A compiled checkpoint is a plain call. So only eager programs change what it reads between forward and backward.
   local eager = p:chance(40)
   local function weight() return "w" .. p:random(weights) end
 
-  -- A checkpoint that gives out what it computes in between, with a hook there that changes what the checkpoint reads.
+  -- Adds a checkpoint that also returns an intermediate value, with a hook that changes what the checkpoint reads.
   local function split(t, x)
     local y, mid = p:name "x", p:name "m"
     p.keep(p:line("local %s, %s", t, mid))
@@ -30,7 +30,7 @@ local function generate(p)
     if p:chance(30) then p:line("%s = %s + %s", t, t, mid) end
   end
 
-  -- Statements of a layer: names in, the name of what it gives out. depth: within checkpoints.
+  -- Adds the statements of a layer on variable x. Returns the variable of its result. depth: of nested checkpoints.
   local function layer(x, depth)
     local t = p:name "t"
     local choices = {
@@ -137,13 +137,13 @@ local function generate(p)
   end, "end)"))
   local losses = {"y:square():mean()", "(y * z):sum() * 0.125", "z:abs():sum()", "F.mse_loss(y, z:detach())",
     "F.cross_entropy(y, lt.arange(y:size(0)) % 4)", "y:matmul(w1):sum() * s"}
-  -- Between two backwards: what checkpoints read changes.
+  -- Changes, between two backwards, what checkpoints read.
   local function between()
     if not eager then return end
     p:line("%s", p:pick {"reach = reach + 0.5", "mask:mul_(0.5)", "opt:step()", "strength = strength * 0.5",
       "lt.no_grad(function() b:mul_(0.5) end)", "lt.no_grad(function() w1:mul_(0.5) end)", "lt.rand(1)"})
   end
-  -- Two losses of one checkpoint, each with its backward.
+  -- Adds two losses of one checkpoint, each with its own backward.
   local function two_losses()
     p.keep(p:line("local v = data(seed, n, 4, {requires_grad = true})"))
     local function result()

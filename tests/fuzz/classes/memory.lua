@@ -1,5 +1,5 @@
--- Saving gradient memory: lt.checkpoint, nested, with dropout, autocast and hooks, and budgets of what compiled
--- forwards save; backward outside, of some results, in parts, twice. lt.checkpoint changes no bit ("plain": without).
+-- Ways to save gradient memory: nested lt.checkpoint with dropout, autocast and hooks, and memory budgets of compiled
+-- forwards. Backwards run outside, of some results, in parts, twice. Mode "plain", without checkpoints, has equal bits.
 local unary = {"tanh", "sigmoid", "sin", "square", "relu"}
 
 -- Variables are of shape {3, 4}.

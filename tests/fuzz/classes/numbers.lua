@@ -4,12 +4,12 @@ local values = {"0", "-0.0", "1", "2", "3", "-1", "0.5", "-2.5", "0/0", "-(0/0)"
   "-2^53", "2^63", "2^31",
   "1e308", "1e-320", "1LL", "3LL", "-1LL", "2LL^62", "2ULL", "0LL", "'2'", "'x'", "nil", "true", "0.1", "1e15",
     "4294967296"}
--- A loop whose bounds are NaN says nothing: the interpreter of LuaJIT runs it not at all, its traces once.
--- A size that is no more than a hundred.
+-- No loop has NaN as a bound: LuaJIT's interpreter does not run such a loop, but its traces run it once.
+-- Returns an expression that uses v as a size, if it is at most 100.
 local function sized(text) return (
   "(function() if type(v) == 'number' and v > 100 then return 'much' end return %s end)()"):format(text) end
 
--- Of the number v, and w, which is one as well.
+-- Uses of the numbers v and w.
 local uses = {
   "lt.tensor({v})", "lt.tensor({v, w, 1})", "1 / lt.tensor({v})", "x * v", "x + v", "v - x", "x / v", "x ^ v", "v ^ x",
     "ids * v", "ids + v",

@@ -2,7 +2,7 @@
 -- pool, so that two of them are one object in some calls and two in others. What is written through one is read through
 -- another in every way that Lua has.
 local tables = {"a", "b", "c"}
--- Of the tables P and Q, a number r, a tensor y, a text s.
+-- Statements on the tables P and Q, a number r, a tensor y, a string s.
 local uses = {
   "P.v = P.v + 1", "P.v = Q.v * 2", "P.w = y", "y = y + (Q.w or 1)", "P[#P + 1] = Q.v", "r = r + #P", "P[#P] = nil",
     "P[1] = 7", "P[2] = r",

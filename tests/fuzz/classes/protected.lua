@@ -20,7 +20,7 @@ local function statement(p)
   p:line("if n %% %d == %d then %s end", 1 + p:random(3), p:random(2) - 1, p:pick(errors))
 end
 
--- Calls of a function, which is %s.
+-- Calls of a function. %s is its name.
 local calls = {
   "ok, y = pcall(%s, y, n); if not ok then seen(y); y = x * n end",
   "ok, y = xpcall(%s, handler, y, n); if not ok then seen(y); y = x + n end",

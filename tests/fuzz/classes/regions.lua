@@ -25,7 +25,7 @@ local function generate(p)
     }()
   end
 
-  -- Statements of a body, then its pool of variables.
+  -- Adds the statements of a body. Returns its pool of variables.
   local function body(given, depth, rank)
     local pool = {}
     for _, name in ipairs(given) do pool[#pool + 1] = name end
@@ -50,7 +50,7 @@ local function generate(p)
     end
     return pool
   end
-  -- A function of what is carried; it may read what is around it, too.
+  -- Adds a function of the carried values. It may also read variables around it.
   local function closure(head, arguments, around, depth, rank, results, tail)
     local given = {}
     for _, name in ipairs(arguments) do given[#given + 1] = name end
@@ -96,7 +96,7 @@ local function generate(p)
       end, ("end, %s[1], %s%s)"):format(p:pick(pool), p:pick {"xs", "xs", p:pick(pool)}, options))
       p.keep(p:line("local %s = %s + last%s + %s:sum(0)", out, p:pick(pool), out, ys))
     end,
-    -- A table is carried, slices are along the last dimension, there may be no y.
+    -- A table is carried, slices are taken along the last dimension, and there may be no y.
     tables = function(pool, depth, out)
       local c, x, ys = p:name "c", p:name "x", p:name "ys"
       local gives = p:chance(70)

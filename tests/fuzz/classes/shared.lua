@@ -15,7 +15,7 @@ local function pause(p)
   else p:line("collectgarbage()") end
 end
 
--- What a closure does with variables of the frames around it.
+-- Adds statements of a closure on variables of the frames around it.
 local function closure(p, scope)
   for _ = 1, p:random(2) do update(p, p:pick(scope.variables)) end
   if p:chance(20) then pause(p) end

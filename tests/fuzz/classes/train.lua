@@ -1,5 +1,5 @@
 -- Train steps that return several things: losses, activations, views of them, gradients. Optimisers, modules, clipping,
--- in-place activations, one backward or two, and what is done with the results afterwards.
+-- in-place activations, one backward or two, and later uses of the results.
 local python = require "python"
 
 local unary = {"tanh", "sigmoid", "relu", "exp", "abs", "neg", "square", "sin"}

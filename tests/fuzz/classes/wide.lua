@@ -6,7 +6,7 @@ local odd = {"3ULL", "2", "0x7fffffffffffffffLL", "9007199254740992LL", "-900719
 local terms = {"k", "j", "k + 1LL", "k + 1", "1 - k", "k - j", "k * 2LL", "k * j", "-k", "k % 5LL", "k / 3LL",
   "k % 4", "7LL - k", "k + n", "(k + 1) * 2", "k ^ 2LL", "0LL * k", "k + j + 1LL", "k - k", "bit.band(k, 7)",
   "-(k - j)", "k % j", "k / -2LL", "k + 0.5", "2LL ^ k", "k + 2ULL", "3LL"}
--- Sizes fit in memory: what nobody reads is not made in compiled code.
+-- Sizes fit in memory, because compiled code does not make unused tensors and so would not run out of memory.
 local uses = {"x * tonumber(%s)", "x[tonumber(%s)]", "lt.zeros(math.min(tonumber(%s), 1e6), 2)", "tonumber(%s)", "%s",
   "tostring(%s)", "{%s, %s}", "type(%s)", "x:narrow(0, 0, tonumber(%s))", "list[tonumber(%s)]",
   "('%%d'):format(tonumber(%s))", "kept[%s]", "rawequal(%s, k)", "tonumber(%s) + tonumber(%s)", "x * 2",
