@@ -11,7 +11,7 @@ local function compile(f, options)
   options.wait = false
   return lt.compile(f, options)
 end
--- What a function counts in lt.counters().async.
+-- Returns the counts that a run of f adds to lt.counters().async.
 local function counted(f)
   local before = lt.counters().async
   f()

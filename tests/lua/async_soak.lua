@@ -15,7 +15,7 @@ local function body(n, kind)
     kind == 1 and "x:matmul(w)" or "x:cos():sum(1, {keepdim = true})")))()
 end
 
--- One compilation and what befalls it.
+-- Compiles one function in the background, while calls and other events happen.
 local function round()
   local n, kind, size = draw(2, 12), draw(2), draw(2, 6)
   local x, w = lt.randn(size, size), lt.randn(size, size):requires_grad_(draw(2) == 1)

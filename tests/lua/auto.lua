@@ -28,7 +28,7 @@ test("a hot function is compiled", function()
   truthy(lt.counters().cache.hits > 100, lt.counters().cache.hits) -- f's own code, or that of the loop around it
 end)
 
--- Without the rest of its rounds the loop is too short to pay for a capture.
+-- The rounds so far do not pay for a capture. Only with the rounds that are left does the loop pay for it.
 test("a loop that counts pays for a capture with the rounds that it has left", function()
   local function loop(x)
     for i = 1, 1e8 do

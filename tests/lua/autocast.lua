@@ -48,7 +48,7 @@ local function values(shape, k, scale, plain)
   return lt.tensor(t):view(shape):requires_grad_(not plain)
 end
 
--- Each gives the parameters and a function of them, whose results are parts and the loss.
+-- Each returns the parameters, and a function of them whose results are intermediate values and the loss.
 local models = {}
 function models.mlp()
   local x, y = values({5, 8}, 5, 1, true), values({5, 4}, 6, 1, true)
@@ -124,7 +124,7 @@ for _, row in ipairs(dofile "../oracle/autocast_models.lua") do
     for i, want in ipairs(row.grads) do
       local g = grads[i]:to("float64"):view(-1)
       equal(grads[i].dtype, "float32")
-      -- What should be 0 is the sum of what rounding left of many others.
+      -- A gradient that should be 0 is a sum of the rounding errors of many others, so the limit has a lower bound.
       local limit = 2 * slack * math.max(want[1], row.model == "convnet" and 1 or 0.01)
       near(g:norm():item(), want[1], limit, "norm of gradient " .. i)
       near((g * lt.arange(g:numel()):to("float64"):cos()):sum():item(), want[2], 2 * limit, "gradient " .. i)

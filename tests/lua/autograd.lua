@@ -233,7 +233,7 @@ test("writes through views that cross a graph break reach their base's history",
   same(lt.grad(inner(w * 1):sum(), w), 16, 6)
 end)
 
--- Whether what make() gives is collected once nothing else holds it.
+-- Returns whether the result of make() is collected when nothing else refers to it.
 local function is_collected(make)
   local seen = setmetatable({}, {__mode = "v"})
   seen[1] = make()
@@ -344,7 +344,7 @@ test("gradients of parts add up to the same bits in place", function()
     for k = 1, many and 9 + random(6) or 1 + random(6) do
       steps[k] = many and {part = parts[1 + program % 3], i = k} or {part = parts[1 + random(#parts)], i = random(12)}
     end
-    -- What comes last in the program comes first in the sum.
+    -- The gradient of the last use in the program is the first term of the sum.
     if many and random(2) == 1 then steps[#steps + 1] = {part = function(x) return x end, i = 0} end
     local x = lt.zeros(many and 16 or 3, 4, {dtype = dtype, requires_grad = true})
     for _, s in ipairs(steps) do
@@ -422,7 +422,7 @@ for name, f in pairs {
   end)
 end
 
--- What a graph has written and kept for its backward is a copy. The error is that of the memory that it stands for.
+-- A graph keeps a copy of a written tensor for its backward. The error names the memory that the copy stands for.
 local function beside_another(w)
   local base = lt.zeros(4, 4)
   local row, rest = base[0], base["1:"]

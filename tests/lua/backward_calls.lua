@@ -442,7 +442,7 @@ test("a backward that raises an error once", function()
   end
 end)
 
--- Its error comes before it is counted.
+-- The error is raised before the refusal is counted.
 test("a checkpoint that does otherwise once", function()
   local n, w = 2, leaf(4, 4)
   equal(refusals(one_odd(function(odd)

@@ -40,7 +40,7 @@ function M.same(name, graphs, calls, program)
   end)
 end
 
--- Of Lua code that is called between graphs: why, a pattern of a reason that the counters have.
+-- Tests Lua code that is called between graphs. why: a pattern that a reason in the counters matches.
 function M.called(name, why, program)
   test(name, function()
     local found = false

@@ -86,7 +86,7 @@ local calls = [[
   F.group_norm(g(ones(1, 4)), 4)
 ]]
 
--- What a call raises, but for the name of the op: a part of another may tell.
+-- Returns the error of a call without the op's name, because an op of its decomposition may raise it.
 local function told(f, g)
   local ok, message = pcall(f, g)
   return not ok and (tostring(message):gsub("^.-:%d+: ", ""):gsub("^[%w_]+: ", ""))

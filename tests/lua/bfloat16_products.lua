@@ -25,7 +25,7 @@ local function operand(batch, rows, cols)
   return make(rows, 2 * cols + 1):narrow(-1, 0, 2 * cols):unflatten(-1, {cols, 2}):select(-1, 1)
 end
 
--- Each with its bits: what is rounded between the steps is rounded in compiled code, too.
+-- Compiled code gives the same bits: it also rounds between the steps.
 local epilogues = {
   plain = function(y) return y end,
   bias = function(y, b) return y + b end,

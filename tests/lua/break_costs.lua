@@ -8,7 +8,7 @@ local x = lt.arange(8) / 8
 local function leaf(y) lt.graph_break() return y * 2 + 1 end
 local function mid(y) return leaf(y) * 2 end
 
--- Of Lua's memory, in a call; traces are not counted.
+-- Returns the bytes of Lua's memory that a call allocates. The JIT is off, so that traces are not counted.
 local function bytes_of(f)
   local on = jit.status()
   jit.off()

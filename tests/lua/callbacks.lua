@@ -37,7 +37,7 @@ local function compare(make)
   return h.graphs_of(run), lt.counters().stats.calls_captured
 end
 
--- Both halves of what breaks in its middle are compiled.
+-- Checks that both halves of a callback that breaks in the middle are compiled. Returns the number of graphs.
 local function halves(make)
   local graphs, ops = compare(make)
   truthy(graphs >= 2, graphs)

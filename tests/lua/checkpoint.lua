@@ -207,7 +207,7 @@ test("a function under it does not yield", function()
   local ok, message = coroutine.resume(co)
   equal(ok, false)
   truthy(message:find("attempt to yield across C%-call boundary"), message)
-  -- What others do then is theirs; compiled functions run.
+  -- Later code is not affected by the error: eager code is right, and compiled functions run compiled.
   local z = (w * w):exp():sum()
   z:backward()
   truthy(w.grad:equal(lt.grad((w * w):exp():sum(), w)))

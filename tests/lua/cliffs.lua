@@ -126,7 +126,7 @@ for name, f in pairs(streams) do
   end)
 end
 
--- What the head of a loop has learnt of sizes, the points in its body know: the loop for the first
+-- The points in the body of a loop know what its head has learnt about sizes: the loop for the first
 -- size and for the second, then its body where s is a number and where it is a tensor.
 test("C1 for i = 1, y.shape[1]", function()
   local calls = {}

@@ -88,7 +88,7 @@ stream("one value at two places", function()
   return function(x, n) return x * list[n + 1] + list[n + 5] end
 end, 4)
 
--- Of x, n, i and a list of numbers, what is done to it; the list is a result.
+-- Writes to a list of numbers, made from x, n and i. The list is a result.
 local writes = {
   ["list[n] = i"] = 2,
   ["list[n + 1] = i"] = 2,

@@ -161,7 +161,7 @@ test("an RNN by scan: one graph, the gradients of a loop", function()
   end
 end)
 
--- How many breaks f's graph has on these arguments, and its graphs.
+-- Returns the number of graphs and of breaks of f for these arguments.
 local function graphs(f, ...)
   local report = lt.explain(f)(...)
   return report.graph_count, report.graph_break_count

@@ -146,7 +146,7 @@ test("cond, where both branches have gradients of the same tensors", function()
         function(a) return a:mm(w), {b = a:mean()} end, x)
       return a:square():sum() + b.b + (w * w):sum()
     end, {x, w}, x)
-    -- Of other tensors: what the other branch reads has a gradient of zeros.
+    -- The branches read different tensors. A tensor that only the other branch reads has a gradient of zeros.
     check(1, function(x)
       return lt.cond((x:sum() * sign):gt(0), function(a) return a:mm(w) end, function(a) return a:mm(v) end, x):sum()
     end, {x, w, v}, x)
@@ -236,7 +236,7 @@ test("hooks, kept gradients, gradients of gradients", function()
   end
 end)
 
--- Of each branch a value is kept that has the size of the other's; only one of them is read by the first backward.
+-- The values kept for the two branches have the same size. The first backward reads only one of them.
 test("a gradient of a gradient does not go through what only the other branch's backward has read", function()
   local function second(f, x, w, i)
     local first = lt.grad(f(x, w, i):square():sum(), x, {create_graph = true})
@@ -268,7 +268,7 @@ test("a gradient of a gradient does not go through what only the other branch's 
   end
 end)
 
--- One graph serves all lengths; so does its backward, and that one's.
+-- One graph serves all lengths. So does its backward, and the backward of that.
 test("gradients of gradients of sequences of many lengths", function()
   local function f(w, h, xs)
     local last, ys = lt.scan(function(h, x)
@@ -449,7 +449,7 @@ test("writes to what a branch has saved are an error where it was taken, as in e
   end
 end)
 
--- What reads what was written is checked by itself, in whatever order the two are met.
+-- A reader of a written value is checked on its own, whichever of the two comes first.
 test("a branch that has read what the forward then writes, beside reads of what was written", function()
   local forwards = {
     ["an input"] = function(x, w, u, flag, turned)

@@ -4,7 +4,7 @@ local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 
--- What three coroutines of the body yield, each resumed with half of what it gave last.
+-- Returns the values that three coroutines of the body yield. Each is resumed with half of its last value.
 local function drive(body)
   local out = {}
   for _ = 1, 3 do
@@ -18,7 +18,7 @@ local function drive(body)
   return table.concat(out, "\n")
 end
 
--- The same compiled and patched; at least so many calls run compiled code, in so many graphs at most.
+-- Compares eager with compiled and patched runs. hits: the least number of compiled calls; graphs: the most graphs.
 local function between_yields(body, hits, graphs)
   local want = drive(body)
   for _, wrap in ipairs {lt.compile, lt.patch} do
@@ -108,7 +108,7 @@ local function program(text)
   return assert(loadstring("local lt, note = ... return function(x, n)\n" .. text .. "\nend", "@program"))
 end
 
--- What calls give: results, or the error.
+-- Returns the results of the calls, or their errors.
 local function told(f, rows)
   local seen = {}
   for _ = 1, 2 do
@@ -140,7 +140,7 @@ local function inside(programs)
   end
 end
 
--- Each program does what eager code does. With a reason: the report has it.
+-- Checks that each program does the same as in eager code, and that the report contains the reason, if one is given.
 local function outside(programs, reason)
   for _, text in ipairs(programs) do
     local make, notes = program(text), 0

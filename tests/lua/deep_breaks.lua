@@ -352,8 +352,8 @@ test("lists and options that are filled across a break", function()
   end), 2)
 end)
 
--- How many graphs have been compiled when a call needs them decides where its rests are cut: one graph for all rests at
--- best, one a frame at worst.
+-- The graphs that are compiled when a call needs them decide where the rest of the call is cut: at best there is one
+-- graph for all frames, at worst one for each frame.
 test("callers wait for graphs that are compiled in the background", function()
   local function leaf(y)
     local a = y * 2

@@ -30,7 +30,7 @@ end
 
 local function text(v) return type(v) == "userdata" and h.text(v) .. tostring(v.requires_grad) or tostring(v) end
 
--- What f gives in three rounds.
+-- Returns the results of f in three rounds.
 local function told(f)
   local seen = {}
   noted = 0
@@ -223,7 +223,7 @@ test("closures over variables that are only read", function()
   end)
 end)
 
--- Where each round breaks, there is a graph up to the first break, one for each loop that comes round before the next
+-- If each round breaks, there is a graph up to the first break, one for each loop that starts a round before the next
 -- break, and one behind the last break.
 test("loops of calls", function()
   for k, most in ipairs {2, 6} do

@@ -200,7 +200,7 @@ test("random programs in two processes", function()
     local n = entries()
     truthy(n > 10, n .. " entries")
     truthy(shell(fuzz):find(", 0 failed", 1, true), "the second process")
-    -- Under lt.auto it is time that says which frames are compiled; the order of tables differs, too.
+    -- Under lt.auto, times decide which frames are compiled. The order of tables differs, too.
     truthy(entries() - n <= n / 4, "the second process compiled " .. entries() - n)
   end
 end)

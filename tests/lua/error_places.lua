@@ -5,7 +5,7 @@ local lt = require "lutra"
 local h = require "harness"
 local test = h.test
 
--- What programs find beside Lua's globals.
+-- Returns the environment of a program: names besides Lua's globals.
 local function world()
   local env = {lt = lt, nn = lt.nn, F = lt.nn.functional, optim = lt.optim}
   env.w = lt.ones(9, 9)
@@ -285,7 +285,7 @@ test("under fullgraph, an error that eager raises is eager's", function()
     return ok and x or x * 2
   end, {fullgraph = true})
   h.raises("view raises an error", caught, ones())
-  -- What only eager code knows to be no error is a break.
+  -- If only eager code can tell that an operation is valid, the graph breaks there.
   local ffi = require "ffi"
   local point, pointer = ffi.typeof "struct { int x; }", ffi.cast("int*", 8)
   for name, f in pairs {

@@ -117,7 +117,7 @@ test("options of luajit", function()
   equal(select(3, run("-Onosuch")), 2)
 end)
 
--- One line on standard error, without a traceback.
+-- Checks that a run prints one line on standard error, without a traceback.
 local function refused(arguments, code, wanted)
   local out, err, got = run(arguments)
   equal(out, "")

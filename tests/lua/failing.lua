@@ -7,7 +7,7 @@ local test, equal, truthy = h.test, h.equal, h.truthy
 
 local function ids(...) return lt.tensor({...}, {dtype = "int64"}) end
 
--- Each call of f after the first ones, which it accepts: results and effects, or the error.
+-- Compares results and effects, or errors, of bad calls of f. Calls that f accepts come before them.
 local function same(make, f, bad)
   local compiled, outcomes = lt.compile(f), {}
   for _, run in ipairs {f, compiled} do

@@ -11,7 +11,7 @@ local function text_of(ok, v)
   return type(v) == "userdata" and tostring(v.dtype) .. tostring(v:detach()) .. tostring(v.requires_grad) or tostring(v)
 end
 
--- After each change, and after the change before it once more: a list that has learned must forget.
+-- Calls f after each change, and again after the change before it: a list that has learned must forget.
 local function check(f, changes)
   local g = lt.compile(f)
   local x = lt.arange(3):to("float32")

@@ -95,7 +95,7 @@ test("what backward reads, and what goes on after the segment, breaks the graph"
   end
   function Asks.backward(ctx, gradient) return gradient * ctx.sum end
   graphs(3, true, function(x) Asks(x * 2):sum():backward() end)
-  -- Nothing is released: a second backward of the loss would be right.
+  -- Such a function saves nothing to release, so a second backward of the loss is valid.
   local Plain = Function:extend "Plain"
   function Plain.forward(_, x) return x * 2 end
   function Plain.backward(_, gradient) return gradient * 7 end

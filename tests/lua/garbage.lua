@@ -110,7 +110,7 @@ test("a hook may capture its tensor: both go", function()
   equal(held(function() hooked(x, function(y) return y * 3 end) end), 0) -- what leads to it goes first
   equal(held(function() hooked(x, function(y) return y:unbind(0)[1] + y:sum() end) end), 0)
   equal(held(function() hooked(x, function(y) return lt.grad(y:sum(), x, {retain_graph = true}) end) end), 0)
-  -- What leads to it keeps it, whatever else has gone.
+  -- A tensor that depends on it keeps it alive, even if all others are gone.
   seen, x.grad = 0, nil
   local z = hooked(x, function(y)
     local other = y + 1
@@ -226,7 +226,7 @@ test("finalizers that run while a backward is captured are no part of it", funct
   h.equal(lt.counters().compiled_autograd.graphs, 1)
 end)
 
--- Both bring functions, numbers and tensors that the guards of known graphs do not know.
+-- Both use functions, numbers and tensors that no guard of an existing graph accepts.
 local function step_with_hooks(i)
   local functions = {lt.sin, lt.cos, function(g) return g + i end, function(g) return g * 2 end}
   local f, factor = functions[i % 4 + 1], lt.ones(4) * i
@@ -266,7 +266,7 @@ for name, resets in pairs {["runs backwards"] = false, ["resets all"] = true} do
   end)
 end
 
--- What makes closures that outlive the segment, or leaves some to Lua. Each can reach f.
+-- Bodies that make closures which outlive the segment, or leave closures to Lua. Each closure refers to f.
 local kept = {
   ["that it returns"] = "K = function() return i, f end return y + i",
   ["beside a break"] = "K = function() i = i + 1 return i, f end lt.graph_break() return y + i",
@@ -292,7 +292,7 @@ local kept = {
     "y = y + i lt.graph_break() end for _, g in ipairs(fl) do y = y + g() end return y",
 }
 
--- What compiled code holds, once others have been compiled. A reference that was given back is a number.
+-- Returns what compiled code still holds after other functions were compiled. A freed reference is a number.
 local function held()
   for k = 1, 1000 do
     lt.compile(assert(loadstring("return function(y) return y end"))())

@@ -441,7 +441,7 @@ test("a user's backend has the hooks that run within its graph", function()
   equal(breaks(), 0)
 end)
 
--- What is kept of a gradient is not the memory of a leaf's .grad, which the program writes afterwards.
+-- A gradient that a hook keeps does not share the memory of the leaf's .grad, which the program writes later.
 local function apart(name, make)
   test("in the frame: " .. name, function()
     local function told(wrap)

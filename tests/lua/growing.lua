@@ -177,7 +177,7 @@ local appending = {
   end
 }
 
--- Beside holes LuaJIT's traces may find another end than its interpreter does.
+-- If a list has holes, LuaJIT's traces may find another end than its interpreter. So the JIT is off.
 test("ends of lists with holes and room", function()
   local x, traces = lt.ones(2), jit.status()
   jit.off()
@@ -208,7 +208,7 @@ test("an end is known without a look at each item", function()
   equal(h.breaks(), 0)
 end)
 
--- What stands at one place does not tell of the others: the number that picks them is another in each call.
+-- The value at one place says nothing about other places: in each call another number picks the place.
 local picked = {
   ["queues that a number picks"] = function()
     local rows = {{}, {}, {}}

@@ -62,7 +62,7 @@ function M.as_eager(told)
   return lt.counters().stats.unique_graphs, M.breaks()
 end
 
--- What tells a value from any other: of a tensor its dtype, shape, strides and elements; of a table its list.
+-- Returns a text that identifies a value: dtype, shape, strides and elements of a tensor; the list of a table.
 function M.text(v)
   local kind, parts = type(v), {}
   if kind == "number" then return number_text(v) end
@@ -78,7 +78,7 @@ function M.text(v)
     table.concat(parts, " "))
 end
 
--- What f(...) gives, or raises, as a text.
+-- Returns the results of f(...), or its error, as a text.
 function M.outcome(f, ...)
   local r = {pcall(f, ...)}
   if not r[1] then return "raises " .. tostring(r[2]) end
@@ -156,7 +156,7 @@ function M.breaks()
   return n
 end
 
--- What a command prints on standard output.
+-- Returns what a command prints on standard output.
 function M.shell(command)
   local pipe = assert(io.popen(command))
   local text = pipe:read("*a")
@@ -203,21 +203,21 @@ function M.model(command)
   return run, result, folder
 end
 
--- How much longer the tests that scale are to run.
+-- The factor by which tests that scale run longer.
 M.scale = assert(tonumber(os.getenv("LUTRA_TEST_SCALE") or 1), "LUTRA_TEST_SCALE is a number")
 
--- Whether this program was built with AddressSanitizer: it takes several times as long, and keeps memory that was
+-- True if this program was built with AddressSanitizer: it takes several times as long, and keeps memory that was
 -- freed.
 local maps = io.open("/proc/self/maps")
 M.sanitized = maps ~= nil and maps:read("*a"):find("libasan", 1, true) ~= nil
 if maps then maps:close() end
--- Kilobytes that it keeps so.
+-- Kilobytes of freed memory that AddressSanitizer keeps.
 M.quarantine = M.sanitized and 400000 or 0
--- Whether another processor's programs run here under an emulator: it shows the processor of the machine.
+-- True if an arm64 program runs under an emulator: /proc/cpuinfo then shows the machine's own processor.
 local about = io.open("/proc/cpuinfo")
 M.emulated = about ~= nil and jit.arch == "arm64" and about:read("*a"):find("vendor_id", 1, true) ~= nil
 if about then about:close() end
--- How many times longer than on a machine of these days something may take, before it counts as not linear.
+-- The factor by which a time may exceed that of a current machine before it counts as not linear.
 M.patience = (M.sanitized or M.emulated) and 20 or 1
 
 -- A program that trains a small network for some steps, the last of other sizes; it prints the bits of each loss, then
@@ -238,7 +238,7 @@ for i = 1, 4 do
 end
 for _, p in ipairs(net:parameters()) do print(("%a"):format(p:detach():double():sum():item())) end]]
 
--- Those of the instruction sets that this machine has.
+-- Returns the instruction sets among `names` that this machine has.
 function M.isas(names)
   local lt, has = require "lutra", {}
   for _, isa in ipairs(names) do

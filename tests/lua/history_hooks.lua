@@ -150,7 +150,7 @@ test("a view that comes in gets a hook", function()
   as_eager(told)
 end)
 
--- As PyTorch: those of a single root run, and it keeps its gradient, even if nothing that is asked for is behind it.
+-- As in PyTorch, hooks of a single root run and it retains its gradient, even if no requested input is behind it.
 test("lt.grad that leads nowhere runs the hooks of its root", function()
   local function told(of, roots, inputs)
     local w, x = lt.tensor({0.5, -1, 2}, {requires_grad = true}), lt.ones(3, {requires_grad = true})

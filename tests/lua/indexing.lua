@@ -353,7 +353,7 @@ test("a bad index is found at any place among many", function()
         index[place] = bad
         local text = ("index_add: index %d is out of bounds for dimension 0 with size 100"):format(bad)
         raises(text, function() return x:index_add(0, index, from) end)
-        -- The same elements, not side by side.
+        -- The same elements with a stride of 2.
         local apart = lt.stack({index, index}, 1):select(1, 0)
         raises(text, function() return x:index_add(0, apart, from) end)
       end

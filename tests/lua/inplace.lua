@@ -61,7 +61,7 @@ end
 lt.manual_seed(7)
 local x = lt.rand(3, 3, {dtype = "float64"}) * 0.8 + 0.1
 local others = {lt.rand(3, 3, {dtype = "float64"}) * 0.8 + 0.1, lt.rand(3, 3, {dtype = "float64"}) * 0.8 + 0.1}
--- Those that go by their result round otherwise.
+-- The in-place form of these saves its result instead of its input, so the gradient is rounded differently.
 local by_result = {elu = true, celu = true, selu = true}
 
 for _, op in ipairs(ops) do
@@ -85,7 +85,7 @@ end
 test("no in-place op is left out", function()
   local known = {}
   for _, op in ipairs(ops) do known[op[1] .. "_"] = true end
-  -- Without a gradient; the same under another name; with a test of their own below.
+  -- Ops without a gradient, other names of tested ops, and ops with their own test below.
   local others = [[bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift eq ne lt le gt ge logical_and logical_or
     logical_xor logical_not gcd lcm heaviside floor_divide less_equal less greater greater_equal not_equal
     float_power __version_

@@ -118,7 +118,7 @@ test("hooks that come and go are met by other graphs", function()
     local function before(i) if i == 3 then first.remove() end end
     return function(x) (w * x):square():sum():backward() end, before
   end)
-  -- What was removed and is another function in the same place, perhaps at the same address.
+  -- A removed hook is replaced by another function in the same place, perhaps at the same address.
   compare(function(w)
     local handle
     local function before(i)
@@ -463,7 +463,7 @@ test("hooks of leaves are collected with them", function()
   equal(next(seen), nil)
 end)
 
--- By the time that a leaf's hook runs, another leaf has got its gradient of this backward.
+-- When the hook of a leaf runs, another leaf already has its gradient of this backward.
 test("a hook reads, takes away and replaces the gradient of another leaf", function()
   local ways = {
     reads = function(_, v) return v.grad and 2 or 1 end,

@@ -44,7 +44,7 @@ local function environment()
   return env
 end
 
--- What a call gave: tensors by their bits, a NaN's too.
+-- Returns the result of a call, tensors as their bits, so that NaNs are compared, too.
 local function bits(t)
   if t:is_complex() then t = lt.view_as_real(t) end
   local bytes = {t.dtype, table.concat(t.shape, ",")}

@@ -238,7 +238,7 @@ test("a text that grows ends the segment; a table is read by a name that changes
   truthy(graphs() <= 6, graphs() .. " graphs")
 end)
 
--- What is a number to Lua is no int64 to an op, as a size or a count that it also is.
+-- A Lua number that is also a size or a count stays a number for ops; it does not become an int64.
 local function numbers(x, n)
   local filled = lt.full({2}, n)
   return lt.zeros(n), filled, lt.full({n}, n + 1):pow(31), lt.where(x:gt(1), n, n + 1):mean(), filled:mul_(0.5),

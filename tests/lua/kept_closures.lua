@@ -4,7 +4,7 @@ local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 
--- What use(f, i) gives, three times; compiled as in eager code. Returns the number of graphs.
+-- Compares three results of use(f, i), compiled and eager. Returns the number of graphs.
 local function compare(make, use)
   return h.graphs_of(function(wrap)
     local f, seen = wrap(make()), {}

@@ -132,7 +132,7 @@ end)
 test("kernels that do not depend on each other share a fork", function()
   local a, b, c = lt.randn(300, 500), lt.randn(77), lt.randn(100, 1000)
   agree("three", function(x, y, z) return lt.cat({(x * 2):reshape(-1), y:exp(), (z + 1):reshape(-1)}) end, a, b, c)
-  -- One writes what another reads: not side by side.
+  -- One kernel writes memory that another one reads, so they do not run in parallel.
   local step = lt.compile(function(x, y)
     local s = (x * 2):sum(1)
     x:add_(1)

@@ -59,7 +59,7 @@ test("errors name classes that are not loaded", function()
   raises("make one, RNN(...)", nn.Sequential, nn.RNN)
 end)
 
--- What the files of a list give, beside what is theirs alone.
+-- Names that a file of a list has for itself, by file.
 local own = {["nn.packed"] = {is_packed = true}}
 
 test("every name has a value, every value of a file a name", function()

@@ -166,7 +166,7 @@ test("a compiled function keeps no leaf of a module that is gone", function()
   equal(seen[2], nil)
 end)
 
--- What runs leave behind, in units of w's memory, where their losses are kept. step(run) runs f and does more.
+-- Returns the memory that runs leave behind if their losses are kept, in units of w's. step(run) runs f and more.
 local function growth(f, w, rounds, step)
   local x, kept = lt.ones(512), {}
   f(x):backward()
@@ -244,7 +244,7 @@ test("of a leaf that has left its memory behind the backward, a kept loss knows 
   end)
 end)
 
--- What eager's backward reads is held until the backward, and nothing else is.
+-- Memory that an eager backward reads is held until the backward. No other memory is.
 local function held(make, reads)
   local function dynamic(f) return lt.compile(f, {dynamic = true}) end
   for _, wrap in ipairs {lt.compile, function(f) return f end, dynamic} do

@@ -4,7 +4,7 @@ local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy, fails = h.test, h.equal, h.truthy, h.raises
 
--- How f ends under a limit: the message, and seconds of the clock.
+-- Runs f under a limit, which ends it. Returns the message and the seconds that it took.
 local function limited(seconds, f, ...)
   local start = lt.perf_counter()
   local ok, message = pcall(lt.limits({seconds = seconds}), f, ...)

@@ -15,7 +15,7 @@ local function values(shape, k, scale, add)
   return lt.tensor(data, {dtype = lt.float64}):float():view(shape):requires_grad_()
 end
 
--- By name: leaves, the loss, its argument; and how many graphs the step may be.
+-- By name: a function that returns the leaves, the loss, its argument, and the most graphs that a step may have.
 local models = {}
 function models.rnn(steps)
   local w, u, b, h0 = values({6, 6}, 1), values({4, 6}, 2), values({6}, 3), values({3, 6}, 4)

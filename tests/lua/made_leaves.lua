@@ -181,7 +181,7 @@ check("a leaf that required grad when its gradient was computed", function(frame
   return all(w.requires_grad, w.grad)
 end)
 
--- What w was when it was used decides where the history leads; what it is now, whether its gradient is kept.
+-- requires_grad of w at its use decides where the history leads; requires_grad now, whether its gradient is kept.
 for _, before in ipairs {true, false} do
   for _, after in ipairs {true, false} do
     check(("a leaf that required grad when it was used, %s before, %s after"):format(before, after), function(frame)

@@ -9,7 +9,7 @@ local function text(v)
   return type(v) == "number" and ("%.17g"):format(v) or tostring(v)
 end
 
--- What `calls` calls give, and what is drawn after each of them.
+-- Returns the results of `calls` calls, and the number drawn after each of them.
 local function told(f, calls, x)
   math.randomseed(7)
   local all = {}

@@ -155,7 +155,7 @@ test("coroutines: running, suspended, new, wrapped", stressed(function()
   holds(outer(), 7)
 end))
 
--- Each makes something new that leads to a tensor by one way, and gives a function that takes the way.
+-- Each makes a new object that refers to a tensor in one way, and returns a function that follows the reference.
 local ways_key = {}
 local ways = {
   ["a metatable"] = function(x)

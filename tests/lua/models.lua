@@ -1,5 +1,5 @@
 -- Tests the ports of scripts/models: each trains at a tiny size, eagerly and compiled with the same bits, in one graph.
--- In float64 its losses are PyTorch's (models.losses, written by scripts/bench/torch_zoo.py --losses). A formula gives
+-- Its float64 losses equal PyTorch's (models.losses, written by scripts/bench/torch_zoo.py --losses). A formula gives
 -- weights and batches on both sides. Steps are small: batch norm has few numbers here, so large steps would multiply
 -- rounding errors by a thousand each step.
 local lt = require "lutra"
@@ -42,7 +42,7 @@ local function fill(net)
   end
 end
 
--- What draw(sizes, random) of a model takes: each draw has a seed of its own.
+-- Returns the argument `random` of a model's draw(sizes, random). Each draw has its own seed.
 local function formula(seed)
   local random = {}
   function random.floats(sizes)

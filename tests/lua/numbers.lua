@@ -61,7 +61,7 @@ end)
 each_after_each("as arguments", function(v, x) return lt.full({2}, v), lt.where(x:gt(0), v, 0), x * v, x ^ v end)
 each_after_each("in a range", function(v, x) return lt.arange(v % 4), x + 1 end)
 each_after_each("as a size", function(v, x) return lt.zeros(v % 3), x + 1 end)
--- Not NaN, for which LuaJIT's own traces run such a loop once.
+-- NaN is skipped, because LuaJIT's own traces run such a loop once.
 each_after_each("as a bound of a loop", function(v, x)
   local n = v % 5
   if n ~= n then return x end

@@ -237,7 +237,7 @@ test("a rate that is set before the first step is that step's", function()
   end
 end)
 
--- As in PyTorch: the optimiser may be made before the model is converted.
+-- As in PyTorch, the optimiser may be made before the model is converted.
 test("an optimiser follows parameters that to() converts", function()
   local function trained(make, when, compiled)
     lt.manual_seed(3)

@@ -70,7 +70,7 @@ local function takes_list(arg)
   return arg.type:find "^list" and arg.default == nil
 end
 
--- Whether some call of this form succeeds; each that does is made again with an empty table.
+-- Returns whether some call of this form succeeds. Each that does is repeated with an empty table.
 local function check_form(name, f, form)
   local needed, positional = 0, 0
   for i, arg in ipairs(form) do

@@ -121,7 +121,7 @@ test("compiled prototypes of functions that are gone are freed", function()
     if round % 50 == 0 then collectgarbage() collectgarbage() end
   end
   truthy(lt.counters().cache.functions < 400, lt.counters().cache.functions .. " functions")
-  -- What lives on still works, and finds its code again.
+  -- A function that is still alive works, and finds its code again.
   local kept = lt.compile(f)
   truthy(kept(x):item() == 12)
   local misses = lt.counters().cache.misses

@@ -59,7 +59,7 @@ test("lutra docs writes them", function()
   os.execute("rm -r " .. folder)
 end)
 
--- One text of whatever an example gives: dtypes, shapes and elements.
+-- Returns a text for any result of an example: dtypes, shapes and elements.
 local function text_of(v)
   if lt.is_tensor(v) and v:is_complex() then v = lt.view_as_real(v) end
   if lt.is_tensor(v) then
@@ -78,7 +78,7 @@ local function all_of(results)
 end
 local function pack(...) return {n = select("#", ...), ...} end
 
--- Its elements or a function are different each time.
+-- Ops whose elements differ from run to run, or whose results contain a function.
 local varies = {empty = true, empty_like = true, empty_strided = true, empty_permuted = true, new_empty = true,
   new_empty_strided = true, register_hook = true, register_post_accumulate_grad_hook = true}
 
@@ -101,7 +101,7 @@ test("every example runs, compiled to the same bits", function()
   end)
 end)
 
--- What one sees of a result beside its elements; of an error, its words.
+-- Returns the visible properties of a result, without its elements; for an error, its message.
 local function kind_of(ok, v, ...)
   if not ok then return "error: " .. tostring(v):gsub("^[^:]*:%d+: ", ""):gsub("\n.*", "") end
   local out = {}
@@ -128,7 +128,7 @@ test("a composite gives compiled the layouts and errors that it gives eager, in 
   end)
 end)
 
--- Whose parts their examples bring into the graph, and why.
+-- Composites whose examples put the parts into the graph, and why.
 local PARTS = {one_hot = "elements decide the number of classes"}
 
 test("a composite is one node of the graph, but where it aliases, writes or draws", function()

@@ -114,7 +114,7 @@ test("a tensor becomes a view of itself", function()
   deep(lt.ones(1, 2, 1):squeeze_().shape, {2})
 end)
 
--- What a program gives, eager and compiled, is what PyTorch gives: gradients of leaf x or w.
+-- Tests that eager and compiled gradients of leaf x or w are those of PyTorch.
 local function gradients(name, f, want, leaf)
   test(name, function()
     for _, run in ipairs{f, lt.compile(f)} do

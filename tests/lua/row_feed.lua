@@ -66,7 +66,7 @@ test("negative indices", function()
   end, values, weight, source, lt.cat({lt.arange(nodes), source:narrow(0, 0, edges - nodes)}))
 end)
 
--- As many rows as targets: one kernel makes the rows and what they are added to.
+-- There are as many rows as targets: one kernel computes the rows and the tensor that they are added to.
 test("a kernel that writes the base, too", function()
   local n = 4000
   local x, y, e, s, t = lt.randn(n, 64), lt.randn(n, 64), lt.randn(n, 1), lt.randint(0, n, {n}), lt.randint(0, n, {n})
@@ -80,7 +80,7 @@ test("a kernel that writes the base, too", function()
   end, x, y, e, s, t)
 end)
 
--- Of bad indices the one is reported that eager code meets first.
+-- Of several bad indices, the one that eager code finds first is reported.
 test("errors", function()
   local function message(f, ...)
     local ok, why = pcall(f, ...)

@@ -244,7 +244,7 @@ test("few long rows that lie apart", function()
   equal(rows:mul_(3):equal(kept * 3), true)
 end)
 
--- What is written last stays, however many threads there are.
+-- The last write stays, for any number of threads.
 test("long writes that overlap themselves", function()
   local n, threads = 2 ^ 16, lt.get_num_threads()
   local src = (lt.arange(2 * 64 * n) % 251):to("uint8"):view(2, 64, n)

@@ -63,7 +63,7 @@ test("a result that several functions read, with a hook", function()
   end)
 end)
 
--- What the hook gives lies otherwise than what was compiled for: the backward goes on as another one.
+-- The hook returns a gradient of another layout than the compiled one: the backward continues as another one.
 local function turned(g) return g:t():contiguous():t() end
 
 test("a hook whose gradient lies otherwise", function()

@@ -27,7 +27,7 @@ test("options of compile that do not exist yet", function()
   lt.auto(false)
 end)
 
--- How many entries f has after calls with sizes 2 to 6 in the named dimensions.
+-- Returns the number of entries of f after calls with tensors made for sizes 2 to 6.
 local function entries(f, make)
   for size = 2, 6 do f(make(size)) end
   return #lt.guards(f)
@@ -50,7 +50,7 @@ test("dimensions of arguments that are symbols from the start", function()
   local f = lt.compile(double, {dynamic = {x = {0, -2}}})
   raises("compile: option 'dynamic': dim -2 of x is out of range for 1 dims", f, lt.ones(2))
   equal(f(lt.ones(2, 2)):sum():item(), 8)
-  -- Other variables of that name.
+  -- Variables of the same name in other functions are not affected.
   local function other(x) x = x * 2 lt.graph_break() return x + 1 end
   local g = lt.compile(function(x)
     local y = other(x:sum())

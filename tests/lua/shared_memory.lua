@@ -3,7 +3,7 @@ local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 
--- What f gives, and what is in memory after it, three times on views of new memory; compiled as in eager code. Returns
+-- Compares f, compiled and eager, three times on views of new memory: its results and the memory after it. Returns
 -- the number of graphs.
 local function compare(views, f)
   return h.graphs_of(function(wrap)

@@ -3,7 +3,7 @@ local lt = require "lutra"
 local h = require "harness"
 local test, equal, truthy = h.test, h.equal, h.truthy
 
--- What make() gives, called three times; compiled as in eager code. Returns the number of graphs.
+-- Compares three calls of the function that make() returns, compiled and eager. Returns the number of graphs.
 local function compare(make)
   local function run(wrap)
     local f, seen = wrap(make()), {}

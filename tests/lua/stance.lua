@@ -8,7 +8,7 @@ local function compiled()
   return lt.compile(function(x) return x * 2 end)
 end
 
--- How many calls of f have run compiled code.
+-- Returns the number of calls of f that ran compiled code.
 local function hits(f)
   local n = 0
   for count in tostring(lt.guards(f)):gmatch("(%d+) hits?") do n = n + tonumber(count) end

@@ -57,7 +57,7 @@ local function compare(name, f, args, what)
   local ok, r = pcall(call, unpack(args))
   if not ok then return end
   cases = cases + 1
-  -- Of a scale below 1 as large a part of the cases.
+  -- A scale below 1 runs that share of the cases.
   if h.scale < 1 and math.floor(cases * h.scale) == math.floor((cases - 1) * h.scale) then return end
   local eager = show(r)
   lt.reset()

@@ -100,7 +100,7 @@ h.test("terms that cancel", function()
   end
 end)
 
--- By adding (multiplying) int32s one column at a time: that wraps as the scan does.
+-- Compares with adding (multiplying) int32s one column at a time, which wraps as the scan does.
 h.test("running sums and products of integers along rows", function()
   for _, n in ipairs {1, 2, 3, 4, 5, 7, 8, 9, 64, 131} do
     local x = lt.randint(-2 ^ 31, 2 ^ 31, {5, n}):to(lt.int32)

@@ -51,7 +51,7 @@ end), 2)
 check("table.concat", of(function(x, n, s)
   return x * 2, table.concat({n, s, "c"}, ", "), table.concat({n, s}, s), table.concat {s}, table.concat({n, n}, n)
 end))
--- Of one part, too: a number would be another key, and has no length.
+-- The result is a string even for one number: as a number it would be another key and have no length.
 check("table.concat of one number", function()
   local t = {}
   return function(x, n)
@@ -91,7 +91,7 @@ check("one text at two places", of(function(x, n)
   return x + 1, s, {s, s}, rawequal(s, s), type(s)
 end))
 
--- What Lua looks at is a constant of its entry.
+-- A text that Lua code inspects is a constant of its entry.
 check("a text that is a key", function()
   local t = {k1 = 1, k2 = 2}
   return function(x, n) return x * (t["k" .. n % 2] or 3) end

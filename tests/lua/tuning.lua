@@ -39,7 +39,7 @@ test("max-autotune finds out while a function runs", function()
     if found then break end
   end
   truthy(measured and found)
-  -- Who does not ask for it has the table's choice.
+  -- Functions that do not ask for tuning use the choice in the table.
   for _, k in ipairs(products_of(lt.profile(lt.compile(f))(x, image))) do equal(k.why, "the table's choice") end
   -- A train step, whose sizes change.
   local net = lt.nn.Linear(8, 4)
@@ -77,7 +77,7 @@ test("lutra tune keeps what it finds for all programs", function()
   local after = run(environment .. program .. " " .. script)
   truthy(after:find("mm\t[^\n]*the fastest of"), after)
   equal(after:match("sum\t[^\n]*"), plain:match("sum\t[^\n]*"))
-  -- What the table says is measured again.
+  -- A choice in the table is measured again.
   local path = folder .. "/cache/tuning.txt"
   h.write(path, (h.read(path):gsub(" mm tiles 0 %d+ %S+ ", " mm tiles 0 1 9.9 ")))
   truthy(run(environment .. program .. " " .. script):find("9.90 times as fast", 1, true))
@@ -89,7 +89,7 @@ test("lutra tune keeps what it finds for all programs", function()
   truthy(said:find("kept in ", 1, true) and said:find("exit 3", 1, true), said)
   said = run(environment .. program .. " tune " .. script .. " fail")
   truthy(said:find("kept in ", 1, true) and said:find("on purpose", 1, true) and said:find("exit 1", 1, true), said)
-  -- What is damaged, or of another build, is not taken.
+  -- A table that is damaged, or from another build, is not used.
   local text = h.read(path)
   local damaged = {"", "lutra-tuning 1 none\n" .. text:match("\n(.*)"), text:gsub("\n%x+", "\nzz"),
     text:gsub(" tiles ", " nobody "), text:gsub("tiles %d+ %d+", "tiles 7 -3"), text:sub(1, -40), "\0\1\n\2"}

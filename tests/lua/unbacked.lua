@@ -23,7 +23,7 @@ local function compare(make, inputs)
 end
 
 local several = {randoms(8), randoms(9), randoms(30), randoms(70)}
--- No element, one, all.
+-- Inputs of which no element, one, all and two elements are selected.
 local ends = {lt.full({8}, -1), lt.tensor({1, -1, -1, -1, -1, -1, -1, -1}), lt.full({8}, 2), lt.tensor({1, 2, -1, -1})}
 
 local function one_graph(f, inputs)
@@ -258,7 +258,7 @@ test("different slices", function()
   end)
 end)
 
--- Each of a few steps has sizes of its own; of many steps, the body is a segment that goes on behind such a size.
+-- With few steps each step has its own sizes. With many steps the body is a segment that continues behind such a size.
 test("a mask reads in a loop", function()
   local function steps(n)
     return function(x)
@@ -353,7 +353,7 @@ local function outcome(f, x)
   return table.concat(r, " ")
 end
 
--- What lt.check and assert state of a size that elements decide: one graph for those that fit, and eager's errors for
+-- Tests conditions that lt.check and assert state for unbacked sizes: one graph for sizes that fit, eager's errors for
 -- all others.
 local function stated(name, fits, make, most, breaks)
   test(name, function()
@@ -510,7 +510,7 @@ test("a number that is not equal to itself", function()
   equal(h.text({lt.compile(f)(lt.ones(5))}), h.text({f(lt.ones(5))}))
 end)
 
--- What an op needs of a size is asserted by the run, though the likely size would be an error.
+-- A run asserts the condition that an op needs for a size, though the likely size would be an error.
 for fact, f in pairs {
   ["n % 2 == 0"] = function(x) return some(x):view(2, -1) end,
   ["n > 5"] = function(x) return some(x):narrow(0, 0, 6) end,

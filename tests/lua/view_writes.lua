@@ -10,7 +10,7 @@ local function same(a, b, what)
   truthy(a.dtype == b.dtype and a:equal(b), what .. " differs:\n" .. tostring(a) .. "\n" .. tostring(b) .. "\nit")
 end
 
--- What f returns, and x afterwards or its gradient.
+-- Returns the result of f, and x afterwards or its gradient.
 local function run(f, grad, make)
   local x = make():requires_grad_(grad)
   local r = f(x)
@@ -96,7 +96,7 @@ both("a view written twice through others", function(x)
   return x * y:view(4, 6)
 end)
 
--- What was copied into is memory of its own, and lies as eager has it.
+-- A tensor that was copied into has its own memory, with eager's layout.
 test("copies into fresh tensors", function()
   local x = lt.randn(3, 3)
   local cases = {
@@ -134,7 +134,7 @@ test("copies into fresh tensors", function()
   end
 end)
 
--- Such a write is no value of the whole: the function runs as it is, which the report says.
+-- Such a write cannot be expressed as a value of the whole memory: the original code runs, as the report says.
 test("a write through a view of an input with gaps", function()
   local function f(x, w) x[0]:add_(1) return (x * w):sum() end
   local function run(g)
@@ -232,7 +232,7 @@ both("rows of a transposed input", function(x)
 end,
   function() return input():t():clone():t() end)
 
--- What fails leaves what eager code leaves, and the next call is right.
+-- A call that fails leaves the same memory as in eager code, and the next call is right.
 test("writes before and after what fails", function()
   local function f(x, first, second, add)
     x:index_copy_(0, first, other(1))
@@ -322,7 +322,7 @@ test("tokens are put into many caches in place, whatever raises behind them", fu
     if row.name:find "copy_" or row.op:find "copy_" then copies = copies + 1 end
   end
   equal(copies, 0, "copies of caches")
-  -- What raises: a position, the weights. The caches are as the original program leaves them.
+  -- A position or the weights raise an error. The caches are as the original program leaves them.
   for _, case in ipairs {{at(9), weights}, {at(3), lt.tensor({0, -1, 0})}, {at(4), weights}} do
     local seen = {}
     for i, run in ipairs {step, f} do

@@ -158,7 +158,7 @@ check("free, then data", function(p)
   p.data = lt.full({3}, 2)
 end)
 
--- Other objects in its place, at the same address where that comes so.
+-- Replaces the tensor by another object, which may get the same address.
 check("another tensor", function(_, m, key) m[key] = lt.full({3}, -1) end)
 check("another size", function(_, m, key) m[key] = lt.full({1}, -1) end)
 check("no tensor", function(_, m, key) m[key] = 5 end)
@@ -306,7 +306,7 @@ test("a change between forward and backward", function()
   end
 end)
 
--- What a compiled step itself does to parameters.
+-- A compiled step itself changes parameters.
 test("parameters of a module, moved, frozen and trained", function()
   local function told(wrap)
     lt.manual_seed(3)

@@ -164,7 +164,7 @@ case("ParameterList, ParameterDict", function()
   one_graph(train(net, w, function() return net(w * 2) end), 2)
 end)
 
--- Nothing is differentiated through it, as in PyTorch: it is the teacher of a student.
+-- As in PyTorch it has no gradient. So it is the teacher of a student here.
 case("QuantizedLinear", function()
   for bits = 4, 8, 4 do
     local student, x = nn.Linear(32, 6), rand(3, 32)
@@ -277,7 +277,7 @@ case("TensorDataset, DataLoader, Subset", function()
   end
 end)
 
--- Whether a gradient is not finite is read: a break each for the step and for the update.
+-- The step and the update read whether a gradient is not finite, so each breaks once.
 case("GradScaler", function()
   local model = nn.Linear(4, 2)
   local opt, scaler = optim.SGD(model:parameters(), {lr = 0.1}), lt.amp.GradScaler "cpu"
