@@ -8,14 +8,14 @@ local lutra = h.program()
 local folder = os.getenv("LUTRA_CUDA_PATH")
 local base = h.folder()
 
--- What a program says, standard error first.
+-- Returns the output of a program, standard error first.
 local function run(environment, text)
   h.write(base .. "/program.lua", "local function told(f, ...) return (select(2, pcall(f, ...))) end\n" .. text)
   return shell(("cd %s && env LUTRA_CACHE_DIR=%s/cache %s %s program.lua 2>&1"):format(base, base, environment, lutra))
 end
 local function has(text, part) truthy(text:find(part, 1, true), text) end
 
--- A library of the name that is empty, beside the fake NVRTC or without it.
+-- Makes an empty library of that name, with the fake NVRTC or without it.
 local function libraries(names)
   local at = shell(("mktemp -d -p %s"):format(base)):gsub("\n", "")
   for name, source in pairs(names) do shell(("ln -s %s/%s %s/%s"):format(folder, source, at, name)) end
@@ -40,7 +40,7 @@ test("a driver that is too old, finds no GPU, or does not start", function()
     "the NVIDIA driver is too old: it supports CUDA 11.4, and 12.0 or newer is needed") has(out, "\n2\n")
   has(run("FAKE_CUDA_DEVICES=0", text), "the NVIDIA driver finds no GPU")
   has(run("FAKE_CUDA_FAIL=cuInit:999", text), "the NVIDIA driver does not start")
-  -- A library without the functions that are needed.
+  -- A library that lacks the needed functions.
   has(run(("LUTRA_CUDA_DRIVER=%s/%s"):format(folder, empty), text), "the NVIDIA driver is too old")
 end)
 
@@ -124,7 +124,7 @@ test("a kernel that traps: told at the next wait with the launches before it; th
   local _, times = out:gsub("the GPU's context is lost since: unspecified launch failure %(CUDA_ERROR_LAUNCH_FAILED%) after full %(program.lua:2%), then add %(program.lua:3%); the CPU goes on", "")
   equal(times, 2, out)
   has(out, "\n6\n")
-  -- Each launch is waited for: the op itself raises, with its line.
+  -- The host waits for each launch, so the op itself raises the error, with its line.
   out = run("LUTRA_CUDA_SYNC=1 FAKE_CUDA_FAIL=cuStreamSynchronize:719",
     "local x = lt.empty(3, {device = 'cuda'})\nlocal y = x:exp()\n")
   has(out, "program.lua:3: ") has(out, "in exp (program.lua:3); the GPU's context is lost")

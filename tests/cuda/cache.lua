@@ -8,7 +8,7 @@ local lutra, base = h.program(), h.folder()
 local log = base .. "/compiled"
 
 local function entries(folder) return tonumber(shell("find " .. folder .. " -type f 2>/dev/null | wc -l")) end
--- How many programs were compiled since the last question.
+-- Returns how many programs were compiled since the last call.
 local function compiled()
   local n = tonumber((shell("cat " .. log .. " 2>/dev/null | wc -l")))
   os.remove(log)
@@ -17,11 +17,11 @@ end
 
 local program = "local f = lt.compile(function(x) return (x * 3 + 1):tanh():sum(1) end) " ..
   "print(f(lt.ones(4, 5, {device = 'cuda'})):cpu():totable()[2])"
--- Standard output and standard error of a program in a process of its own.
+-- Returns standard output and standard error of a program in its own process.
 local function command(environment, text)
   return ("cd %s && env -u LUTRA_CACHE_DIR FAKE_NVRTC_LOG=%s HOME=%s/home XDG_CACHE_HOME=%s/xdg %s %s -e %q 2>&1"):format(base, log, base, base, environment, lutra, text)
 end
--- What commands print. AddressSanitizer says of the fake driver's stacks that it does not know them.
+-- Returns what commands print, without AddressSanitizer's warnings about the fake driver's stacks.
 local function printed(commands)
   local text = shell(commands)
   for _, line in ipairs {"==%d+==WARNING: ASan is ignoring[^\n]*", "False positive error reports may follow",

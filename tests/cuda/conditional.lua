@@ -9,7 +9,7 @@ lt.set_default_device("cuda")
 
 local w = lt.randn(6, 6) * 0.3
 
--- What a program says of its recordings; environment: of its process.
+-- Returns a program's log of its recordings. environment: of its process.
 local function recordings(text, environment)
   local name = h.write(os.tmpname(), "local lt = require 'lutra' lt.set_default_device('cuda') " .. text)
   local said = h.shell(("%s LUTRA_LOGS=cudagraphs %s %s 2>&1"):format(environment or "", h.program(), name))
@@ -17,7 +17,7 @@ local function recordings(text, environment)
   return said
 end
 
--- f eager and compiled on what make(i) gives; results are kept.
+-- Compares f eager and compiled on the results of make(i). Results are kept alive.
 local function agree(f, make, count)
   local compiled, kept = lt.compile(f, {fullgraph = true}), {}
   for i = 1, count or 8 do

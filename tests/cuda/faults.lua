@@ -9,7 +9,7 @@ local nn = lt.nn
 ffi.cdef "int fake_cuda_calls(void); void fake_cuda_fail(int in_calls, int code); const char* fake_cuda_failed(void);"
 local driver = ffi.load(os.getenv "LUTRA_CUDA_DRIVER")
 
--- A net, its optimiser and a step of training, from the same numbers each time.
+-- Returns a net, its optimiser and a train step, with the same numbers each time.
 local function start(options)
   lt.manual_seed(4)
   local layers = {nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 4)}
@@ -28,7 +28,7 @@ local function batch(n, seed)
   return {x:cuda(), y:cuda()}
 end
 
--- Everything that a step changes, on the host.
+-- Returns everything that a step changes, copied to the host.
 local function state(t)
   local all = {}
   for _, p in ipairs(t.net:parameters()) do
@@ -101,7 +101,7 @@ test("memory runs out at every point of a compiled step", function()
           truthy(same(state(t), before), "a step that failed with room " .. room .. " changed something")
         end
       end
-      -- Now there is memory: what failed is done again.
+      -- Now there is memory: the failed step is repeated.
       if not losses[i] then losses[i] = t.step(batches[i][1], batches[i][2]):item() end
     end
     return losses, state(t), told
@@ -136,7 +136,7 @@ test("every call of the driver fails once: in the first run, the recorded one, a
       end
       if not ok then
         problem = tostring(result)
-        -- What was asked of the GPU before may have been done by then; half of it may not.
+        -- Earlier work of the GPU may have been done by then, but never only half of it.
         local now = state(t)
         if same(now, before) then t.step(data[1], data[2]) end
       end
@@ -151,7 +151,7 @@ test("every call of the driver fails once: in the first run, the recorded one, a
         local got, failed, problem = run(fail_in, n, code)
         if not got then break end
         local what = ("call %d of run %d, %s, with %d: %s"):format(n, fail_in, failed, code, problem or "no error")
-        -- Of a launch that is refused after others were taken, only an error is left: nothing is made twice.
+        -- If a launch is refused after others were accepted, there is only an error: no work is repeated.
         truthy(same(got, want) or (problem and problem:find("had begun to write its results", 1, true)), what)
         if problem then
           told = told + 1

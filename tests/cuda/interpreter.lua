@@ -6,7 +6,7 @@ local h = require "harness"
 local test, equal = h.test, h.equal
 local inf, nan = math.huge, 0 / 0
 
--- Elements as text: NaNs are all one.
+-- Returns elements as text. All NaNs are equal.
 local function bits(t)
   local out = t:detach():cpu():reshape(-1):totable()
   for i, v in ipairs(out) do
@@ -27,7 +27,7 @@ local function input(recorded, dtype, device)
   return recorded.grad and t:requires_grad_(true) or t
 end
 
--- Results, then gradients; not those that are sums over dimensions, whose order is another on a GPU.
+-- Returns results, then gradients, except sums over dimensions, whose order differs on a GPU.
 local function run(case, dtype, device)
   lt.set_default_device(device)
   lt.manual_seed(1)

@@ -7,7 +7,7 @@ local nn, F = lt.nn, lt.nn.functional
 
 lt.manual_seed(0)
 
--- f on the CPU, on the GPU, and compiled there, often enough for a recording.
+-- Compares f on the CPU, on the GPU, and compiled there, run often enough for a recording.
 local function same(f, tolerance, ...)
   local here, there = {...}, {}
   for i, x in ipairs(here) do there[i] = x:to("cuda") end
@@ -85,8 +85,8 @@ test("an index out of bounds is told with its op when the host waits; the GPU go
   raises("index_select: index 7 is out of bounds for dimension 0 with size 3",
     function() return x:index_select(0, index):cpu() end)
   equal(lt.ones(3, {device = "cuda"}):sum():item(), 3)
-  -- The line that launched it, not the one that waits: eager kernels and libraries' are made once, segments know
-  -- theirs.
+  -- The error names the line that launched the kernel, not the line that waits: for eager kernels, for those of
+  -- libraries, and for segments.
   local function line() return debug.getinfo(2, "l").currentline end
   local compiled = lt.compile(function(i) return x:index_select(0, i) + 1 end)
   local y, there

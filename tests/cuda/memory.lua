@@ -151,7 +151,7 @@ test("memory is counted and collected", function()
   truthy(lt.cuda.memory_reserved() >= 20 * MB)
   lt.cuda.empty_cache()
   truthy(lt.cuda.memory_reserved() < 20 * MB)
-  -- Garbage is collected rather than memory running out.
+  -- Garbage is collected before memory runs out.
   for _ = 1, 100 do lt.empty(30 * MB, {device = "cuda", dtype = "uint8"}) end
   local held = {}
   raises("out of memory on cuda:0: tried to allocate 30.00 MB\n  in tensors ", function()

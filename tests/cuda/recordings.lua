@@ -65,7 +65,7 @@ test("numbers and random calls go on", function()
   truthy(not lt.equal(want[2] / 2, want[3] / 3))
 end)
 
--- Launches wait for what they depend on, nothing else: the driver of this test runs them in an order of its own.
+-- Launches wait only for their dependencies: the driver of this test runs them in another order.
 test("what is written after it was read", function()
   local function make()
     local v = lt.ones(16, 8)
@@ -117,7 +117,7 @@ test("a train step keeps its gradients", function()
   end
 end)
 
--- A step on a net of some 256 KB of weights.
+-- Makes a step on a net of about 256 KB of weights.
 local function make_large_step()
   local net = lt.nn.Sequential(lt.nn.Linear(256, 128), lt.nn.ReLU(), lt.nn.Linear(128, 256))
   local opt = lt.optim.AdamW(net:parameters(), {lr = 1e-2})
@@ -233,7 +233,7 @@ test("a fault is told by its op and line when its code is gone", function()
   h.raises("gather: index 7 is out of bounds for dimension 0 with size 4", lt.cuda.synchronize)
 end)
 
--- What a program says of its recordings.
+-- Returns a program's log of its recordings.
 local function recordings(text)
   local name = h.write(os.tmpname(), 'lt.set_default_device("cuda") ' .. text)
   local said = h.shell(("LUTRA_LOGS=cudagraphs %s %s 2>&1"):format(h.program(), name))

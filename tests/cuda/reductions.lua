@@ -9,13 +9,13 @@ lt.manual_seed(0)
 
 local function last(x) return x:permute(0, 2, 3, 1):contiguous():permute(0, 3, 1, 2) end
 
--- A function of its own each time, so that no case runs code of another one.
+-- Makes a new function each time, so that no case runs the code of another.
 local function sums_of(dims)
   return loadstring([[local dims = ...
     return function(x) return (x * 2):sum(dims), x:amax(dims), (x - 1):sum(dims, true) end]])(dims)
 end
 
--- Close to float64's, and the same bits compiled.
+-- Checks that a result is close to float64's, and that compiled code gives the same bits.
 local function check(x, dims, tolerance)
   local f = sums_of(dims)
   local there = x:cuda()

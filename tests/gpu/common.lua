@@ -1,4 +1,4 @@
--- What smoke.lua and must_see.lua share: lines about what was seen, and train steps.
+-- Helpers of smoke.lua and must_see.lua: lines that report results, and train steps.
 --   local common = dofile(folder .. "common.lua")
 local lt = require "lutra"
 local F = lt.nn.functional
@@ -9,16 +9,16 @@ function M.report(name, ok, text)
   print((ok and "ok     " or "FAILED ") .. name .. (text and ": " .. text or ""))
 end
 
--- The program's last line and its status.
+-- Prints the program's last line and exits with its status.
 function M.finish(name)
   print(name .. (M.failed == 0 and ": ok" or ": " .. M.failed .. " failed"))
   os.exit(M.failed == 0 and 0 or 1)
 end
 
--- The cross entropy of net's rows.
+-- Returns a function that computes the cross entropy of the net's rows.
 function M.row_loss(net) return function(x, y) return F.cross_entropy(net(x), y) end end
 
--- The step that trains opt's parameters by loss_of(x, y), eager or (options: lt.compile's) compiled.
+-- Returns a step that trains opt's parameters by loss_of(x, y), eager, or compiled with the options of lt.compile.
 function M.train_step(opt, loss_of, options)
   local function step(x, y)
     local loss = loss_of(x, y)

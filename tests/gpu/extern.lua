@@ -31,7 +31,7 @@ local function difference(want, got)
   return d:max():item()
 end
 
--- f(...) gives tensors; inputs are made on the CPU.
+-- Compares the tensors that f(...) returns on both devices. Inputs are made on the CPU.
 local function case(name, tolerance, f, ...)
   if pattern and not name:find(pattern) then return end
   local inputs, n = {...}, select("#", ...)
@@ -199,7 +199,7 @@ for _, t in ipairs(floats) do
   case("conv2d channels last " .. t, tolerance, convolution(1, 1, 1, 1),
     numbers(t, 4, 10, 10, 8):permute(0, 3, 1, 2), numbers(t, 16, 8, 3, 3), numbers(t, 16))
 end
--- Few input channels: kernels of our own, in float32.
+-- Convolutions of few input channels run our own kernels, in float32.
 for _, t in ipairs(floats) do
   local tolerance = ({float32 = 2e-5, float64 = 1e-10, bfloat16 = 5e-2, float16 = 1e-2})[t]
   case("conv2d few " .. t, tolerance, convolution(1, 1, 1, 1), numbers(t, 16, 1, 28, 28), numbers(t, 32, 1, 3, 3),
@@ -212,7 +212,7 @@ for _, t in ipairs(floats) do
     numbers(t, 5, 2, 3, 4),
     numbers(t, 5))
 end
--- Each channel by itself.
+-- Depthwise convolutions.
 for _, t in ipairs(floats) do
   local tolerance = ({float32 = 2e-5, float64 = 1e-10, bfloat16 = 5e-2, float16 = 1e-2})[t]
   case("conv2d depthwise " .. t, tolerance, convolution(1, 1, 1, 40), numbers(t, 3, 40, 18, 17),
@@ -312,7 +312,7 @@ for t, tolerance in pairs {float32 = 1e-1, bfloat16 = 3e-1} do
   case("mm padded " .. t, tolerance, product, numbers(t, 1031, 2051), numbers(t, 2051, 1027))
   case("mm padded transposed " .. t, tolerance, product, numbers(t, 2051, 1031):t(), numbers(t, 1027, 2051):t())
 end
--- Values that large products make and take lie in padded rows where they are compiled: the same bits.
+-- In compiled code, operands and results of large products have padded rows. The bits are the same.
 if not pattern or ("padded rows"):find(pattern) then
   local function f(x, w, b)
     local y = lt.matmul(x, w) + b
@@ -334,7 +334,7 @@ if not pattern or ("padded rows"):find(pattern) then
 end
 lt.set_float32_matmul_precision("highest")
 
--- An index out of bounds is told at the next wait, and the device goes on.
+-- The next wait reports an index out of bounds, and the device stays usable.
 if not pattern then
   count = count + 1
   local ok, message = pcall(function()

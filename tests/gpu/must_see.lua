@@ -1,4 +1,4 @@
--- What must be seen on a machine with GPUs beside smoke.lua: a loss curve against the CPU's, memory that runs out
+-- Checks for a machine with GPUs, beside smoke.lua: a loss curve against the CPU's, memory that runs out
 -- within a train step, a long run's memory, a kernel that traps, an index out of range, two processes on one cache
 -- directory, two GPUs.
 --   lutra tests/gpu/must_see.lua [curve|memory|soak|trap|index|cache|devices ...]
@@ -19,7 +19,7 @@ local function shell(command)
   pipe:close()
   return text
 end
--- Whether f raises a message with this text, and the message's first line.
+-- Returns whether f raises an error with this text, and the first line of its message.
 local function raises(text, f, ...)
   local ok, message = pcall(f, ...)
   message = tostring(message)
@@ -44,7 +44,7 @@ function sections.curve()
     lt.manual_seed(2)
     local losses = {}
     for i = 1, steps do
-      -- A sequence that can be learnt: each next one is three further.
+      -- A sequence that can be learnt: each token is the one before plus three.
       local ids = (lt.randint(0, vocabulary, {batch, 1}) + lt.arange(length + 1) * 3) % vocabulary
       losses[i] = step(ids:narrow(1, 0, length):contiguous():to(device),
         ids:narrow(1, 1, length):contiguous():to(device)):item()
@@ -63,8 +63,8 @@ function sections.curve()
   report("char GPT compiled is eager", same, string.format("%.9g and %.9g", eager[steps], compiled[steps]))
 end
 
--- Memory runs out within a train step: nothing has happened, and once there is memory the run is what it would have
--- been.
+-- Memory runs out within a train step. The step then has no effect, and once there is memory the run continues as
+-- without the failure.
 function sections.memory()
   local d, small, large = fake and 16 or 2048, fake and 8 or 1024, fake and 2 ^ 17 or 2 ^ 16 + 2 ^ 15
   local MB = 2 ^ 20
@@ -125,7 +125,7 @@ function sections.memory()
     held = nil
     collectgarbage() collectgarbage()
     if not compiled then
-      -- Op by op, what was drawn is drawn.
+      -- Op by op, random numbers that were drawn before the failure stay drawn.
       report("  goes on," .. what, step(small):item() < 3)
     else
       local got, got_state = finish(net, opt, step)
@@ -173,7 +173,7 @@ function sections.soak()
   end
 end
 
--- In a process of its own, as its GPU is gone afterwards.
+-- Runs in its own process, because the GPU is unusable afterwards.
 function sections.trap()
   if fake then return end
   local text = shell(("%s %s trapped 2>&1"):format(program, arg[0]))
@@ -268,7 +268,7 @@ function sections.devices()
     report("copy of " .. n .. " between GPUs", second.device == "cuda:1" and lt.equal(second:cpu(), a)
       and lt.equal(second:to("cuda:0"), first))
   end
-  -- Written right before and right after it is copied: in order.
+  -- Writes right before and right after a copy are in order.
   local a = lt.zeros(fake and 2 ^ 12 or 2 ^ 20, {device = "cuda:0"})
   local good = true
   for i = 1, fake and 5 or 50 do

@@ -6,7 +6,7 @@ local functional = nn.functional
 local common = dofile((arg[0]:match("^(.*/)[^/]*$") or "./") .. "common.lua")
 local report = common.report
 
--- The largest difference, relative to the largest element.
+-- Returns the largest difference, relative to the largest element.
 local function distance(a, b)
   a, b = a:cpu():to("float64"), b:cpu():to("float64")
   if a:numel() == 0 then return 0 end
@@ -29,7 +29,7 @@ print(lt.cuda.get_device_name(0))
 lt.manual_seed(0)
 local x, w, b = lt.randn(64, 512), lt.randn(512), lt.randn(512)
 check("add", function(a) return a + 1 end, {lt.randn(3)})
--- Code that serves all sizes: packs that do not fill, that are not aligned, rows shorter than a warp.
+-- Code that serves all sizes: packs that are not full or not aligned, rows shorter than a warp.
 local long = lt.randn(1000003)
 check("long", function(a) return a * 3 + 1 end, {long})
 check("long, unaligned", function(a) return a:narrow(0, 1, 1000001) + a:narrow(0, 2, 1000001) end, {long})
