@@ -1,7 +1,7 @@
--- The cases of references/ under bfloat16 autocast: the types of their results held to what PyTorch gave
--- (autocast_dtypes.lua), or to what they are without autocast where it has no row. On the CPU, and on the GPU if there
--- is one: there a part of the cases is captured (all with LUTRA_TEST_SCALE=4); of types alone nothing is compiled or
--- run, so that the GPU that is not there will do.
+-- Runs the cases of references/ under bfloat16 autocast. The dtypes of the results must be those of PyTorch
+-- (autocast_dtypes.lua), or, for a case without a row there, those without autocast. Runs on the CPU, and captures a
+-- part of the cases for a GPU (all with LUTRA_TEST_SCALE=4). Dtypes alone need no compilation and no run, so no GPU has
+-- to be present.
 package.path = "../lua/?.lua;" .. package.path
 local lt = require "lutra"
 local h = require "harness"
@@ -18,7 +18,7 @@ local function types(...)
   return text
 end
 
--- A function from inputs to the letters of the results' types.
+-- Returns a function from inputs to the letters of the results' dtypes.
 local function program(code, device)
   local text = "local lt, inf, nan, types = ... return function(a, b, c, d, e, f, g, h) return types(" .. code
     .. ") end"
@@ -38,7 +38,7 @@ local function input(x, dtype, device)
   return x.grad and t:detach():requires_grad_(true) or t
 end
 
--- f: as recorded; b: in bfloat16; m: all but the first; n: only the first.
+-- f: inputs as recorded; b: all in bfloat16; m: all but the first; n: only the first.
 local function inputs_of(case, form, device)
   local inputs, first = {}, true
   for i, x in ipairs(case.inputs) do

@@ -9,7 +9,7 @@ local functional = lt.nn.functional -- loaded before any frame is captured
 assert(functional)
 
 local epsilon = {float16 = 2 ^ -10, bfloat16 = 2 ^ -7, float32 = 2 ^ -23, float64 = 2 ^ -52}
--- PyTorch's backward of halves rounds in between where ours does not.
+-- PyTorch's backward of half types rounds intermediate values that ours does not.
 local gradient_slack = {float16 = 4, bfloat16 = 4}
 local tolerance = {float16 = 2 ^ -8, bfloat16 = 2 ^ -5, float32 = 2e-6, float64 = 1e-12}
 
@@ -59,9 +59,9 @@ end
 
 local function elements(t) return t:detach():reshape(-1):totable() end
 
--- PyTorch's answer is what is wanted; in a case that carries float64's (exact), an element as near to that is right as
--- well, where a gradient is as exact as the largest of the gradients that come in (limits.incoming) but in halves: it
--- is linear in them, and they cancel.
+-- Compares with PyTorch's answer. If a case also has the float64 answer (exact), an element near that is right, too.
+-- The bound of a gradient is then relative to the largest incoming gradient (limits.incoming), except in half types,
+-- because the gradient is linear in these, and they cancel.
 local function same(got, want, what, limits, exact)
   if type(want) ~= "table" then return equal(got, want, what) end
   equal(got.dtype, want.dtype, what .. " dtype")
@@ -79,7 +79,7 @@ local function same(got, want, what, limits, exact)
     if v == w or (v ~= v and w ~= w) then return true end
     if type(w) ~= "number" or type(v) ~= "number" or math.abs(w) == inf then return false end
     local allowed = limit * scale
-    -- Results among the denormals are exact to a fixed amount.
+    -- Denormal results have an absolute bound.
     if limits.ulp then allowed = limits.ulp * epsilon[want.dtype] * math.max(math.abs(w), 1.2e-38) end
     return math.abs(v - w) <= allowed
   end
@@ -104,7 +104,7 @@ local function same(got, want, what, limits, exact)
   truthy(nothing or cancels or not zeros, what .. " is refused where all its elements are zeros, it")
 end
 
--- The bits of a tensor as text: NaNs are all one.
+-- Returns the bits of a tensor as text. All NaNs are equal.
 local function bits(t)
   if type(t) ~= "userdata" then return tostring(t) end
   local out = elements(t)
@@ -117,7 +117,7 @@ end
 
 -- Running ------------------------------------------------------------------------------------------------------------
 
--- What cannot be one graph, and why: any other case that breaks fails.
+-- Cases that cannot be one graph, and why. Any other case whose graph breaks fails.
 local never_sized = "gives depends on the elements" -- the shape is data, without a rule for it as a symbol
 local sized_by_default = "reads the elements" -- a size that is not given is the largest element, or a sum
 local breaking = {
@@ -125,14 +125,14 @@ local breaking = {
     {"tensordot by a tensor", sized_by_default},
 }
 
--- The reason for which this case's graph breaks, or nil; names stand for the cases that begin with them.
+-- Returns the reason why this case's graph breaks, or nil. A name stands for all cases that begin with it.
 local function graph_break(case)
   for _, row in ipairs(breaking) do
     if (case.name .. " "):sub(1, #row[1] + 1) == row[1] .. " " then return row[2] end
   end
 end
 
--- A fresh prototype each time, so that forms do not share a recompile limit.
+-- Makes a new prototype each time, so that forms do not share a recompile limit.
 local function program(code)
   local text = "local lt, inf, nan = ... return function(a, b, c, d, e, f, g, h) return " .. code .. " end"
   return assert(loadstring(text, "=case"))(lt, inf, nan)
@@ -147,7 +147,7 @@ local function make_inputs(case, form)
   return inputs
 end
 
--- The results and the gradients of f on fresh inputs.
+-- Returns the results and the gradients of f on new inputs.
 local function run(f, case, form)
   local inputs = make_inputs(case, form)
   local results = {f(unpack(inputs))}

@@ -32,7 +32,7 @@ local function numbers(n, phase)
   return n == 0 and lt.zeros({0}, {dtype = "float64"}) or lt.tensor(list, {dtype = "float64"})
 end
 
--- S at the inputs moved by t along their directions; also the leaves.
+-- Returns S at the inputs moved by t along their directions, and the leaves.
 local function value(case, f, inputs, t)
   local leaves, args = {}, {}
   for i, input in ipairs(inputs) do
@@ -55,7 +55,7 @@ local function value(case, f, inputs, t)
   return sum, leaves
 end
 
--- T, or 0 where the gradients are constants.
+-- Returns T, or 0 if the gradients are constants.
 local function slope(case, f, inputs, t)
   local sum, leaves = value(case, f, inputs, t)
   local grads, total = {lt.grad(sum, leaves, {create_graph = true, allow_unused = true})}, nil
@@ -69,7 +69,7 @@ local function slope(case, f, inputs, t)
   return total, leaves
 end
 
--- The derivative of `of` along the directions by autograd, held to differences.
+-- Compares the derivative of `of` along the directions, by autograd, with differences.
 local function compare(what, of, case, f, inputs)
   local here, leaves = of(case, f, inputs, 0)
   if not here then return false end
@@ -91,7 +91,7 @@ local function compare(what, of, case, f, inputs)
     return true
   end
   local numeric = (after - before) / (2 * step)
-  -- A jump that is the same to both sides shows in a smaller step.
+  -- A jump that is equal on both sides shows with a smaller step.
   local closer = (of(case, f, inputs, step / 8):item() - of(case, f, inputs, -step / 8):item()) / (step / 4)
   if math.abs(closer - numeric) > 0.02 * scale and math.abs(closer - numeric) > math.abs(numeric) then
     kinks = kinks + 1
@@ -118,17 +118,17 @@ end
 
 local function differentiable(case)
   if case.error then return false end
-  -- PyTorch's gradient of an embedding leaves out padding and can weigh by frequency: no derivative of its values.
+  -- PyTorch's gradient of an embedding skips padding and can weigh by frequency, so it is not the derivative.
   if case.code:find("padding_idx", 1, true) or case.code:find("scale_grad_by_freq", 1, true) then return false end
-  -- Nor does it go through the rows' scaling.
+  -- It also ignores the scaling of rows.
   if case.code:find("embedding", 1, true) and case.name:find("max_norm", 1, true) then return false end
-  -- Nor is that of vectors shorter than eps, which keep the length's gradient.
+  -- The gradient of vectors shorter than eps is not the derivative, either: it includes the gradient of the length.
   if case.name == "cosine_similarity short" then return false end
-  -- PyTorch's gradient of ctc_loss is right for probabilities that add up to one.
+  -- PyTorch's gradient of ctc_loss is only right for probabilities that add up to one.
   if case.name == "ctc_loss not normalised" then return false end
-  -- What is rounded has steps; its gradient goes straight through.
+  -- A rounded value has steps; its gradient ignores them (straight-through).
   if case.name:find "^fake_quantize" then return false end
-  -- Where the domain ends there are no two sides.
+  -- At the end of the domain there is only one side.
   if case.name == "binary_cross_entropy gradient at edges" then return false end
   for _, recorded in ipairs(case.inputs) do
     if recorded.grad and recorded.dtype:find("float") then return true end

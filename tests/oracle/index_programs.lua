@@ -11,7 +11,7 @@ local function described(t)
   return string.format("%s[%s] %s", t.dtype, table.concat(t.shape, ","), table.concat(out, ","))
 end
 
--- What the program answers, or nil and its error.
+-- Returns the program's answer, or nil and its error.
 local function answer(f, mode, with_grad, make)
   local ok, text = pcall(function()
     local x, v, a = make(lt)

@@ -14,7 +14,7 @@ for i, option in ipairs(arg) do
 end
 assert(lt.nn.functional)
 
--- What may differ, and why.
+-- Differences that are allowed, and why.
 local skipped = {
   "data_ptr",                       -- an address
   "_like", "empty", "new_empty",    -- elements that are anything
@@ -42,7 +42,7 @@ local floats = {"float32", "float32", "float64", "float16", "bfloat16"}
 local others = {"int64", "int32", "int16", "int8", "uint8", "bool"}
 local special = {nan, inf, -inf, -0.0, 0, 1e-42, 3e38}
 
--- One dtype for all of a case's floats, mostly a float; positions stay positions.
+-- Chooses one dtype, mostly a float, for all float32 inputs of a case, and sometimes others for integers and bools.
 local function dtypes_of(case)
   local of = {float32 = random(5) == 1 and pick(others) or pick(floats)}
   if random(6) == 1 then of.int64 = pick {"int32", "uint8", "int16", "float32"} end
@@ -53,7 +53,7 @@ local function dtypes_of(case)
   end
 end
 
--- The largest size becomes 0, or all become none.
+-- Sets the largest size to 0, or drops all dimensions.
 local function sizes_of(case)
   local way, largest = random(12), 0
   for _, recorded in ipairs(case.inputs) do
@@ -165,7 +165,7 @@ local function program(code)
   return assert(loadstring(text, "=case"))(lt, inf, nan)
 end
 
--- f(...), to its end on the device: there errors of kernels come when one waits for it.
+-- Runs f(...) and waits for the device, because errors of kernels are raised at a wait.
 local function finished(f, ...)
   local results = {f(...)}
   if device ~= "cpu" then lt.cuda.synchronize() end
