@@ -161,6 +161,7 @@ class Product {
     bool empty() const { return rows == 0 || cols == 0; }
   };
   Part part(const Grid& grid, const Matrix& c, int64_t i) const {
+    if (grid.rows * grid.cols == 1) return {0, c.rows, 0, c.cols};
     const int64_t wide = 2 * micro_.width, high = tiles_ ? amx::kPair : 14, r = i / grid.cols, q = i % grid.cols;
     const int64_t row = cut(c.rows, high, grid.rows, r), col = cut(c.cols, wide, grid.cols, q);
     return {row, cut(c.rows, high, grid.rows, r + 1) - row, col, cut(c.cols, wide, grid.cols, q + 1) - col};
@@ -181,8 +182,9 @@ class Product {
       const Tiles tiles(engine_);
       Pieces<T> run(micro_, dots_);
       for (int64_t i = begin; i < end; i++) {
-        const Operands o = operands(i / pieces);
-        const Part p = part(grid, whole, i % pieces);
+        const int64_t batch_index = pieces == 1 ? i : i / pieces;
+        const Operands o = operands(batch_index);
+        const Part p = part(grid, whole, i - batch_index * pieces);
         if (!p.empty()) run_piece(run, o, p, 0, steps, o.c.part(p.row, p.col, p.rows, p.cols));
       }
     };

@@ -49,10 +49,10 @@ struct FloatBits {
     const Int size = bits & kMagnitude;
     return (size < kLeastNormal) & (size != 0);
   }
-  static T scaled(Int bits) {
-    const Int size = bits & kMagnitude, small = size < kLeastNormal;
-    const T as_normal = from(small ? 0 : bits) * kUp, as_denormal = T(small ? size : 0) * std::numeric_limits<T>::min();
-    return small ? from(of(as_denormal) | (bits & ~kMagnitude)) : as_normal;
+  static T scaled(Int bits) {  // without branches
+    const Int size = bits & kMagnitude, small = -Int(size < kLeastNormal);
+    const T from_normal = from(bits & ~small) * kUp, from_denormal = T(size & small) * std::numeric_limits<T>::min();
+    return from(of(from_normal) | of(from_denormal) | (bits & ~kMagnitude));
   }
 };
 
@@ -101,6 +101,7 @@ class DenormalPiece {
   explicit DenormalPiece(const ConvMicro<T>& micro) : micro_(micro) {}
 
   void run(const Matrix& a, const Matrix& b, const Matrix& c) const {
+    if (!c.rows_lie() && c.cols_lie()) return run(b.transposed(), a.transposed(), c.transposed());
     for (int64_t row = 0; row < c.rows; row += kMost) {
       const int64_t rows = std::min(kMost, c.rows - row);
       for (int64_t col = 0; col < c.cols; col += kMost) {
@@ -127,14 +128,27 @@ class DenormalPiece {
     Piece<T>(micro_, x, y, {reinterpret_cast<char*>(sums), a.type, sizeof(T), c.rows, c.cols, c.cols, 1}).run();
     for (int64_t r = 0; r < c.rows; r++) {
       look_in_loop();
-      for (int64_t i = 0; i < c.cols; i++) {
-        const T factor = by_row[r] * by_col[i];
-        T v = sums[r * c.cols + i];
-        if (factor != 1) v = std::isfinite(v) ? v * factor : chain(a, b, r, i);
-        T* to = c.at<T>(r, i);
-        *to = adds ? *to + v : v;
+      T* line = sums + r * c.cols;
+      if (!scale_back(line, by_row[r], by_col, c.cols)) {
+        for (int64_t i = 0; i < c.cols; i++) {
+          if (!std::isfinite(line[i])) line[i] = chain(a, b, r, i);
+        }
       }
+      if (adds)
+        for (int64_t i = 0; i < c.cols; i++) *c.at<T>(r, i) += line[i];
+      else
+        for (int64_t i = 0; i < c.cols; i++) *c.at<T>(r, i) = line[i];
     }
+  }
+
+  // Returns whether all results are finite.
+  [[gnu::optimize("O3")]] static bool scale_back(T* line, T by_row, const T* by_col, int64_t n) {
+    typename FloatBits<T>::Int infinite = 0;
+    for (int64_t i = 0; i < n; i++) {
+      line[i] *= by_row * by_col[i];
+      infinite |= !(std::fabs(line[i]) <= std::numeric_limits<T>::max());
+    }
+    return infinite == 0;
   }
 
   static T chain(const Matrix& a, const Matrix& b, int64_t row, int64_t col) {

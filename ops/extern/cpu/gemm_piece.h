@@ -24,8 +24,8 @@ inline constexpr int64_t kNearA = 512 << 10, kPackedBytes = 640 << 10, kPackedSt
 // The most rows of results that are kept until they are complete.
 inline constexpr int64_t kKeptRows = 9 * kRows;
 // Up to so many rows, `b` is read so rarely that packing it costs more than it gains. It is then read along its rows,
-// kRowsAtATime at a time, which suits memory.
-inline constexpr int64_t kFewRows = 28, kRowsAtATime = 16;
+// kRowsAtATime at a time, which suits memory, unless its bytes stay in the first cache.
+inline constexpr int64_t kFewRows = 28, kRowsAtATime = 16, kNearFirst = 16 << 10;
 // The most rows of a product for which `b` is read in place, and the largest distance of its rows, in bytes, that the
 // first cache's prefetcher follows. Packing is a pass over `b`, and a tile reads as fast.
 inline constexpr int64_t kNearRows = 384, kNearBytes = 1536;
@@ -165,6 +165,7 @@ bool reads_rows(const Matrix& m) {
 
 // Returns where piece i of `pieces` begins: a multiple of `unit`, so that only the last piece has ragged edges.
 inline int64_t cut(int64_t n, int64_t unit, int64_t pieces, int64_t i) {
+  if (pieces == 1) return i > 0 ? n : 0;  // divisions would take as long as a small product
   return std::min(n, (n + unit - 1) / unit * i / pieces * unit);
 }
 
@@ -189,8 +190,10 @@ class Piece {
         panels_first_(direct_a_ && (c.rows <= kRows || c.rows * a.cols * int64_t(sizeof(T)) <= kNearA)) {}
 
   void run() const {
+    const int64_t wide = 2 * micro_.width;
+    if (c_.cols > 0 && c_.cols <= wide && c_.rows <= kKeptRows) return block(a_, b_, c_);
     // Long rows suit memory, if `b` is read along them.
-    const int64_t wide = 2 * micro_.width, steps = std::clamp<int64_t>(a_.cols, kSteps, packed_steps_);
+    const int64_t steps = std::clamp<int64_t>(a_.cols, kSteps, packed_steps_);
     const int64_t packed = std::max(wide, kPackedBytes / int64_t(sizeof(T)) / steps);
     const int64_t most_cols = direct_b_ ? kCols * (kFewRows / c_.rows) : panels_first_ ? 4 * kCols : packed;
     const bool keeps = !direct_c_ || c_.cols % wide;
@@ -259,6 +262,11 @@ class Piece {
   // Computes panels that read b in place: a few of its rows at a time across all panels, into sums of the block.
   template <class F>
   void stream(const Rows<T>& a, const Matrix& b, int64_t rows, ProductStart start, const F& target) const {
+    if (b.rows * b.cols * int64_t(sizeof(T)) <= kNearFirst) {
+      return for_panels(b.cols, [&](const Panel& p) {
+        if (reads_in_place(p)) run_tiles(p, a, rows, {b.at<T>(0, p.at), b.row_stride}, b.rows, target(p, 0), start);
+      });
+    }
     const int64_t row = b.cols + kGap;
     T* sums = scratch<T>(Scratch::kMatmulSums, rows * row, "matmul");
     for (int64_t k = 0; k < std::max<int64_t>(b.rows, 1); k += kRowsAtATime) {
