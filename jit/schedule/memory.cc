@@ -131,6 +131,7 @@ class MemoryPlanner {
     ExprId bytes = env_.make(SymOp::kMul, buffer(b).elements, env_.constant(int64_t(size_of(buffer(b).dtype))));
     const Life& life = lives_[size_t(b)];
     int32_t slot = taken_over(launch, b, bytes);
+    if (slot < 0) slot = scattered_into(launch, b, bytes);
     if (slot < 0) {
       slot = int32_t(plan_.slots.size());
       plan_.slots.push_back({bytes, life.first, life.last});
@@ -160,6 +161,23 @@ class MemoryPlanner {
       return buffer(d).index;
     }
     return -1;
+  }
+
+  // Returns the slot of a scatter's input that is not needed after it: the result takes its place without a copy. -1 if
+  // that cannot be.
+  int32_t scattered_into(size_t launch, int32_t b, ExprId bytes) {
+    const auto* e = std::get_if<ExternLaunch>(&plan_.launches[launch]);
+    if (!e || !(plan_.device == Device{}) || !info(e->op).has(kScatters) || ends_[launch] != launch) return -1;
+    const BufferView &in = e->in[0], &out = e->out[0];
+    const auto reads = [&](const BufferView& v) { return v.buffer == in.buffer; };
+    if (out.buffer != b || in.buffer < 0 || std::count_if(e->in.begin(), e->in.end(), reads) != 1) return -1;
+    const bool lies_as = in.dtype == out.dtype && in.offset == out.offset && in.sizes == out.sizes && in.strides == out.strides;
+    Life& life = lives_[size_t(in.buffer)];
+    const bool dies = life.last == int(launch) && life.first < int(launch);
+    if (buffer(in.buffer).kind != Buffer::kTemp || buffer(in.buffer).index < 0 || !lies_as || !dies) return -1;
+    if (plan_.slots[size_t(buffer(in.buffer).index)].bytes != bytes) return -1;
+    life.last = -1;  // the slot is b's now
+    return buffer(in.buffer).index;
   }
 
   Plan& plan_;
