@@ -14,7 +14,7 @@
 
 namespace lutra::gemm {
 
-// Whether this thread has computed with a denormal operand since begin(). On x86-64 the processor notes it.
+// A scope that knows whether this thread has computed with a denormal operand in it. On x86-64 the processor notes it.
 class DenormalFlag {
  public:
   static constexpr bool kKnown = cpu::kX64;
