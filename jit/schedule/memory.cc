@@ -171,8 +171,8 @@ class MemoryPlanner {
     const BufferView &in = e->in[0], &out = e->out[0];
     const auto reads = [&](const BufferView& v) { return v.buffer == in.buffer; };
     if (out.buffer != b || in.buffer < 0 || std::count_if(e->in.begin(), e->in.end(), reads) != 1) return -1;
-    const bool lies_as = in.dtype == out.dtype && in.offset == out.offset && in.sizes == out.sizes &&
-                         in.strides == out.strides;
+    const bool lies_as =
+        in.dtype == out.dtype && in.offset == out.offset && in.sizes == out.sizes && in.strides == out.strides;
     Life& life = lives_[size_t(in.buffer)];
     const bool dies = life.last == int(launch) && life.first < int(launch);
     if (buffer(in.buffer).kind != Buffer::kTemp || buffer(in.buffer).index < 0 || !lies_as || !dies) return -1;
