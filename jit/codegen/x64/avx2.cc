@@ -84,6 +84,9 @@ class Avx2 final : public Vectors {
   x86::Vec exclusive_or(bool wide, const x86::Vec& a, const x86::Vec& b, const x86::Vec& c) override {
     return binary(Vop::kXor, wide, binary(Vop::kXor, wide, a, b), c);
   }
+  x86::Vec with_bits(bool wide, const x86::Vec& a, const x86::Vec& b, uint64_t pattern) override {
+    return binary(Vop::kOr, wide, a, binary(Vop::kAnd, wide, b, constant(wide, pattern)));
+  }
   x86::Vec abs_int(bool wide, const Operand_& a) override {
     if (!wide) return unary(Ids::kIdVpabsd, false, a);
     x86::Vec v = in_register(a, true), sign = Vectors::binary(Ids::kIdVpcmpgtq, true, zero(true), v);

@@ -61,6 +61,11 @@ class Avx512 final : public Vectors {
     cc.emit(wide ? Ids::kIdVpternlogq : Ids::kIdVpternlogd, r, b, c, asmjit::Imm(0x96));
     return r;
   }
+  x86::Vec with_bits(bool wide, const x86::Vec& a, const x86::Vec& b, uint64_t pattern) override {
+    x86::Vec r = copy(a, wide);
+    cc.emit(wide ? Ids::kIdVpternlogq : Ids::kIdVpternlogd, r, b, constant(wide, pattern), asmjit::Imm(0xf8));
+    return r;
+  }
   x86::Vec abs_int(bool wide, const asmjit::Operand_& a) override {
     return unary(wide ? Ids::kIdVpabsq : Ids::kIdVpabsd, wide, a);
   }

@@ -128,8 +128,9 @@ template <int kB>
 VecFloat<kB> mul_add(const VecFloat<kB>& a, const VecFloat<kB>& b, const VecFloat<kB>& c) {
   const VecFloat<kB>&x = a.constant ? b : a, &y = a.constant ? a : b;
   if (c.constant) {
-    VecFloat<kB> r(x.constant ? x.in_register() : t_vectors->copy(x.reg, kB == 64));
-    fma_into(r, y, c);
+    // A constant factor needs a register anyway, which may as well be the result's.
+    VecFloat<kB> r(y.constant ? y.in_register() : t_vectors->copy(y.reg, kB == 64));
+    fma_into(r, x, c);
     return r;
   }
   x86::Vec r = t_vectors->copy(c.reg, kB == 64);
@@ -189,6 +190,13 @@ VecInt<kB> xor_of(const VecInt<kB>& a, const VecInt<kB>& b, const VecInt<kB>& c)
 inline I64 mul32(const I64& a, const I64& b) { return emit_binary(Vop::kMul32, a, b, true); }
 inline F64 widen(const F32& x) { return F64(t_vectors->convert(Conv::kF32ToF64, x.in_register())); }
 inline F32 narrow(const F64& x) { return F32(t_vectors->convert(Conv::kF64ToF32, x.in_register())); }
+
+// Preferred to the function of math.h, whose two instructions are one in AVX-512.
+template <int kB>
+VecFloat<kB> with_sign_of(const VecFloat<kB>& x, const VecFloat<kB>& sign) {
+  const bool wide = kB == 64;
+  return VecFloat<kB>(t_vectors->with_bits(wide, x.in_register(), sign.in_register(), wide ? 1ull << 63 : 0x80000000u));
+}
 
 // Emits code that runs twice, on the halves of x, since their 64-bit lanes fill a register.
 template <class Part>

@@ -172,6 +172,8 @@ class Vectors {
   virtual void binary_into(Vop op, bool wide, const x86::Vec& dst, const x86::Vec& a, const asmjit::Operand_& b,
                            const Mask* mask) = 0;
   virtual x86::Vec exclusive_or(bool wide, const x86::Vec& a, const x86::Vec& b, const x86::Vec& c) = 0;
+  // a, and those bits of b that are set in the pattern
+  virtual x86::Vec with_bits(bool wide, const x86::Vec& a, const x86::Vec& b, uint64_t pattern) = 0;
   virtual x86::Vec abs_int(bool wide, const asmjit::Operand_& a) = 0;
   virtual x86::Vec round(bool wide, const asmjit::Operand_& a, Rounding how) = 0;
   virtual x86::Vec convert(Conv how, const x86::Vec& v) = 0;
