@@ -32,7 +32,8 @@ F sum_of(const F& base, const F& base_low, const F& hi, const F& lo) {
   return s + ((base - s) + hi + (lo + base_low));
 }
 
-// x = quarter turns * pi/2 + r + low, for |x| < 2^17; k holds the turns in its low bits.
+// x = quarter turns * pi/2 + r - low, for |x| < 2^17; k holds the turns in its low bits. r has the sign of a zero x,
+// since pi/2 is more than its first part.
 template <class F>
 struct Turned {
   F r, low;
@@ -42,31 +43,30 @@ template <class F>
 Turned<F> turned(const F& x) {
   F t = mul_add(x, F(0.636619747), F(12582912.0));
   F n = t - F(12582912.0);
-  F rest = mul_add(n, F(-1.57079637), x), more = n * F(4.37113883e-08);
-  F least = mul_add(n, F(1.71512449e-15), mul_add(n, F(4.37113883e-08), F(0.0) - more));
-  F r = rest + more, taken = r - rest;
-  return {r, (rest - (r - taken)) + (more - taken) + least, bits(t)};
+  F rest = mul_add(n, F(-1.57079625), x);
+  F r = rest + n * F(-7.54978942e-08);
+  // r - rest is exact: rest is 0, or has few bits, or is much larger than the product.
+  return {r, mul_add(n, F(5.39030286e-15), mul_add(n, F(7.54978942e-08), r - rest)), bits(t)};
 }
 // Returns true if |x| is too large for turned().
 template <class F>
 MaskOf<F> is_far(const F& x) {
-  return !(magnitude(x) < F(131072.0));
+  return magnitude(x) >= F(131072.0);
 }
 
-// sin(x + quarters * pi/2)
+// sin(x + quarters * pi/2). Shifted up, the turns are a sign, followed by 2 or 0.
 template <class F>
 F sin_single(const F& x, int quarters) {
   using I = IntOf<F>;
   Turned<F> a = turned(x);
   F z = a.r * a.r, h = mul_add(z, F(-0.5), F(1.0));
-  F s = horner(z, {-0.000195082335, 0.00833210815, -0.166666538});
-  s = a.r + mul_add(a.low, h, s * z * a.r);
+  F s = horner(z, {0.000195082335, -0.00833210815, 0.166666538});
+  s = a.r - mul_add(a.low, h, s * (z * a.r));
   F c = horner(z, {2.44300882e-05, -0.00138872978, 0.0416666456});
-  c = h + mul_add(c, z * z, mul_add(z, F(-0.5), F(1.0) - h) - a.low * a.r);
-  I k = a.k + I(quarters);
-  F v = select(floating(shl(k & I(1), 30)) > F(0.0), c, s);
-  v = floating(bits(v) ^ shl(k & I(2), 30));
-  if (quarters == 0) v = select(x == F(0.0), x, v);
+  c = h + mul_add(c, z * z, mul_add(z, F(-0.5), F(1.0) - h) + a.low * a.r);
+  I turns = shl(quarters ? a.k + I(quarters) : a.k, 30);
+  F v = select(floating(turns) != F(0.0), c, s);
+  v = floating(bits(v) ^ (turns & I(0x80000000ll)));
   return by_double(is_far(x), v, x, [quarters](const auto& wide) { return sin_double(wide, quarters); });
 }
 template <class F>
@@ -89,16 +89,15 @@ F cos_of(const F& x) {
 // tan(r + low) = t + rest. In odd quarters the result is the inverse, corrected for what was rounded off.
 template <class F>
 F tan_single(const F& x) {
-  using I = IntOf<F>;
   Turned<F> a = turned(x);
-  F r = a.r + a.low, low = (a.r - r) + a.low, z = r * r;
-  F p = horner(z, {0.00448146276, -0.00011859151, 0.0109954318, 0.0212226417, 0.0540709756, 0.133325711, 0.333333522});
-  F cube = z * r, t = mul_add(p, cube, r);
+  F r = a.r - a.low, low = (a.r - r) - a.low, z = r * r;
+  F p =
+      mul_add(paired(z, z * z, {0.00438749557, 7.03670521e-05, 0.0108474372, 0.0212794617, 0.0540599674, 0.133326694}),
+              z, F(0.333333492));
+  F cube = z * r, t = mul_add(p, cube, r), q = F(-1.0) / t;
   F rest = mul_add(low, mul_add(t, t, F(1.0)), mul_add(p, cube, r - t));
-  auto odd = floating(shl(a.k & I(1), 30)) > F(0.0);
-  F over = select(odd, F(-1.0), t), q = over / select(odd, t, F(1.0));
-  F inverse = q + q * mul_add(q, rest, mul_add(q, t, F(1.0)));
-  F v = select(odd, inverse, t + rest);
+  F inverse = mul_add(q, mul_add(q, rest, mul_add(q, t, F(1.0))), q);
+  F v = select(floating(shl(a.k, 30)) != F(0.0), inverse, t + rest);
   v = select(x == F(0.0), x, v);
   return by_double(is_far(x), v, x, [](const auto& wide) { return tan_double(wide); });
 }
@@ -125,13 +124,18 @@ Angle<F> angle_of(const F& least, const F& most) {
   return {q, mul_add(p * z, q, left * mul_add(z, F(-0.5), F(1.0)))};
 }
 
+// The angle is one of 0, pi/4, pi/2 and a rest whose tangent is small.
 template <class F>
 F atan_single(const F& x) {
-  F a = lower(F(18446744073709551616.0), magnitude(x));
-  auto steep = a > F(1.0);
-  Angle<F> v = angle_of(select(steep, F(1.0), a), select(steep, a, F(1.0)));
-  F r = select(steep, sum_of(F(1.57079637), F(-4.37113883e-08), F(0.0) - v.hi, F(0.0) - v.lo), v.hi + v.lo);
-  return with_sign_of(r, x);
+  F a = magnitude(x);
+  auto middle = a > F(0.62), steep = a > F(2.41421366);
+  F over = select(steep, F(-1.0), select(middle, a - F(1.0), a));
+  F under = select(steep, a, select(middle, a + F(1.0), F(1.0)));
+  F base = select(steep, F(1.57079637), select(middle, F(0.785398185), F(0.0)));
+  F q = over / under, z = q * q;
+  F p = paired(z, z * z, {0.0279678572, -0.0707727224, 0.106548257, -0.142309412, 0.199969098, -0.333332747});
+  // base times the constant is what base was rounded by.
+  return with_sign_of(base + (q + mul_add(p, z * q, base * F(-2.78275413e-08))), x);
 }
 template <class F>
 F atan_of(const F& x) {
@@ -184,7 +188,7 @@ Arc<F> arc_of(const F& a) {
   auto near = a < F(0.5);
   F z = select(near, a * a, mul_add(a, F(-0.5), F(0.5)));
   F root_z = root(z), s = select(near, a, root_z);
-  F p = horner(z, {0.0376957506, 0.0143151963, 0.0318390653, 0.0445133746, 0.0750052184, 0.166666597});
+  F p = paired(z, z * z, {0.0376957506, 0.0143151963, 0.0318390653, 0.0445133746, 0.0750052184, 0.166666597});
   F left = mul_add(F(0.0) - s, s, z) * rough_inverse(s + s);
   return {s, mul_add(p * z, s, select(near, F(0.0), left)), near};
 }
@@ -239,21 +243,19 @@ F exp2_of(const F& x) {
   }
 }
 
-// (1 - e^-2x) / (1 + e^-2x) for x >= 0, both in parts.
+// Beyond 1 it is a polynomial of e^-2x, for x >= 0.
 template <class F>
 F tanh_single(const F& x) {
-  F c = raise(F(-19.0), magnitude(x) * F(-2.0));
-  F t = mul_add(c, F(1.44269502), F(12582912.0 + 127)), n = t - F(12582912.0 + 127);
-  F r = mul_add(n, F(-3.19461849e-05), mul_add(n, F(-0.693115234), c));
-  F p = horner(r, {0.000197642585, 0.00139323471, 0.00833354332, 0.0416664928, 0.166666657, 0.5}) * (r * r);
-  F scale = floating(shl(bits(t), 23)), one = scale - F(1.0);
-  // e^-2x - 1 = one + scale * (r + p) = top + low
-  F first = mul_add(scale, r, one), top = mul_add(scale, p, first);
-  F low = mul_add(scale, p, first - top) + (mul_add(scale, r, one - first) + (scale - (one + F(1.0))));
-  F under = top + F(2.0), minus = F(0.0) - top, q = minus / under;
-  F under_low = (top - (under - F(2.0))) + low;
-  F left = mul_add(q, F(0.0) - under, minus) - mul_add(q, under_low, low);
-  return with_sign_of(mul_add(left, rough_inverse(under), q), x);
+  F a = lower(F(10.0), magnitude(x)), z = a * a;
+  F t = mul_add(a, F(-2.88539008), F(12582912.0 + 127)), n = t - F(12582912.0 + 127);
+  F r = mul_add(n, F(0.34657359), a);
+  F e = paired(r, r * r, {0.0892151445, -0.267802387, 0.666662574, -1.33332157, 2.0, -2.0});
+  e = mul_add(e, r, F(1.0)) * floating(shl(bits(t), 23));
+  F far = paired(e, e * e, {-1.37138283, 1.91462648, -1.99452591, 1.99984479, -1.99999857});
+  F near = horner(
+      z, {-0.000358611229, 0.00230192975, -0.00794689357, 0.0214871988, -0.0538799912, 0.133323476, -0.333332956});
+  near = mul_add(near, z * a, a);
+  return with_sign_of(select(a < F(1.0), near, mul_add(e, far, F(1.0))), x);
 }
 template <class F>
 F tanh_of(const F& x) {
@@ -275,17 +277,16 @@ D exp_short(const D& x) {
                    0.16666665865116059, 0.50000000681319334});
   return (mul_add(p, r * r, r) + D(1.0)) * floating(shl(bits(t), 52));
 }
-// Computes log(x) of a normal number. Splits x as split_exponent does.
+// Computes log(x) of a normal number.
 template <class D>
 D log_short(const D& x) {
-  using I = IntOf<D>;
-  I k = shr(bits(x) + I(0x3ff0000000000000ll - 0x3fe6a09e667f3bcdll), 52);
-  D f = floating(bits(x) - shl(k, 52) + I(0x3ff0000000000000ll)) - D(1.0);
-  D e = floating(k + bits(D(6755399441055744.0))) - D(6755399441055744.0 + 1023);
-  D q = horner(f, {0.053585858852529186, -0.098718385118708216, 0.10015392724401996, -0.099273163093198752,
-                   0.11009611539488584, -0.12497411809234397, 0.1429057112888141, -0.16666927482507962,
-                   0.19999898140092745, -0.24999994829118749, 0.33333334043639601, -0.50000000021517177});
-  return mul_add(e, D(0.69314718055994531), mul_add(q, f * f, f));
+  Parts<D> p = split_normal(x);
+  D f = p.m - D(1.0), z = f * f;
+  D q = paired(f, z,
+               {0.053585858852529186, -0.098718385118708216, 0.10015392724401996, -0.099273163093198752,
+                0.11009611539488584, -0.12497411809234397, 0.1429057112888141, -0.16666927482507962,
+                0.19999898140092745, -0.24999994829118749, 0.33333334043639601, -0.50000000021517177});
+  return mul_add(p.e, D(0.69314718055994531), mul_add(q, z, f));
 }
 
 // Beyond 1/2 it is e^-x^2 * P(1 / (x + 2.5)).
@@ -311,21 +312,32 @@ F erfc_of(const F& x) {
   }
 }
 
-// Uses w = -log(1 - x^2): x * P(w), and Q(root(w)) for w >= 5. After M. Giles, "Approximating the erfinv function".
+// erfinv is x * P(w) with w = -log(1 - x^2), where w < 5, and Q(root(w)) elsewhere. After M. Giles, "Approximating the
+// erfinv function".
 template <class D>
-D erfinv_short(const D& x) {
+D erfinv_far(const D& x) {
   D w = D(0.0) - log_short(raise(D(1e-300), mul_add(D(0.0) - x, x, D(1.0))));
-  D near = horner(w, {-8.7914590010349997e-09, 2.21039898249923e-07, -1.976543621639447e-06, 3.9836235143608088e-06,
-                      4.4564177657590383e-05, -0.00012748003584611294, -0.0023342975553716895, 0.011548654471465096,
-                      0.23201381794402282, 0.88622692049421192});
-  // Most numbers have w < 5. NaN gives NaN.
-  return rarely(w >= D(5.0), near * x, x, [&w](const D& edge) {
-    D far = horner(root(w), {-1.4611379063622969e-05, 0.00040546348170014782, -0.0048775861756017481,
-                             0.03303721545343305, -0.13625518415881616, 0.34150637291583114, -0.47354774725084581,
-                             1.2568456534183492, -0.12297380354758916});
-    D a = magnitude(edge), r = with_sign_of(select(a < D(1.0), far, D(kInf)), edge);
-    return select(a <= D(1.0), r, D(kNaN));
-  });
+  D far = horner(root(w), {-1.4611379063622969e-05, 0.00040546348170014782, -0.0048775861756017481, 0.03303721545343305,
+                           -0.13625518415881616, 0.34150637291583114, -0.47354774725084581, 1.2568456534183492,
+                           -0.12297380354758916});
+  D a = magnitude(x), r = with_sign_of(select(a < D(1.0), far, D(kInf)), x);
+  return select(a <= D(1.0), r, D(kNaN));
+}
+// g + low is -w. P(w) = hi + lo, where lo has what was rounded off the first two terms, and all other terms. The
+// constant term has few bits, so that hi minus it is exact.
+template <class F>
+F erfinv_single(const F& x) {
+  Parts<F> t = split_normal(mul_add(F(0.0) - x, x, F(1.0)));
+  F whole = t.e * F(0.693115234375), v = mul_add(t.e, F(3.19461849e-05), log_of_fraction(t.m - F(1.0)));
+  F g = whole + v, low = v - (g - whole), z = g * g;
+  F hi = mul_add(g, F(-0.232013762), F(0.886226892));
+  F lo = mul_add(g, F(-0.232013762), F(0.886226892) - hi) + mul_add(low, F(-0.232013762), F(3.29814446e-08));
+  lo = mul_add(paired(g, z,
+                      {8.79989415e-09, 2.21312646e-07, 1.97999293e-06, 4.00642784e-06, -4.4477245e-05, -0.000127283973,
+                       0.00233455328, 0.011548833}),
+               z, lo);
+  F r = mul_add(x, hi, x * lo);
+  return by_double(magnitude(x) >= F(0.9966253), r, x, [](const auto& wide) { return erfinv_far(wide); });
 }
 
 // For |x| near 1 and above.
@@ -432,29 +444,29 @@ D erfinv_double(const D& x) {
 template <class F>
 F erfinv_of(const F& x) {
   if constexpr (FloatTraits<F>::kBits == 32) {
-    return narrow(erfinv_short(widen(x)));
+    return erfinv_single(x);
   } else {
     return erfinv_double(x);
   }
 }
 
-// A logarithm of x to another base: e * high + (hi + lo) / ln(base), in parts; e * high is exact.
+// A logarithm to another base of 2^e * (1 + f): e * high + f / ln(base) + ..., both constants in two parts; e * high is
+// exact. c: the polynomial of f by which f^2 is multiplied.
 struct LogBase {
   double inverse, inverse_low, high, low;
 };
-template <class F>
-F log_of_parts(const Parts<F>& p, const LogBase& base) {
-  F f = p.m - F(1.0), z = f * f, half = z * F(0.5), hi = f - half;
-  F lo = mul_add(log_tail(f), f * z, ((f - hi) - half) - mul_add(f, f, F(0.0) - z) * F(0.5));
-  F t = hi * F(base.inverse);
-  F low = mul_add(lo, F(base.inverse), mul_add(hi, F(base.inverse_low), mul_add(hi, F(base.inverse), F(0.0) - t)));
-  F whole = p.e * F(base.high), s = whole + t;
-  return s + ((whole - s) + t + mul_add(p.e, F(base.low), low));
+template <class F, int kCount>
+F log_of_parts(const Parts<F>& p, const LogBase& base, const double (&c)[kCount]) {
+  F f = p.m - F(1.0);
+  F q = mul_add(paired(f, f * f, c), f, F(base.inverse_low));
+  F rest = base.low == 0 ? q * f : mul_add(q, f, p.e * F(base.low));
+  F v = mul_add(f, F(base.inverse), rest);
+  return base.high == 1 ? p.e + v : mul_add(p.e, F(base.high), v);
 }
-template <class F>
-F log_single(const F& x, const LogBase& base) {
-  return rarely(is_edge_of_log(x), log_of_parts(split_normal(x), base), x,
-                [&base](const F& edge) { return log_edges(edge, log_of_parts(split_exponent(edge), base)); });
+template <class F, int kCount>
+F log_single(const F& x, const LogBase& base, const double (&c)[kCount]) {
+  return rarely(is_edge_of_log(x), log_of_parts(split_normal(x), base, c), x,
+                [&](const F& edge) { return log_edges(edge, log_of_parts(split_exponent(edge), base, c)); });
 }
 // In 64 bits the logarithm of a power of the base is exact.
 template <class D>
@@ -466,7 +478,9 @@ D log_double(const D& x, double base, double inverse) {
 template <class F>
 F log2_of(const F& x) {
   if constexpr (FloatTraits<F>::kBits == 32) {
-    return log_single(x, LogBase{1.44269502, 1.925963033e-08, 1.0, 0.0});
+    return log_single(x, LogBase{1.44269502, 1.925963033e-08, 1.0, 0.0},
+                      {0.0964198411, -0.167624936, 0.171561345, -0.179167137, 0.205159441, -0.24045147, 0.288568109,
+                       -0.36067456, 0.480898082, -0.721347511});
   } else {
     return log_double(x, 2.0, 1.4426950408889634);
   }
@@ -474,7 +488,9 @@ F log2_of(const F& x) {
 template <class F>
 F log10_of(const F& x) {
   if constexpr (FloatTraits<F>::kBits == 32) {
-    return log_single(x, LogBase{0.434294492, -1.010305002e-08, 0.301025390625, 4.6050390665e-06});
+    return log_single(x, LogBase{0.434294492, -1.010305002e-08, 0.301025390625, 4.6050390665e-06},
+                      {-0.0333033204, 0.0562440157, -0.0575359687, 0.0615613759, -0.0721254945, 0.0868687108,
+                       -0.108580843, 0.144764781, -0.217147186});
   } else {
     return log_double(x, 10.0, 0.43429448190325182);
   }

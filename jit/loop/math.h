@@ -46,6 +46,22 @@ F horner(const F& x, const double (&c)[kCount]) {
   return p;
 }
 
+// The same from z = x^2, as a polynomial of z whose coefficients are pairs: half as many steps wait for each other.
+template <class F, int kCount>
+F paired(const F& x, const F& z, const double (&c)[kCount]) {
+  F p(c[0]);
+  if (kCount % 2 == 0) fma_into(p, x, F(c[1]));
+#ifdef __CUDACC_RTC__
+#pragma unroll
+#endif
+  for (int i = 2 - kCount % 2; i < kCount; i += 2) {
+    F pair(c[i]);
+    fma_into(pair, x, F(c[i + 1]));
+    fma_into(p, z, pair);
+  }
+  return p;
+}
+
 template <class F>
 F magnitude(const F& x) {
   using I = IntOf<F>;
@@ -73,12 +89,13 @@ F exp_fraction(const F& x, const F& n, const F* tail) {
   F r = mul_add(n, F(kSingle ? -0.693115234 : -0.69314718060195446), x);
   r = mul_add(n, F(kSingle ? -3.19461849e-05 : 4.2009150726810846e-11), r);
   if (tail) r = r + *tail;
-  F p = kSingle
-            ? horner(r, {0.001394936, 0.00836927257, 0.0416662246, 0.166665167, 0.5})
-            : horner(r, {2.0926488717857311e-09, 2.5113130573964014e-08, 2.7557235298893101e-07, 2.7557231830236806e-06,
-                         2.4801587370689493e-05, 0.00019841269899272587, 0.0013888888888860587, 0.0083333333333159513,
-                         0.04166666666666672, 0.16666666666666685, 0.5});
-  return mul_add(p, r * r, r) + F(1.0);
+  F z = r * r;
+  F p = kSingle ? horner(r, {0.001394936, 0.00836927257, 0.0416662246, 0.166665167, 0.5})
+                : paired(r, z,
+                         {2.0926488717857311e-09, 2.5113130573964014e-08, 2.7557235298893101e-07,
+                          2.7557231830236806e-06, 2.4801587370689493e-05, 0.00019841269899272587, 0.0013888888888860587,
+                          0.0083333333333159513, 0.04166666666666672, 0.16666666666666685, 0.5});
+  return mul_add(p, z, r) + F(1.0);
 }
 
 // e^(x + tail).
@@ -106,7 +123,7 @@ F exp_within(const F& x) {
   return exp_fraction(x, t - F(magic), static_cast<const F*>(nullptr)) * floating(shl(bits(t), kSingle ? 23 : 52));
 }
 
-// x > 0 as 2^e * m with m in [sqrt(1/2), sqrt(2)) (about [2/3, 4/3) for 32 bits). Denormals are scaled first.
+// x > 0 as 2^e * m with m in [sqrt(1/2), sqrt(2)). Denormals are scaled first.
 template <class F>
 struct Parts {
   F m, e;
@@ -115,13 +132,11 @@ template <class F>
 Parts<F> split_normal(const F& x) {
   using I = IntOf<F>;
   constexpr bool kSingle = FloatTraits<F>::kBits == 32;
-  constexpr int kMantissa = kSingle ? 23 : 52;
   const double magic = kSingle ? 12582912.0 : 6755399441055744.0;
-  const int64_t one = kSingle ? 0x3f800000ll : 0x3ff0000000000000ll;
-  const int64_t lowest = kSingle ? 0x3f2aaaabll : 0x3fe6a09e667f3bcdll;
-  I k = shr(bits(x) + I(one - lowest), kMantissa);
-  F m = floating(bits(x) - shl(k, kMantissa) + I(one));
-  return {m, floating(k + bits(F(magic))) - F(magic + (kSingle ? 127 : 1023))};
+  const int64_t lowest = kSingle ? 0x3f3504f3ll : 0x3fe6a09e667f3bcdll;
+  I moved = bits(x) + I((kSingle ? 0x3f800000ll : 0x3ff0000000000000ll) - lowest);
+  F m = floating((moved & I(kSingle ? 0x7fffffll : 0xfffffffffffffll)) + I(lowest));
+  return {m, floating(shr(moved, kSingle ? 23 : 52) + bits(F(magic))) - F(magic + (kSingle ? 127 : 1023))};
 }
 template <class F>
 Parts<F> split_exponent(const F& x) {
@@ -138,21 +153,20 @@ F log_edges(const F& x, const F& r) {
   return select(x < F(kInf), select(x > F(0.0), r, edge), select(x == F(kInf), F(kInf), x));
 }
 
-// (log(1 + f) - f + f^2 / 2) / f^3 in 32 bits.
+// log(1 + f) in 32 bits, for f from sqrt(1/2) - 1 to sqrt(2) - 1.
 template <class F>
-F log_tail(const F& f) {
-  return horner(f, {0.121481776, -0.13031587, 0.107127868, -0.121451892, 0.14308767, -0.166842952, 0.199994132,
-                    -0.249996483, 0.333333373});
+F log_of_fraction(const F& f) {
+  F z = f * f;
+  F q = paired(f, z,
+               {-0.0760869607, 0.128999352, -0.132458225, 0.141824648, -0.166088015, 0.200019553, -0.250015974,
+                0.333333254, -0.499999881});
+  return mul_add(q, z, f);
 }
-
 // The logarithm of 2^e * m.
 template <class F>
 F log_of_parts(const Parts<F>& p) {
   F f = p.m - F(1.0);
-  if (FloatTraits<F>::kBits == 32) {
-    F r = mul_add(mul_add(log_tail(f), f, F(-0.5)), f * f, f);
-    return mul_add(p.e, F(0.69314718), r);
-  }
+  if (FloatTraits<F>::kBits == 32) return mul_add(p.e, F(0.69314718), log_of_fraction(f));
   F s = f / (f + F(2.0));
   F z = s * s;
   F q = z * horner(z, {0.1326661550057841, 0.13248442184271134, 0.15387164822134439, 0.1818177397718779,
@@ -375,15 +389,17 @@ MaskOf<D> needs_far_turns(const D& x, const D& r) {
 template <class D>
 D turned_sine(const D& r, const IntOf<D>& k) {
   using I = IntOf<D>;
-  D z = r * r;
-  D s = horner(z, {-7.5786280459046583e-13, 1.6058365235355526e-10, -2.5052104900773785e-08, 2.7557319214148617e-06,
-                   -0.00019841269841254982, 0.0083333333333333228, -0.16666666666666666});
+  D z = r * r, square = z * z;
+  D s = paired(z, square,
+               {-7.5786280459046583e-13, 1.6058365235355526e-10, -2.5052104900773785e-08, 2.7557319214148617e-06,
+                -0.00019841269841254982, 0.0083333333333333228, -0.16666666666666666});
   s = mul_add(s, z * r, r);
-  D c = horner(z, {4.7381893461676373e-14, -1.1470295287439512e-11, 2.0876754386560353e-09, -2.7557319215480984e-07,
-                   2.4801587301571787e-05, -0.0013888888888888874, 0.041666666666666664});
+  D c = paired(z, square,
+               {4.7381893461676373e-14, -1.1470295287439512e-11, 2.0876754386560353e-09, -2.7557319215480984e-07,
+                2.4801587301571787e-05, -0.0013888888888888874, 0.041666666666666664});
   D half = z * D(0.5), h = D(1.0) - half;
   D hl = (D(1.0) - h) - half;
-  c = h + mul_add(c, z * z, hl);
+  c = h + mul_add(c, square, hl);
   I moved = shl(k, 62);
   D v = select(floating(moved) != D(0.0), c, s);
   return floating(bits(v) ^ (moved & I(int64_t(1ull << 63))));

@@ -174,7 +174,7 @@ void Analysis::inst(const Inst& in, const Loop* vector_loop) {
   if (!vector_loop || is_lane_index(in.id) || compares_lanes(in)) return;
   bool wide = size_of(in.type) == 8;
   for (int i = 0; i < info(in.op).operands; i++) wide |= size_of(types[size_t(operands[i])]) == 8;
-  const bool doubles = in.op == Op::kPow || in.op == Op::kErfc || in.op == Op::kErfinv;
+  const bool doubles = in.op == Op::kPow || in.op == Op::kErfc;
   wide |= doubles && is_float(in.type);
   const bool divides = in.op == Op::kDiv || in.op == Op::kRem || in.op == Op::kFloorDiv;
   wide |= divides && !is_float(in.type) && !is_small(in.type);
