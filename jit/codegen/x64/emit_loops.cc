@@ -289,14 +289,18 @@ void KernelEmitter::cold_looks(const asmjit::Label& exit) {
 void KernelEmitter::cold_checks(const asmjit::Label& exit) {
   for (const ColdCheck& c : checks_) {
     cc_.bind(c.at);
-    x86::Gp lane = cc_.newInt64(), fault = cc_.newUIntPtr(), one = cc_.newInt32(), index = cc_.newInt64();
-    x86::Mem spill = cc_.newStack(64, 64);
-    cc_.emit(Ids::kIdVmovups, spill, c.index);
-    v_.mask_bits(lane, c.failing);
-    cc_.tzcnt(lane.r32(), lane.r32());
-    spill.setIndex(lane, 3);
-    spill.setSize(8);
-    cc_.mov(index, spill);
+    x86::Gp fault = cc_.newUIntPtr(), one = cc_.newInt32(), index = c.number;
+    if (!index.isValid()) {
+      x86::Gp lane = cc_.newInt64();
+      x86::Mem spill = cc_.newStack(64, 64);
+      cc_.emit(Ids::kIdVmovups, spill, c.index);
+      v_.mask_bits(lane, c.failing);
+      cc_.tzcnt(lane.r32(), lane.r32());
+      spill.setIndex(lane, 3);
+      spill.setSize(8);
+      index = cc_.newInt64();
+      cc_.mov(index, spill);
+    }
     cc_.mov(fault, head(offsetof(BlockHead, fault)));
     cc_.test(fault, fault);
     cc_.jz(exit);

@@ -40,12 +40,27 @@ bool KernelEmitter::known(const Access::Term& t) const {
   return !values_[size_t(t.id)].empty() && !varying_[size_t(t.id)];
 }
 
+// Returns a uniform int64 value. The register must not be written to.
+x86::Gp KernelEmitter::number_of(int32_t id) {
+  for (size_t s = scopes_.size(); s-- > 0;) {
+    for (const auto& n : scopes_[s].numbers) {
+      if (n.first == id) return n.second;
+    }
+  }
+  const x86::Gp r = cc_.newInt64();
+  v_.lane0(r, reg(DType::kInt64, value(id, 0)), true);
+  scopes_.back().numbers.emplace_back(id, r);
+  return r;
+}
+
 // Returns a term's uniform part in elements. The register must not be written to.
 x86::Gp KernelEmitter::element_index(const Access::Term& t) {
   x86::Gp r;
   if (t.is_value) {
+    const x86::Gp number = number_of(t.id);
+    if (is_one(t.stride)) return number;
     r = cc_.newInt64();
-    v_.lane0(r, reg(DType::kInt64, value(t.id, 0)), true);
+    cc_.mov(r, number);
     multiply(r, t.stride);
     return r;
   }

@@ -398,11 +398,17 @@ Value KernelEmitter::index_of(const Inst& in, const LaneGroup& group, int u) {
 }
 
 void KernelEmitter::check(const Inst& in, const LaneGroup& group) {
-  const int n = varying_[size_t(in.a)] ? group.vectors : 1;
-  for (int u = 0; u < n; u++) {
+  if (!varying_[size_t(in.a)]) {
+    const x86::Gp index = number_of(in.a);
+    cc_.cmp(index, int_arg(in.arg));
+    checks_.push_back({cc_.newLabel(), &in, {}, {}, index});
+    cc_.jae(checks_.back().at);
+    return;
+  }
+  for (int u = 0; u < group.vectors; u++) {
     x86::Vec index = reg(DType::kInt64, value(in.a, u));
     Mask failing = v_.compare_unsigned_ge(index, v_.repeated(int_arg(in.arg), true), group.mask(u));
-    checks_.push_back({cc_.newLabel(), &in, failing, index});
+    checks_.push_back({cc_.newLabel(), &in, failing, index, {}});
     v_.jump_if_any(failing, checks_.back().at);
   }
 }

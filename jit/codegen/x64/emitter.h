@@ -86,7 +86,8 @@ class KernelEmitter {
     std::vector<BaseKey> bases;
     std::vector<IndexKey> indices;
     std::vector<LaneKey> lane_indices;
-    std::vector<int32_t> defined;  // values
+    std::vector<std::pair<int32_t, x86::Gp>> numbers;  // uniform int64 values in general registers
+    std::vector<int32_t> defined;                      // values
   };
 
   // The location of an access of one vector.
@@ -142,6 +143,7 @@ class KernelEmitter {
     const Inst* inst;
     Mask failing;
     x86::Vec index;
+    x86::Gp number;  // the index, if it is uniform
   };
 
   // emit_loops.cc
@@ -194,6 +196,7 @@ class KernelEmitter {
   Base bind(const Access& a, DType type);
   x86::Gp first_base(const Access& a, DType type);
   bool known(const Access::Term& t) const;
+  x86::Gp number_of(int32_t id);
   x86::Gp element_index(const Access::Term& t);
   void hoist_lane_indices(const Loop& l, int vectors);
   x86::Vec lane_indices(int32_t loop_id, const Coef& stride, int u);
