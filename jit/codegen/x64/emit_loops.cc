@@ -160,6 +160,7 @@ void KernelEmitter::strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, i
   cc_.cmp(i, limit);
   cc_.jge(done);
   cc_.bind(top);
+  feed_first(l, true);
   LaneGroup s;
   s.lane_loop = &l;
   s.vectors = vectors;
@@ -178,6 +179,7 @@ void KernelEmitter::strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, i
   open_scope();
   body(l.body, s);
   close_scope();
+  feed_first(l, false);
   loop_live_[size_t(l.id)] = false;
   spend(l, vectors);
   if (repeat || !masked) {

@@ -131,6 +131,24 @@ void KernelEmitter::feed_block(AccState& s) {
   cc_.bind(end.back);
 }
 
+// Ends full blocks before the body of a lanes loop that feeds each of them once. Later, the values of the body would be
+// kept on the stack, since all feeds share the code that ends a block.
+void KernelEmitter::feed_first(const Loop& l, bool begin) {
+  for (AccState& s : accs_) {
+    if (!s.acc->block) continue;
+    const auto feeds = [&](const Inst& in) { return in.op == Op::kAccum && in.arg == s.acc->id; };
+    int direct = 0, all = 0;
+    for (const Stmt& stmt : l.body) {
+      const Inst* in = std::get_if<Inst>(&stmt);
+      direct += in && feeds(*in);
+    }
+    for_each_inst(l.body, [&](const Inst& in) { all += feeds(in); });
+    if (direct != 1 || all != 1) continue;
+    if (begin) feed_block(s);
+    s.fed = begin;
+  }
+}
+
 void KernelEmitter::emit_block_ends() {
   for (BlockEnd& b : block_ends_) {
     if (b.from.empty()) continue;
@@ -207,7 +225,7 @@ void KernelEmitter::add_blocks(AccState& s) {
 
 void KernelEmitter::accumulate(const Inst& in, const LaneGroup& group) {
   AccState& s = accumulator(in.arg);
-  if (s.acc->block) feed_block(s);
+  if (s.acc->block && !s.fed) feed_block(s);
   const bool lanes = s.acc->lanes > 1;
   for (size_t u = 0; u < s.partial.size(); u++) {
     const Value& x = value(in.a, int(u));

@@ -107,7 +107,8 @@ class KernelEmitter {
     // blocks: the sums of the complete blocks, one for each partial; then what was rounded off each.
     x86::Gp left, complete;
     x86::Mem blocks;
-    size_t end = 0;  // in block_ends_
+    size_t end = 0;    // in block_ends_
+    bool fed = false;  // the body has ended a full block at its top
     x86::Mem sum(size_t at, int size) const { return blocks.cloneAdjusted(int64_t(at) * size); }
     x86::Mem rest(size_t at, int size) const { return sum(partial.size() + at, size); }
   };
@@ -255,6 +256,7 @@ class KernelEmitter {
   void begin_blocks(AccState& s);
   BlockEnd::Site block_end(const AccState& s);
   void feed_block(AccState& s);
+  void feed_first(const Loop& l, bool begin);
   void end_block(AccState& s);
   void add_blocks(AccState& s);
   void emit_block_ends();
