@@ -91,6 +91,20 @@ test("programs may make any number of tail calls", function()
   for i, source in ipairs(programs) do equal(chunk("local N = " .. n .. " " .. source), "end", "program " .. i) end
 end)
 
+test("what ran deep as tail calls is compiled afterwards", function()
+  local lt = require "lutra"
+  local source = "local function f(n, x) if n == 0 then return x + 1 end return f(n - 1, x) end return f"
+  for _, compile in ipairs {lt.compile, lt.patch} do
+    coroutine.wrap(function() -- on a stack of its own, which is small
+      local f = chunk(source)
+      equal(f(20000, 1), 2)
+      local g = compile(f)
+      for _ = 1, 3 do equal(g(3, lt.ones(1)):item(), 2) end
+      equal(g(20000, 1), 2)
+    end)()
+  end
+end)
+
 test("a hook of the program stays, and deep tables and recursion are as they were", function()
   local calls = 0
   debug.sethook(function() calls = calls + 1 end, "", 1000)

@@ -178,8 +178,10 @@ class Verifier {
   }
 
   // Checks the producer of the MULTRES values that pc consumes. It is directly before pc, or before a UCLO that jumps
-  // to pc.
+  // to pc. Behind an expanded tail call that has become a tail call again (vm/loader), nothing is run.
   void check_taker(Pc pc) {
+    const Op before = op(p_.code[pc - 1]);
+    if (op(p_.code[pc]) == Op::RETM && (before == Op::CALLT || before == Op::CALLMT)) return;
     Pc maker = pc - 1;
     for (Pc close = 2; close < p_.size() && !(maker >= 1 && makes_multres(p_.code[maker])); ++close) {
       if (closes_behind_maker(close) && jump_target(close, p_.code[close]) == pc) maker = close - 1;
