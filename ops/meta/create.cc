@@ -62,6 +62,15 @@ bool as_size(Scalar s, SymInt& out) {
   return true;
 }
 
+// Returns whether s is an integer, as a double holds it or as a Lua program wrote an int64_t.
+bool as_integer(const Scalar& s, int64_t& out) {
+  if (s.kind == Scalar::kInt) return out = s.i, true;
+  const double d = s.to_double();
+  if (s.kind == Scalar::kUInt || std::floor(d) != d || std::fabs(d) > 0x1p53) return false;
+  out = int64_t(d);
+  return true;
+}
+
 bool is_small_step(const Scalar& step) {
   constexpr double kMost = 1 << 30;
   if (step.expr || step.kind == Scalar::kBool) return false;
@@ -86,27 +95,36 @@ ResultSpecs meta_arange(OpId op, const Args& args) {
     const SymInt range = by > 0 ? to - from : from - to, most = std::abs(by);
     return {create_spec(op, {by == 1 ? range : floor_div(range + (most - 1), most)}, args[3], DType::kInt64)};
   }
-  bool whole = true;
   double v[3];
+  int64_t whole[3];
+  bool all_whole = true;
   const Scalar* given[3] = {&start, &end, &step};
   for (int i = 0; i < 3; i++) {
-    v[i] = pin(*given[i]).to_double();
+    const Scalar at = pin(*given[i]);
+    v[i] = at.to_double();
     if (!std::isfinite(v[i])) fail("arange: unsupported range: ", v[0], " to ", to_string(end));
-    whole = whole && std::floor(v[i]) == v[i] && std::fabs(v[i]) <= 9007199254740992.0;
+    all_whole = as_integer(at, whole[i]) && all_whole;
   }
   if (v[2] == 0) fail("arange: step must not be zero");
-  if ((v[1] - v[0]) * v[2] < 0) {
-    fail("arange: from ", to_string(start), " to ", to_string(end), " does not go with step ", to_string(step));
-  }
   // For int64 the bounds and the step are truncated to integers.
   const DType asked = args[3].is_none() ? DType::kFloat32 : args[3].as<DType>();
-  if (is_index(asked) && greatest_integer(asked) == INT64_MAX) {
+  const bool against =
+      all_whole ? whole[1] != whole[0] && (whole[1] > whole[0]) != (whole[2] > 0) : (v[1] - v[0]) * v[2] < 0;
+  if (against) {
+    fail("arange: from ", to_string(start), " to ", to_string(end), " does not go with step ", to_string(step));
+  }
+  if (!all_whole && is_index(asked) && greatest_integer(asked) == INT64_MAX) {
     for (double& each : v) each = std::trunc(each);
     if (v[2] == 0) fail("arange: step ", to_string(step), " is zero as int64");
   }
+  constexpr double kMost = 9e15;
   double n = std::ceil((v[1] - v[0]) / v[2]);
-  if (n > 9e15) fail("arange: too many elements");
-  return {create_spec(op, {SymInt(int64_t(n))}, args[3], whole ? DType::kInt64 : DType::kFloat32)};
+  if (all_whole) {
+    const __int128 range = __int128(whole[1]) - whole[0], by = whole[2];
+    n = double((range + by - (by > 0 ? 1 : -1)) / by);
+  }
+  if (n > kMost) fail("arange: too many elements");
+  return {create_spec(op, {SymInt(int64_t(n))}, args[3], all_whole ? DType::kInt64 : DType::kFloat32)};
 }
 
 }  // namespace lutra

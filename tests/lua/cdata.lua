@@ -238,6 +238,30 @@ test("integers that calls bring", function()
   brings(function(x, o) return x * tonumber(o.k * 2LL), o.k end, {function() return {k = 3LL + 0} end}, 1)
 end)
 
+test("arange of integers that no double holds", function()
+  local k = 2LL ^ 53
+  local function range(from, to, by) return lt.arange(from, to, by) end
+  local function check(f, from, to, by, n)
+    local r = f(from, to, by)
+    equal(r.dtype, "int64")
+    equal(r:numel(), n)
+    for i = 0, n - 1 do h.truthy(r:select(0, i):eq(from + i * (by or 1)):item()) end
+  end
+  local f = lt.compile(range)
+  check(f, 3LL, 7LL, 1LL, 4)
+  for _, g in ipairs {range, f, range, f} do
+    check(g, k, k + 2, 1LL, 2)
+    check(g, k + 1, k + 4, 1LL, 3)
+    check(g, -k - 1, -k + 1, 1LL, 2)
+    check(g, k * 512, k * 512 + 2, 1LL, 2)
+    check(g, 0LL, k + 4, k + 1, 2)
+    check(g, k + 5, k + 1, -2LL, 2)
+    check(g, 5LL, 1LL, -2LL, 2)
+    check(g, k, k + 1000, 1LL, 1000)
+  end
+  equal(lt.arange(k + 1, k + 4, {dtype = "int64"}):numel(), 3)
+end)
+
 test("integers that calls bring, beside others", function()
   local i = ffi.new("int64_t[1]", 3)
   local function reference() return ffi.cast("int64_t&", i) end
