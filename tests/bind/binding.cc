@@ -49,7 +49,7 @@ class TestReader : public ArgReader {
   std::vector<std::string> keys(H h) override {
     std::vector<std::string> out;
     for (auto& [key, value] : items_[h].fields) out.push_back(key);
-    if (!items_[h].list.empty()) out.push_back("?");
+    out.insert(out.end(), items_[h].list.size(), "?");
     return out;
   }
   std::string describe(H) override { return "a value"; }

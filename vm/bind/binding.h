@@ -29,7 +29,7 @@ class ArgReader {
   virtual int64_t length(H table) = 0;      // border of the list part
   virtual H index(H table, int64_t i) = 0;  // 1-based
   virtual H field(H table, const char* key) = 0;
-  virtual std::vector<std::string> keys(H table) = 0;  // string keys; other keys appear as "?"
+  virtual std::vector<std::string> keys(H table) = 0;  // string keys; each other key is a "?"
   virtual std::string describe(H h) = 0;               // the value as errors name it: "number 3", "a table"
   // release(mark) invalidates the handles made after mark(). For tables with many elements.
   virtual H mark() { return 0; }

@@ -246,18 +246,12 @@ ArgReader::H LuaReader::field(H table, const char* key) {
 
 std::vector<std::string> LuaReader::keys(H table) {
   std::vector<std::string> out;
-  bool others = false;
   luaL_checkstack(L_, 4, "arguments nested too deeply");
   lua_pushnil(L_);
   while (lua_next(L_, table + 1)) {
     lua_pop(L_, 1);
-    if (lua_type(L_, -1) == LUA_TSTRING) {
-      out.push_back(lua_tostring(L_, -1));
-    } else {
-      others = true;
-    }
+    out.push_back(lua_type(L_, -1) == LUA_TSTRING ? lua_tostring(L_, -1) : "?");
   }
-  if (others) out.push_back("?");
   return out;
 }
 
