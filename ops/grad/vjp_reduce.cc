@@ -1,4 +1,5 @@
 // vjp rules of reductions and softmax.
+#include "ops/core/half.h"
 #include "ops/decompose/emit.h"
 #include "ops/grad/vjp.h"
 #include "ops/meta/rules.h"
@@ -34,16 +35,19 @@ LUTRA_VJP(max_dim, "0:r1") {
                           with_dims(ctx, ctx.grads[0])));
 }
 
+// These round half types once, at the end.
 LUTRA_VJP(softmax, "0:r0") {
-  const Tensor& r = ctx.results[0];
-  Tensor weighted = mul(ctx.grads[0], r);
+  const DType wide = opmath_type(ctx.results[0]->dtype);
+  const Tensor r = to_dtype(ctx.results[0], wide), weighted = mul(to_dtype(ctx.grads[0], wide), r);
   Sizes dims = {ctx.args[1].sym_int()};
   ctx.give(0, sub(weighted, mul(r, sum(weighted, dims, true))));
 }
 
 LUTRA_VJP(log_softmax, "0:r0") {
+  const DType wide = opmath_type(ctx.results[0]->dtype);
+  const Tensor g = to_dtype(ctx.grads[0], wide);
   Sizes dims = {ctx.args[1].sym_int()};
-  ctx.give(0, sub(ctx.grads[0], mul(exp(ctx.results[0]), sum(ctx.grads[0], dims, true))));
+  ctx.give(0, sub(g, mul(exp(to_dtype(ctx.results[0], wide)), sum(g, dims, true))));
 }
 
 }  // namespace lutra
