@@ -191,6 +191,11 @@ test("to(dtype) keeps parameters parameters", function()
   equal(net(lt.ones(2, 4, {dtype = "float64"})).dtype, "float64")
 end)
 
+test("a layer without inputs", function()
+  local y = nn.Linear(0, 2)(lt.ones(3, 0))
+  truthy(y:equal(lt.zeros(3, 2)))
+end)
+
 test("printing is PyTorch's", function()
   local m = nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.ReLU()), nn.Linear(3, 1, {bias = false}))
   equal(tostring(m), [[
