@@ -255,69 +255,6 @@ TEST_CASE("extern: blocks of steps that are added in several rounds make the sam
   }
 }
 
-// The chain of a block is computed with rows and columns that hold denormal elements scaled up, unless it overflows.
-template <class T>
-double sum_of_scaled_chains(const Matrices& a, const Matrices& b, int64_t i, int64_t j, int64_t k) {
-  constexpr T kLeast = std::numeric_limits<T>::min(), kUp = kLeast / std::numeric_limits<T>::denorm_min();
-  T sum = 0;
-  for (int64_t at = 0; at < k; at += numerics::kProductSteps) {
-    const int64_t end = std::min(k, at + numerics::kProductSteps);
-    T up_a = 1, up_b = 1, scaled = 0, plain = 0;
-    for (int64_t l = at; l < end; l++) {
-      if (std::fpclassify(T(a.get(a.place(0, i, l)))) == FP_SUBNORMAL) up_a = kUp;
-      if (std::fpclassify(T(b.get(b.place(0, l, j)))) == FP_SUBNORMAL) up_b = kUp;
-    }
-    for (int64_t l = at; l < end; l++) {
-      const T x = T(a.get(a.place(0, i, l))), y = T(b.get(b.place(0, l, j)));
-      scaled = std::fma(x * up_a, y * up_b, scaled), plain = std::fma(x, y, plain);
-    }
-    const T chain = std::isfinite(scaled) ? scaled / up_a / up_b : plain;
-    sum = at ? sum + chain : chain;
-  }
-  return double(sum);
-}
-
-TEST_CASE("extern: products with denormal elements", "[extern]") {
-  std::mt19937 random(11);
-  std::normal_distribution<double> normal;
-  const auto pick = [&](std::vector<int64_t> of) { return of[random() % of.size()]; };
-  for (int round = 0; round < 120; round++) {
-    const bool wide = round % 2;
-    const DType dtype = wide ? DType::kFloat64 : DType::kFloat32;
-    const int64_t m = pick({1, 5, 16, 49, 300}), n = pick({1, 8, 31, 64, 270}), k = pick({1, 16, 49, 256, 520});
-    INFO(info(dtype).name << ": " << m << " x " << k << " x " << n);
-    Matrices a(dtype, {m, k}, {round / 2 & 1, !(round / 2 & 1)}, 1),
-        b(dtype, {k, n}, {round / 4 & 1, !(round / 4 & 1)}, 1), c(dtype, {m, n}, {0, 1}, 1);
-    const double tiny = wide ? 1e-315 : 1e-41, large = wide ? 1e300 : 1e36;
-    for (Matrices* x : {&a, &b}) {
-      const int often = int(pick({0, 2, 400}));
-      x->fill([&] { return normal(random) * (often && random() % often == 0 ? random() % 50 ? tiny : large : 1); });
-    }
-    std::vector<double> want;
-    for (int64_t at = 0; at < m * n; at++) {
-      want.push_back(wide ? sum_of_scaled_chains<double>(a, b, at / n, at % n, k)
-                          : sum_of_scaled_chains<float>(a, b, at / n, at % n, k));
-    }
-    for (ExternIsa isa : {ExternIsa::kBase, ExternIsa::kAvx2, ExternIsa::kAvx512}) {
-      if (isa == ExternIsa::kAvx512 && !cpu::has_avx512()) continue;
-      if (isa == ExternIsa::kAvx2 && !cpu::has_avx2()) continue;
-      for (int threads : {1, 4}) {
-        const ExternView in[] = {a.view, b.view};
-        ExternCall call;
-        call.op = OpId::mm, call.in = in, call.out = {&c.view, 1}, call.isa = isa;
-        if (threads > 1) call.parallel = in_pieces, call.threads = threads;
-        run_gemm(call);
-        int64_t wrong = 0;
-        for (int64_t at = 0; at < m * n; at++) {
-          const double got = c.get(at);
-          wrong += got != want[size_t(at)] && !(std::isnan(got) && std::isnan(want[size_t(at)]));
-        }
-        CHECK(wrong == 0);
-      }
-    }
-  }
-}
-
 #if defined(__x86_64__)
 // Whether some operand was denormal since the last call: processors may take a hundred times as long for it.
 bool had_denormals() {

@@ -4,8 +4,7 @@
 // 1. An element is a sum of blocks of numerics::kProductSteps terms, from the first to the last. A block is one chain
 //    of fused multiply-adds in order. Half types are widened, and the sum is rounded once. Bfloat16 has blocks of
 //    numerics::kPairSteps terms, each as in bfloat16_micro, and denormal sums of them are zeros of their sign. So bits
-//    depend on dtype and elements alone, not on layouts, pieces, threads or the instruction set. Blocks with denormal
-//    float32 or float64 elements are scaled (gemm_denormals.h).
+//    depend on dtype and elements alone, not on layouts, pieces, threads or the instruction set.
 // 2. Operands are read in place if tiles can do that. Otherwise they are packed, block by block.
 // 3. k = 0 gives zeros. An empty result does nothing.
 #include <atomic>
@@ -13,7 +12,6 @@
 #include <memory>
 
 #include "ops/core/cpu.h"
-#include "ops/extern/cpu/gemm_denormals.h"
 #include "ops/extern/cpu/gemm_piece.h"
 #include "ops/extern/cpu/tiles_amx.h"
 
@@ -166,13 +164,15 @@ class Product {
     const int64_t row = cut(c.rows, high, grid.rows, r), col = cut(c.cols, wide, grid.cols, q);
     return {row, cut(c.rows, high, grid.rows, r + 1) - row, col, cut(c.cols, wide, grid.cols, q + 1) - col};
   }
-  void run_piece(Pieces<T>& pieces, const Operands& o, const Part& p, int64_t begin, int64_t steps,
-                 const Matrix& c) const {
+  void run_piece(const Operands& o, const Part& p, int64_t begin, int64_t steps, const Matrix& c) const {
     const Matrix a = o.a.part(p.row, begin, p.rows, steps), b = o.b.part(begin, p.col, steps, p.cols);
     if constexpr (sizeof(T) == sizeof(float)) {
       if (pairs_) return run_pair_piece(call_.isa, engine_, a, b, c, nullptr);
     }
-    pieces.run(a, b, c);
+    if (dots_)
+      run_dots<T>(micro_, a, b, c);
+    else
+      Piece<T>(micro_, a, b, c).run();
   }
 
   void run_whole_pieces(const Grid& grid) const {
@@ -180,12 +180,11 @@ class Product {
     const int64_t pieces = grid.rows * grid.cols, steps = operands(0).a.cols;
     const auto body = [&](int64_t begin, int64_t end) {
       const Tiles tiles(engine_);
-      Pieces<T> run(micro_, dots_);
       for (int64_t i = begin; i < end; i++) {
         const int64_t batch_index = pieces == 1 ? i : i / pieces;
         const Operands o = operands(batch_index);
         const Part p = part(grid, whole, i - batch_index * pieces);
-        if (!p.empty()) run_piece(run, o, p, 0, steps, o.c.part(p.row, p.col, p.rows, p.cols));
+        if (!p.empty()) run_piece(o, p, 0, steps, o.c.part(p.row, p.col, p.rows, p.cols));
       }
     };
     // A batch of small products is divided into runs that are worth a thread.
@@ -218,13 +217,12 @@ class Product {
       call_.parallel(all * n, grain_of(all * n, work_of<T>(whole, steps_) / double(parts), gain_of(engine_)),
                      [&](int64_t begin, int64_t end) {
                        const Tiles tiles(engine_);
-                       Pieces<T> run(micro_, dots_);
                        for (int64_t i = begin; i < end; i++) {
                          const int64_t batch_index = i / n / parts, k = (first + i % n) * steps_;
                          const Operands o = operands(batch_index);
                          const Part p = part(grid, whole, i / n % parts);
                          if (p.empty()) continue;
-                         run_piece(run, o, p, k, std::min(steps_, o.a.cols - k), sums_of(kept + i % n, batch_index, p));
+                         run_piece(o, p, k, std::min(steps_, o.a.cols - k), sums_of(kept + i % n, batch_index, p));
                          if (left[size_t(i / n)].fetch_sub(1, std::memory_order_acq_rel) > 1) continue;
                          const Matrix sum = sums_of(0, batch_index, p);
                          for (int64_t at = 1; at < kept + n; at++) add(sums_of(at, batch_index, p), sum);

@@ -173,10 +173,8 @@ inline int64_t cut(int64_t n, int64_t unit, int64_t pieces, int64_t i) {
 template <class T>
 class Piece {
  public:
-  // The piece stops, and its result is incomplete, as soon as `stops` returns true.
-  Piece(const ConvMicro<T>& micro, const Matrix& a, const Matrix& b, const Matrix& c, bool (*stops)() = nullptr)
+  Piece(const ConvMicro<T>& micro, const Matrix& a, const Matrix& b, const Matrix& c)
       : micro_(micro),
-        stops_(c.rows * c.cols * a.cols >= kShort ? stops : nullptr),
         a_(a),
         b_(b),
         c_(c),
@@ -237,7 +235,6 @@ class Piece {
 
   void run_tiles(const Panel& p, const Rows<T>& a, int64_t rows, const Columns& b, int64_t steps, const Target& c,
                  ProductStart start, const T* const* ahead = nullptr) const {
-    if (stops_ && stops_()) return;
     for_tiles(rows, std::min<int64_t>(micro_.tile_rows[p.log], direct_a_ ? most_rows_ : rows),
               [&](int64_t first, int64_t n) {
                 const Rows<T> t = a.tile(first, n);
@@ -263,6 +260,7 @@ class Piece {
   template <class F>
   void stream(const Rows<T>& a, const Matrix& b, int64_t rows, ProductStart start, const F& target) const {
     if (b.rows * b.cols * int64_t(sizeof(T)) <= kNearFirst) {
+      look_in_loop();
       return for_panels(b.cols, [&](const Panel& p) {
         if (reads_in_place(p)) run_tiles(p, a, rows, {b.at<T>(0, p.at), b.row_stride}, b.rows, target(p, 0), start);
       });
@@ -423,10 +421,7 @@ class Piece {
     copy_in(micro_, b.part(0, p.at, b.rows, p.columns), to, p.width);
   }
 
-  static constexpr int64_t kShort = 1 << 16;  // multiply-adds of a piece that never stops
-
   const ConvMicro<T>& micro_;
-  bool (*const stops_)();
   const Matrix a_, b_, c_;
   const int64_t most_rows_;  // of a tile that reads `a` in place
   const bool direct_a_;
