@@ -85,8 +85,7 @@ const Row kRows[] = {
      "true|false"},
     {"async", &Config::async,
      "true: no call waits for the compiler; calls run eagerly until the code, made in the background, is ready; nil: "
-     "only "
-     "for functions that lt.auto compiles",
+     "only for functions that lt.auto compiles",
      "true|false"},
     {"profit", &Config::profit,
      "what lt.auto compiles: auto captures while the time saved pays for it, and drops code that does not repay its "
