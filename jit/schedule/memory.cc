@@ -1,5 +1,5 @@
 // Goes through the launches. A temporary takes over the slot of an operand that its kernel reads for the last time, or
-// gets a slot of its own.
+// gets a slot of its own. A scatter's result takes the slot of the input that it reads last.
 #include "jit/schedule/memory.h"
 
 #include <algorithm>
