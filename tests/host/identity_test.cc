@@ -109,7 +109,7 @@ TEST_CASE("a dying userdata is not pushed again", "[modes]") {
   lutra_tensor_free(t);
 }
 
-TEST_CASE("states on threads of their own share a tensor", "[modes][pool]") {
+TEST_CASE("states on threads of their own share a tensor", "[modes]") {
   constexpr int kThreads = 4, kRounds = 300;
   Holder a;
   lutra_Tensor* t = make(a.S);
