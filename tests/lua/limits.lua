@@ -56,6 +56,11 @@ end)
 test("ops, compiled code, compiling", function()
   local x = lt.ones(64)
   is_over(0.1, function() while true do x = x * 1.0 end end)
+  local threads = lt.config.num_threads
+  lt.config.num_threads = 1 -- a product of few rows by one panel
+  local a, b = lt.ones(1, 1):expand(4, 4e9), lt.ones(1, 16):expand(4e9, 16)
+  is_over(0.1, function() return a:matmul(b) end)
+  lt.config.num_threads = threads
   local step = lt.compile(function(x) return (x * 2 + 1):tanh() end)
   is_over(0.1, function() while true do x = step(x) end end)
   is_over(0.2, function()
