@@ -35,7 +35,7 @@ LUTRA_VJP(max_dim, "0:r1") {
                           with_dims(ctx, ctx.grads[0])));
 }
 
-// These round half types once, at the end.
+// Gradients of half types are rounded once, at the end.
 LUTRA_VJP(softmax, "0:r0") {
   const DType wide = opmath_type(ctx.results[0]->dtype);
   const Tensor r = to_dtype(ctx.results[0], wide), weighted = mul(to_dtype(ctx.grads[0], wide), r);

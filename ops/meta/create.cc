@@ -106,24 +106,23 @@ ResultSpecs meta_arange(OpId op, const Args& args) {
     all_whole = as_integer(at, whole[i]) && all_whole;
   }
   if (v[2] == 0) fail("arange: step must not be zero");
-  // For int64 the bounds and the step are truncated to integers.
-  const DType asked = args[3].is_none() ? DType::kFloat32 : args[3].as<DType>();
   const bool against =
       all_whole ? whole[1] != whole[0] && (whole[1] > whole[0]) != (whole[2] > 0) : (v[1] - v[0]) * v[2] < 0;
   if (against) {
     fail("arange: from ", to_string(start), " to ", to_string(end), " does not go with step ", to_string(step));
   }
+  // For int64 the bounds and the step are truncated to integers.
+  const DType asked = args[3].is_none() ? DType::kFloat32 : args[3].as<DType>();
   if (!all_whole && is_index(asked) && greatest_integer(asked) == INT64_MAX) {
     for (double& each : v) each = std::trunc(each);
     if (v[2] == 0) fail("arange: step ", to_string(step), " is zero as int64");
   }
-  constexpr double kMost = 9e15;
   double n = std::ceil((v[1] - v[0]) / v[2]);
-  if (all_whole) {
+  if (all_whole) {  // exactly, where doubles would round
     const __int128 range = __int128(whole[1]) - whole[0], by = whole[2];
     n = double((range + by - (by > 0 ? 1 : -1)) / by);
   }
-  if (n > kMost) fail("arange: too many elements");
+  if (n > 9e15) fail("arange: too many elements");
   return {create_spec(op, {SymInt(int64_t(n))}, args[3], all_whole ? DType::kInt64 : DType::kFloat32)};
 }
 
