@@ -120,12 +120,10 @@ Tensor index_tensor(const Tensor& t) {
   }
 }
 
-[[noreturn]] static void fail_nil() { fail("index: nil is no index; lt.newaxis adds a dimension"); }
-
 std::vector<IndexItem> read_index(ArgReader& in, H index) {
   const LuaKind kind = in.kind(index);
   if (kind == LuaKind::kString) return parse_text(in.string(index));
-  if (kind == LuaKind::kNil) fail_nil();
+  if (kind == LuaKind::kNil) fail("index: nil is no index; lt.newaxis adds a dimension");
   if (kind != LuaKind::kTable) return {read_item(in, index)};
   const std::vector<std::string> keys = in.keys(index);
   for (const std::string& key : keys) {
@@ -133,7 +131,8 @@ std::vector<IndexItem> read_index(ArgReader& in, H index) {
   }
   std::vector<IndexItem> items;
   const int64_t n = in.length(index);
-  if (int64_t(keys.size()) != n) fail_nil();  // a list with a gap may be as long as its part before the gap
+  // The length of a list with a gap may be that of its part before the gap.
+  if (int64_t(keys.size()) != n) fail("index: nil is no index; an index table is a list without gaps, from 1 on");
   for (int64_t i = 1; i <= n; ++i) items.push_back(read_item(in, in.index(index, i)));
   return items;
 }
