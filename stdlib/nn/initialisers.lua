@@ -188,7 +188,7 @@ local function kaiming_std(t, options, where)
     fail("%s: mode is 'fan_in' or 'fan_out', got %s%s", where, errors.show(options.mode), meant)
   end
   local fan = options.mode == "fan_out" and fan_out or fan_in
-  return M.calculate_gain(options.nonlinearity, options.a) / math.sqrt(math.max(fan, 1)) -- without elements: any
+  return M.calculate_gain(options.nonlinearity, options.a) / math.sqrt(math.max(fan, 1)) -- 0: without elements
 end
 
 function M.kaiming_uniform_(t, options)
