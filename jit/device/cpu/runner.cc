@@ -162,8 +162,7 @@ int64_t CpuRunner::fed_rows(const RunContext& c, const LaunchStep& step) const {
     const Buffer& b = plan_.buffers[size_t(operands[i])];
     if (b.kind != Buffer::kTemp) continue;
     const auto* at = static_cast<const char*>(c.buffers[size_t(operands[i])]);
-    const int64_t size = program_.int_value(c.values.data(), b.elements) * int64_t(size_of(b.dtype));
-    if (at < out_end && out < at + size) return 0;
+    if (at < out_end && out < at + c.layout.bytes[size_t(b.index)]) return 0;
   }
   return block;
 }
