@@ -163,6 +163,10 @@ void SymFacts::vanishes(const Poly& zero) {
   while (!zeros.empty()) {
     Poly z = std::move(zeros.back());
     zeros.pop_back();
+    // A polynomial that waited may contain an atom that has been defined since.
+    for (const auto& [atom, value] : known_) {
+      if (mentions(z, atom)) z = put(z, atom, value);
+    }
     reduce(z);
     if (z.empty()) continue;
     int64_t common = 0;

@@ -107,7 +107,9 @@ def add_adamw(parser):
 
 def train_step(compile, kind, net, loss_of, lr):
     """The model is compiled; backward and the optimiser's step run outside it, as PyTorch's users have it."""
-    optimizer = torch.optim.AdamW(net.parameters(), lr=lr, fused=kind == "fused")
+    parameters = list(net.parameters())
+    capturable = parameters[0].is_cuda  # CUDA graphs record it
+    optimizer = torch.optim.AdamW(parameters, lr=lr, fused=kind == "fused", capturable=capturable)
     update = torch.compile(optimizer.step) if kind == "compiled" and compile is torch.compile else optimizer.step
     model = compile(net)
 

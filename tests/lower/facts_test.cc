@@ -53,6 +53,19 @@ TEST_CASE("what follows from equations that define no size", "[lower]") {
   CHECK(s.facts.equal(a * 3, b * 6));
 }
 
+// One size settles several equations at once; what the first of them defines goes into the others.
+TEST_CASE("equations that one size settles together", "[lower]") {
+  Symbols s;
+  SymInt n = s.size(0, 4), m = s.size(1, 2), k = s.size(3, 4);
+  CHECK(s.facts.ask_equal(m * m * 4, m * m * k));
+  CHECK(s.facts.ask_equal(m * k, SymInt(8)));
+  CHECK(s.facts.ask_equal(n * m, k * 2));
+  CHECK(s.facts.ask_equal(m, SymInt(2)));
+  CHECK(s.facts.equal(k, SymInt(4)));
+  CHECK(s.facts.equal(n, SymInt(4)));
+  CHECK(s.facts.equal(n * m, k * m));
+}
+
 TEST_CASE("dimensions in the order of strides", "[lower]") {
   Symbols s;
   SymInt n = s.size(0, 4), m = s.size(1, 9);
