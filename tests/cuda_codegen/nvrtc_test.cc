@@ -106,6 +106,26 @@ TEST_CASE("kernels of graphs' plans compile to cubins", "[nvrtc]") {
   check_compiles(sources, 30, true);
 }
 
+// The reductions of a loop combine their partials in one block's shared memory, of 48 KB.
+TEST_CASE("kernels of many reductions compile to cubins", "[nvrtc]") {
+  std::set<std::string> sources;
+  constexpr int kCount = 27;
+  for (const char* type : {"f32", "f64"}) {
+    std::string accs, sums, stores;
+    for (int i = 1; i <= kCount; i++) {
+      accs += str(i > 1 ? ", %" : "%", i, ": sum.", type, " x32");
+      sums += str("accum.", type, " %", i, ", %0\n");
+      stores += str("store.", type, " p1[", i - 1, " + i0*", kCount, "], %", i, "\n");
+    }
+    const std::string text = str("kernel @k(p0: ", type, " in, p1: ", type, " out; n0, n1;) {\n",
+                                 "for i0 in n0 parallel vector {\nfor i1 in n1 lanes acc(", accs, ") {\n%0 = load.",
+                                 type, " p0[i1*n0 + i0]\n", sums, "}\n", stores, "} }");
+    const std::vector<int64_t> hints{512, 8192};
+    sources.insert(cuda::generate(loop::parse_kernel(text), hints, cuda::stated_machine())->text);
+  }
+  check_compiles(sources, 2, false);
+}
+
 TEST_CASE("random kernels compile to cubins", "[nvrtc]") {
   std::set<std::string> sources;
   for (uint64_t seed = 1; seed <= rounds(24); seed++) {

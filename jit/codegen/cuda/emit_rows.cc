@@ -9,8 +9,8 @@ namespace lutra::cuda {
 using namespace loop;
 
 namespace {
-constexpr size_t kMaxShared = 40 * 1024;
-constexpr int kMaxUnrolled = 32;  // partials of a thread that are in registers
+constexpr size_t kMaxShared = 40 * 1024, kMaxSlots = 8 * 1024;  // together the 48 KB that each block may have
+constexpr int kMaxUnrolled = 32;                                // partials of a thread that are in registers
 size_t partial_bytes(const Accumulator& a) {
   const size_t value = size_of(a.type) < 4 && is_float(a.type) ? 4 : size_of(a.type);
   return is_position(a.op) ? 16 : value;
@@ -353,12 +353,14 @@ void Writer::finish_accumulators(const Loop& l) {
       line(str(into, whole(a, str("of_warp<", op, ", ", m_.threads, ", ", v, ">(a", a.id, ", t)")), result, ";"));
   }
   // Handles as many at a time as fit in shared memory.
+  const size_t most = kMaxSlots / slot_bytes();
   while (!apart.empty()) {
     size_t bytes = 0, count = 0;
     const size_t each = size_t(m_.block) * size_t(v);
-    while (count < apart.size() && (count == 0 || bytes + each * partial_bytes(*apart[count]) <= kMaxShared)) {
-      bytes += each * partial_bytes(*apart[count++]);
-    }
+    const auto fits = [&](const Accumulator& a) {
+      return count == 0 || (count < most && bytes + each * partial_bytes(a) <= kMaxShared);
+    };
+    while (count < apart.size() && fits(*apart[count])) bytes += each * partial_bytes(*apart[count++]);
     finish_in_block({apart.begin(), apart.begin() + long(count)});
     apart.erase(apart.begin(), apart.begin() + long(count));
   }
@@ -372,8 +374,7 @@ void Writer::finish_in_block(const std::vector<const Accumulator*>& accs) {
   for (size_t i = 0; i < accs.size(); i++) {
     const std::string id = str(accs[i]->id), op = op_type(*accs[i]);
     line(str(op, "::A* const area", id, " = reinterpret_cast<", op, "::A*>(shared + ", at, ");"));
-    line(str(op, "::A* const slot", id, " = reinterpret_cast<", op, "::A*>(slots + ", i * (m_.columns ? 512 : 16),
-             ");"));
+    line(str(op, "::A* const slot", id, " = reinterpret_cast<", op, "::A*>(slots + ", i * slot_bytes(), ");"));
     if (m_.columns)
       line(str("area", id, "[threadIdx.y * 32 + threadIdx.x] = a", id, "[0];"));
     else
@@ -381,7 +382,7 @@ void Writer::finish_in_block(const std::vector<const Accumulator*>& accs) {
     at += (size_t(m_.block) * size_t(v) * partial_bytes(*accs[i]) + 15) / 16 * 16;
   }
   shared_bytes_ = std::max(shared_bytes_, at);
-  slots_ = std::max(slots_, accs.size() * (m_.columns ? 512 : 16));
+  slots_ = std::max(slots_, accs.size() * slot_bytes());
   barrier();
   for (size_t i = 0; i < accs.size(); i++) {
     const std::string id = str(accs[i]->id), op = op_type(*accs[i]), warp = str(i % size_t(warps));

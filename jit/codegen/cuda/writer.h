@@ -99,6 +99,7 @@ class Writer {
   void load_packs(const Loop& l, bool resident);
   void finish_accumulators(const Loop& l);
   void finish_in_block(const std::vector<const Accumulator*>& accs);
+  size_t slot_bytes() const { return m_.columns ? 32 * 16 : 16; }  // of an accumulator's results, of up to 16 bytes
   void plan_residency(const Stmts& body);
   int partials(const Accumulator& a) const;
   int lanes(const Accumulator& a) const;
