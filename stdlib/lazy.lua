@@ -2,7 +2,9 @@
 -- t[name]. fields[file] lists, in one string, the names that t takes from the table that the file returns. After it is
 -- read, a name is a plain field. Code that looks at a table without reading its fields (completion, help, advice, a
 -- trace) calls `load`, `names` and `all`.
+-- A program may replace the methods of strings before it reads a name: `find` and `gmatch` are the library's own.
 local _, use = ...
+local find, gmatch = string.find, string.gmatch
 
 local places = {} -- [table] = {files, fields}
 
@@ -11,7 +13,7 @@ local function file_of(place, key)
   local file = place[1][key]
   if file then return file, false end
   for each, names in next, place[2] do
-    if (" " .. names .. " "):find(" " .. key .. " ", 1, true) then return each, true end
+    if find(" " .. names .. " ", " " .. key .. " ", 1, true) then return each, true end
   end
 end
 
@@ -44,7 +46,7 @@ local function names(t)
   if place == nil then return found end
   for name in next, place[1] do found[name] = true end
   for _, list in next, place[2] do
-    for name in list:gmatch "%S+" do found[name] = true end
+    for name in gmatch(list, "%S+") do found[name] = true end
   end
   return found
 end
