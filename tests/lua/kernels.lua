@@ -250,9 +250,10 @@ h.test("pdist takes each pair of rows once", function()
     local want = lt.linalg.vector_norm(at(rows) - at(others), 2, 1)
     h.truthy(lt.pdist(x):equal(want) and compiled(x):equal(want), n .. " rows")
   end
-  -- A row waits for its place: the places are made by vectors, in a kernel of their own.
+  -- A row waits for its place: the places are made by vectors, in a kernel of their own. Where many processors share
+  -- the work, starting that kernel takes longer than it saves.
   local many = lt.randn(512, 64)
-  h.equal(launches(function() return lt.pdist(many) end), 2)
+  if lt.get_num_threads() <= 4 then h.equal(launches(function() return lt.pdist(many) end), 2) end
   local x = lt.arange(0, 3000):to(lt.float64):view(-1, 1)
   local apart = lt.pdist(x)
   h.equal(apart[-1]:item(), 1)
