@@ -5,9 +5,16 @@ local M = {all = {"eager", "compiled", "dynamic", "patched", "auto", "capture", 
   "collect", "captured", "passes"}, lines = false}
 
 local function same(f) return f end
+local function compiled(f) return lt.compile(f) end
+
+-- A mode that runs frames under a stress switch.
+local function stressed(frame, switch)
+  return {frame = frame, start = function() lt.config.stress = switch end, stop = function() lt.config.stress = nil end}
+end
+
 local modes = {
   eager = {frame = same},
-  compiled = {frame = function(f) return lt.compile(f) end},
+  compiled = {frame = compiled},
   dynamic = {frame = function(f) return lt.compile(f, {dynamic = true}) end},
   patched = {frame = function(f) return lt.patch(f) end},
   auto = {frame = same, start = function()
@@ -18,18 +25,13 @@ local modes = {
     lt.auto(false)
     lt.config.profit = nil
   end},
-  capture = {frame = same, start = function() lt.config.stress = "capture" end,
-    stop = function() lt.config.stress = nil end},
-  ["break"] = {frame = same, start = function() lt.config.stress = "break" end,
-    stop = function() lt.config.stress = nil end},
+  capture = stressed(same, "capture"),
+  ["break"] = stressed(same, "break"),
   -- Compiled autograd compiles every backward, of eager code and of compiled code.
-  backward = {frame = same, start = function() lt.config.stress = "backward" end,
-    stop = function() lt.config.stress = nil end},
-  outside = {frame = function(f) return lt.compile(f) end, start = function() lt.config.stress = "backward" end,
-    stop = function() lt.config.stress = nil end},
+  backward = stressed(same, "backward"),
+  outside = stressed(compiled, "backward"),
   -- Each new tensor collects the dead ones.
-  collect = {frame = function(f) return lt.compile(f) end, start = function() lt.config.stress = "collect" end,
-    stop = function() lt.config.stress = nil end},
+  collect = stressed(compiled, "collect"),
   whole = {frame = function(f) return lt.compile(f, {fullgraph = true}) end},
   ["whole dynamic"] = {frame = function(f) return lt.compile(f, {fullgraph = true, dynamic = true}) end},
   -- Runs graphs op by op: as captured, and as the passes have left them.
