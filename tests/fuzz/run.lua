@@ -179,7 +179,7 @@ local function shrink_torch(program, kind, name)
   return program:text(removed) .. "--[[ in Python:\n" .. program:python_text(removed) .. "]]\n", ""
 end
 
-local failures, roundings, compared, started = 0, 0, 0, 0, os.clock()
+local failures, roundings, compared, started = 0, 0, 0, os.clock()
 for seed = first, last do
   if options.at then  -- for the script: the seed that runs
     local file = assert(io.open(options.at, "w"))
