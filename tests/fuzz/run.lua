@@ -59,8 +59,6 @@ local function check(text)
   return nil, nil, nil, roundings, want
 end
 
--- Runs one program in its own process. Returns its mode and kind of difference, "" if there is none, and its errors
--- under eager.
 local function read_all(path)
   local file = assert(io.open(path, "rb"))
   local text = file:read("*a")
@@ -89,6 +87,8 @@ local function executable()
   return path
 end
 
+-- Runs one program in its own process. Returns its mode and kind of difference ("": none; "died STATUS": it did not
+-- end), and the texts of its errors under eager, as a set.
 local function run_alone(text, lines, names)
   local path = os.tmpname()
   local file = assert(io.open(path, "wb"))
@@ -110,7 +110,8 @@ local function run_alone(text, lines, names)
   return failed, errors
 end
 
--- Returns whether it fails in the same way, with no error under eager that the whole program did not have.
+-- Returns the text of the smallest program found that fails in the same way, and a note for the report. A smaller
+-- program counts only if eager raises no error that the whole program did not raise.
 local function shrink(program, lines, mode)
   local names = "eager," .. mode
   local failed, errors = run_alone(program:text(), lines, names)
