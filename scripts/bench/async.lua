@@ -1,7 +1,8 @@
--- What the calls of a train step wait for while its code is made in the background, on the CPU. A line a case, medians
--- of rounds, each in a process of its own: worst_ms, by how much the longest call before it was there was longer than
--- the median of eager calls; eager_worst_ms, the same of as many eager calls; first_ms, of the first call, which
--- captures; over_ms, of the one that takes the code over and runs it first; ready_ms, when that was; calls before it.
+-- Measures how long calls of a train step wait while its code is compiled in the background, on the CPU. Prints a line
+-- of JSON per case: medians of rounds, each in its own process. worst_ms: by how much the longest call before the code
+-- was ready exceeds the median eager call; eager_worst_ms: the same for as many eager calls; first_ms: for the first
+-- call, which captures; over_ms: for the first call that runs the compiled code; ready_ms: the time until the code was
+-- ready; calls: the number of calls before that.
 --   lutra scripts/bench/async.lua [--rounds N] [--threads N] [CASE...]
 local lt = require "lutra"
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
@@ -24,7 +25,7 @@ local function timed(f)
   return (lt.perf_counter() - start) * 1e3
 end
 
--- Of one process: eager calls first, so that kernels of eager ops are there.
+-- Runs one round. Eager calls come first, so that kernels of eager ops are compiled.
 local function measure(make)
   local eager, calls, times = make(), {}, {}
   for _ = 1, 3 do eager() end

@@ -1,6 +1,6 @@
--- lutra scripts/bench/calls.lua: what a compiled call costs beside its kernels, in ns of CPU time, minima: a tiny
--- graph, guards, parameters of a module, many entries; then a training loop in a main chunk under lt.auto beside the
--- same loop around an annotated step. LuaJIT's JIT is off.
+-- lutra scripts/bench/calls.lua: measures what a compiled call costs without its kernels: a tiny graph, guards,
+-- parameters of a module, many entries. Then times a training loop in a main chunk under lt.auto, beside the same loop
+-- around a compiled step. Prints minima in ns of CPU time. LuaJIT's JIT is off.
 local lt = require "lutra"
 local nn = lt.nn
 jit.off()
@@ -68,7 +68,7 @@ entries("sizes", function(n)
   for i = 1, n do calls[i] = lt.ones(i + 1) end
   return lt.compile(assert(loadstring("return function(y) return y + 1 end"))(), {dynamic = false}), calls
 end)
--- The same tensors, which themselves are cold in turn: what entries cost is what is beyond these.
+-- The same tensors with one entry. They are cold in the caches, too: the difference is the cost of the entries.
 entries("sizes of one entry", function(n)
   local calls = {}
   for i = 1, n do calls[i] = lt.ones(i + 1) end
@@ -80,7 +80,7 @@ entries("functions", function(n)
   return lt.compile(assert(loadstring("return function(f, y) return f(y) end"))()), calls
 end)
 
-do  -- What a thousand segments in turn cost the processor's caches, with nothing to be found.
+do  -- A thousand functions in turn, without a search for an entry: the cost of cold segments.
   local functions = {}
   for i = 1, 1000 do
     functions[i] = lt.compile(assert(loadstring("return function(y) return y + " .. i .. " end"))())
@@ -91,7 +91,7 @@ do  -- What a thousand segments in turn cost the processor's caches, with nothin
   report("1000 functions of one entry in turn", fastest(1000, function(n) for i = 1, n do functions[i](x) end end))
 end
 
--- A step's ns, of the best epoch.
+-- Returns the time of a step in ns, from the fastest epoch.
 local loop = [[
   local lt, wrap = ...
   local nn, F = lt.nn, lt.nn.functional

@@ -1,6 +1,6 @@
--- lutra scripts/bench/cliffs.lua [NAME...]: ordinary programs that once fell off compiled code. A line is a program:
--- graphs that it made, its breaks, the entries past its first ones, and the CPU time of a call compiled and eager, in
--- us: medians of blocks that alternate, over all of its values. LuaJIT's JIT is off.
+-- lutra scripts/bench/cliffs.lua [NAME...]: runs ordinary programs that once lost their compiled code. Prints a line
+-- per program: its graphs, graph breaks and recompiles, and the CPU time of a compiled and of an eager call in us. The
+-- times are medians of alternating blocks, over all argument values. LuaJIT's JIT is off.
 local clock = os.clock
 local lt = require "lutra"
 local started = clock()
@@ -15,12 +15,10 @@ for _, name in ipairs(arg) do wanted[name] = true end
 
 local kBlocks = 15
 
-local function median(list)
-  table.sort(list)
-  return list[math.floor(#list / 2) + 1]
-end
+local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
+local median = dofile(here .. "../models/common.lua").median
 
--- So many rounds of all values that a block takes about 5 ms.
+-- Returns the number of rounds over all values with which a block takes about 5 ms.
 local function rounds_of(f, values)
   local start = clock()
   for i = 1, #values do f(values[i]) end
@@ -47,14 +45,14 @@ local function line(name, what, counters, compiled, eager, eager_is)
   io.stdout:flush()
 end
 
--- make() gives a function of one value, from a world of its own; `how` is lt.compile's options, or what compiles it.
-local function measure(name, what, make, values, how)
+-- make(frame) returns a new function of one value, whose frames to compile are passed through frame(f). options: those
+-- of lt.compile.
+local function measure(name, what, make, values, options)
   if next(wanted) and not wanted[name] then return end
   lt.reset()
   lt.manual_seed(1)
   local eager = make(function(f) return f end)
-  local function compile(f) return lt.compile(f, type(how) == "table" and how or nil) end
-  local compiled = make(compile)
+  local compiled = make(function(f) return lt.compile(f, options) end)
   for _ = 1, 3 do
     for i = 1, #values do compiled(values[i]) eager(values[i]) end
   end
@@ -268,10 +266,10 @@ do
   end, numbers(1, 20))
 end
 
--- C9: what the first product of a process waits for.
+-- C9: the time of the first matrix product of a process.
 if not next(wanted) or wanted.C9 then print(("C9   first product of the process: %.1f ms"):format(first_product)) end
 
--- C10: a training loop in the main chunk under lt.auto beside the same loop around an annotated step.
+-- C10: a training loop in the main chunk under lt.auto, beside the same loop around a compiled step.
 if not next(wanted) or wanted.C10 then
   local function train(compile, inner)
     lt.manual_seed(3)

@@ -1,5 +1,5 @@
--- What cpu.lua and gpu.lua share: options and cases in, a JSON line a case out; the models that they train. The
--- caller's options are names with numbers:
+-- Shared by the benchmarks in Lua: reads options and names of cases, prints a line of JSON per case, has the models of
+-- cpu.lua and gpu.lua. The caller passes its options with their defaults, which are numbers:
 --   local bench = dofile(folder .. "common.lua")(arg, {seconds = 1}); bench.options.seconds, bench.is_wanted(name) ...
 local lt = require "lutra"
 local nn, functional = lt.nn, lt.nn.functional
@@ -24,7 +24,8 @@ end
 
 function models.chargpt() return models.GPT {d = 128, heads = 4, layers = 4, vocabulary = 96, length = 128} end
 
--- make(compile) gives a train step on a fresh net and its data, eager or compiled: forward, backward and AdamW.
+-- Returns make(compile), which returns a train step (forward, backward, AdamW) on a new net and its data. The step is
+-- eager without `compile`.
 local function train_step(make_net, make_data, rate, loss_of)
   return function(compile)
     local net = make_net()
@@ -67,7 +68,7 @@ return function(arg, options)
     i = i + 1
   end
 
-  -- A case that was named stands for all that begin with it; none stands for all.
+  -- Returns true if an argument is a prefix of the case's name, or if there are no arguments.
   function M.is_wanted(name)
     for _, start in ipairs(wanted) do
       if name:sub(1, #start) == start then return true end
@@ -75,7 +76,7 @@ return function(arg, options)
     return #wanted == 0
   end
 
-  -- fields: {name, number} with five digits behind the point; whole: integers.
+  -- Prints a case. fields: {name, number}, rounded to five decimals; whole: {name, integer}.
   function M.emit(name, fields, whole)
     local row = {case = name}
     for _, field in ipairs(whole or {}) do row[field[1]] = math.floor(field[2]) end

@@ -1,4 +1,4 @@
--- Convolutional nets of the benchmarks: resnet50 and mobilenet_v2, as torchvision has them.
+-- The convolutional nets of gpu.lua: resnet50 and mobilenet_v2 with torchvision's architectures.
 --   local nets = dofile(folder .. "convnets.lua"); nets.resnet50(classes), nets.mobilenet_v2(classes)
 local lt = require "lutra"
 local nn, F = lt.nn, lt.nn.functional

@@ -1,6 +1,6 @@
--- Eager against compiled on the CPU: one JSON line a case, {case, threads, eager_ms, compiled_ms, compile_ms}; medians.
--- Train steps also have peak_mb, the most memory of this process since the case began. The line "limits" has this
--- machine's rates: copy_gbps (4 MB in place, in the cache) and gemm_gflops.
+-- Times eager and compiled code on the CPU. Prints a line of JSON per case, {case, threads, eager_ms, compiled_ms,
+-- compile_ms}; times are medians. Train steps also have peak_mb, the peak memory of this process since the case began.
+-- The line "limits" has this machine's rates: copy_gbps (4 MB in place, in the cache) and gemm_gflops.
 --   lutra scripts/bench/cpu.lua [--threads N] [--seconds S] [CASE...]     a CASE stands for all that begin with it
 local lt = require "lutra"
 local nn = lt.nn
@@ -13,10 +13,11 @@ local function emit(name, fields) common.emit(name, fields, {{"threads", threads
 lt.config.num_threads = threads
 lt.manual_seed(0)
 
--- The collector runs once in a few calls that make large results: a sample has its share.
+-- With large results the garbage collector runs once in a few calls. Each sample has so many calls that it has its
+-- share.
 local CALLS = 16
 
--- Milliseconds a call of f, where one sample is `calls` calls.
+-- Returns the median time of a call of f in ms. A sample is `calls` calls.
 local function bench(f, calls)
   calls = calls or 1
   for _ = 1, 3 * calls do f() end

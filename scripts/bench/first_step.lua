@@ -1,8 +1,8 @@
--- How long a process takes until its first compiled train step is done, with an empty cache on disk and with the one
--- that an earlier process filled: a JSON line a case, minima over processes.
+-- Measures how long a process takes until its first compiled train step has ended, with an empty disk cache and with
+-- one that an earlier process filled. Prints a line of JSON per case, minima over processes.
 --   lutra scripts/bench/first_step.lua [--runs N] [CASE...]
--- process: from before its start to the end of its first step; cpu: its processor time until then; model: making net,
--- optimiser and data; first: the first call; later: one of the next calls.
+-- process: the time from the start of the process to the end of the first step; cpu: its CPU time until then; model:
+-- making net, optimiser and data; first: the first call; later: one of the next calls.
 local lt = require "lutra"
 local bench = dofile((debug.getinfo(1, "S").source:match("^@(.*/)") or "./") .. "common.lua")(arg,
   {runs = 10, child = 0})

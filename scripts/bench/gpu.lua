@@ -1,5 +1,6 @@
--- Eager against compiled on a GPU: one JSON line a case, {case, eager_ms, compiled_ms, compile_ms, gbps, peak_mb};
--- medians of GPU time between two events. Products may use TF32. torch_gpu_peer.py runs the same cases in PyTorch.
+-- Times eager and compiled code on a GPU. Prints a line of JSON per case, {case, eager_ms, compiled_ms, compile_ms,
+-- gbps, peak_mb}. Times are medians of GPU time between two events. Products may use TF32. torch_gpu_peer.py runs the
+-- same cases in PyTorch.
 --   lutra scripts/bench/gpu.lua [--seconds S] [CASE...]     a CASE stands for all that begin with it
 local lt = require "lutra"
 local functional = lt.nn.functional
@@ -16,13 +17,14 @@ end
 lt.set_default_device("cuda")
 lt.set_float32_matmul_precision("high")
 lt.manual_seed(0)
--- All models are trained by one function: each is an entry of it.
+-- One function trains all models, so each model is an entry of that function.
 lt.config.recompile_limit = 64
 
--- The collector runs once in a few calls that make large results: a sample has its share.
+-- With large results the garbage collector runs once in a few calls. Each sample has so many calls that it has its
+-- share.
 local CALLS = 16
 
--- Milliseconds a call of f, where one sample is `calls` calls.
+-- Returns the median GPU time of a call of f in ms. A sample is `calls` calls.
 local function bench(f, calls)
   for _ = 1, 5 do f() end
   lt.cuda.synchronize()

@@ -1,10 +1,10 @@
-"""The cases of cpu.lua and gpu.lua in JAX, each a jitted function; a train step is one function. The same JSON lines.
+"""Times the cases of cpu.lua and gpu.lua in JAX as jitted functions. Prints the same lines of JSON.
 
 python jax_peer.py [--device cpu|gpu] [--threads N] [--seconds S] [CASE...]     a CASE stands for all that begin with it
 
-Needs jax and nothing else. Times are of the host, from the call until the result is there; on a GPU that adds a few
-microseconds. --threads binds the process to so many processors, as XLA has no setting for it. Products on a GPU may use
-TF32. AdamW is PyTorch's: decay 0.01, betas 0.9 and 0.999.
+Needs only jax. Times are wall times from the call until the result is ready; on a GPU that adds a few microseconds.
+--threads binds the process to so many processors, as XLA has no setting for it. Products on a GPU may use TF32. AdamW
+has PyTorch's defaults: decay 0.01, betas 0.9 and 0.999.
 """
 import argparse, json, os, statistics, time
 
@@ -42,7 +42,7 @@ def wanted(name):
 
 
 def bench(name, f, calls=1):
-    """f() gives arrays that are waited for."""
+    """Times f(), including the wait for the arrays that it returns."""
     start = time.perf_counter()
     jax.block_until_ready(f())
     first = (time.perf_counter() - start) * 1e3
@@ -116,7 +116,8 @@ def mlp():
 
 
 def convnet():
-    weights = {"a": uniform(9, 3, 3, 1, 32), "a0": uniform(9, 32), "b": uniform(288, 3, 3, 32, 64), "b0": uniform(288, 64),
+    weights = {"a": uniform(9, 3, 3, 1, 32), "a0": uniform(9, 32),
+               "b": uniform(288, 3, 3, 32, 64), "b0": uniform(288, 64),
                "f": linear(128, 64 * 49), "g": linear(10, 128)}
 
     def half(x, w, b):
@@ -147,7 +148,8 @@ def gpt(width, heads, layers, vocabulary, length):
         batch, time_steps = ids.shape
         x = p["tokens"][ids] + p["places"][:time_steps]
         for layer in p["layers"]:
-            parts = apply_linear(layer["project"], apply_norm(layer["norm1"], x)).reshape(batch, time_steps, 3, heads, -1)
+            parts = apply_linear(layer["project"], apply_norm(layer["norm1"], x))
+            parts = parts.reshape(batch, time_steps, 3, heads, -1)
             mixed = jax.nn.dot_product_attention(parts[:, :, 0], parts[:, :, 1], parts[:, :, 2], is_causal=True)
             x = x + apply_linear(layer["out"], mixed.reshape(batch, time_steps, width))
             up = jax.nn.gelu(apply_linear(layer["up"], apply_norm(layer["norm2"], x)), approximate=True)
@@ -173,7 +175,8 @@ def train(name, model, x, y, lr, dtype=jnp.float32):
     if not wanted(name):
         return
     weights, run = model()
-    state = {"step": jnp.float32(0), "first": jax.tree.map(jnp.zeros_like, weights), "second": jax.tree.map(jnp.zeros_like, weights)}
+    state = {"step": jnp.float32(0), "first": jax.tree.map(jnp.zeros_like, weights),
+             "second": jax.tree.map(jnp.zeros_like, weights)}
 
     def loss_of(weights):
         cast = jax.tree.map(lambda w: w.astype(dtype), weights)

@@ -1,12 +1,12 @@
--- lutra scripts/bench/misses.lua: what calls cost that no compiled code serves, beside the same function eager: past
--- recompile_limit, as entries are still asked and once they are given up, and where some of the calls are served.
--- Blocks of compiled and eager calls alternate; a line has the minima in ns and their ratio. LuaJIT's JIT is off.
+-- lutra scripts/bench/misses.lua: measures calls past recompile_limit that no entry serves, beside the same function in
+-- eager code: while the entries' guards still run, after they are given up, and if entries serve some of the calls.
+-- Blocks of compiled and eager calls alternate. A line has the minima in ns and their ratio. LuaJIT's JIT is off.
 local lt = require "lutra"
 jit.off()
 
 local function source(text) return assert(loadstring("local lt = ... return " .. text))(lt) end
 
--- Values that want an entry each; the first kMet of them have been met.
+-- Values that each need their own entry. The first kMet of them are passed before timing.
 local kMet, kAll = 16, 116
 local x, functions, sizes, slices = lt.randn(4), {}, {}, {}
 for i = 1, kAll do
@@ -30,8 +30,8 @@ local cases = {
   end]], functions},
 }
 
--- The least time of a block of each; served: of so many calls one has a value that an entry serves. A round makes a
--- compiled function anew, whose first `skip` calls do not count.
+-- Returns the least times per call of an eager and of a compiled block. One of `served` calls has a value that an entry
+-- serves. Each round makes a new compiled function and does not time its first `skip` calls.
 local function compare(case, rounds, skip, served)
   local calls, blocks, values = 96, 40, case[3]
   local function time(f, from)

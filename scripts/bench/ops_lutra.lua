@@ -1,15 +1,15 @@
--- One side of `ops`: requests from stdin, a line of JSON each to stdout. Fields of a request are set apart by tabs:
---   set NAME EXPRESSION             an input
---   case INPUTS EXPRESSION          takes both forms of a case; gives its bytes: inputs and results, each once
---   time eager|compiled SECONDS     the median of samples that take so long together, in ms a call
+-- Lutra's side of `ops`. Reads requests from stdin and answers each with a line of JSON. Tabs separate the fields:
+--   set NAME EXPRESSION             makes an input
+--   case INPUTS EXPRESSION          makes the case, eager and compiled; returns the bytes of its inputs and results
+--   time eager|compiled SECONDS     samples for so long; returns the median, in ms per call
 --   lutra scripts/bench/ops_lutra.lua THREADS cpu|wall [free]
--- With `free` a case frees its results at once, as PyTorch does: what kernels take, without the collector.
+-- With `free` a case frees its results at once, as PyTorch does. So the times have no share of the garbage collector.
 local lt = require "lutra"
 
 lt.config.num_threads = tonumber(arg[1])
 lt.set_grad_enabled(false)
 lt.manual_seed(0)
--- The clock of the process stands still while others have its cores.
+-- CPU time does not count the time in which other processes use the core.
 local clock = arg[2] == "cpu" and os.clock or lt.perf_counter
 local inputs, forms = {}, {}
 

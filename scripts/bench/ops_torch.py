@@ -1,4 +1,4 @@
-"""The other side of `ops`: the requests of ops_lutra.lua, with expressions of Python, answered by PyTorch.
+"""PyTorch's side of `ops`: answers the requests of ops_lutra.lua, with expressions in Python.
 
 python ops_torch.py THREADS cpu|wall
 """

@@ -1,7 +1,8 @@
--- A train step of the char GPT on the CPU whose model is compiled and differentiated outside, beside the step that is
--- one graph: a JSON line a budget of memory for gradients, {case, threads, step_ms, whole_ms, ratio, saved_bytes,
--- all_bytes, saved, held_bytes}. The least of samples that alternate; saved is saved_bytes / all_bytes, all_bytes with
--- what the backward computes again; held_bytes is what a forward holds, by the allocator.
+-- Times a train step of the char GPT on the CPU of which only the model is compiled (step_ms), beside a step that is
+-- one graph (whole_ms). Prints a line of JSON per activation memory budget, {case, threads, step_ms, whole_ms, ratio,
+-- saved_bytes, all_bytes, saved, held_bytes}. Times are the least of alternating samples. saved_bytes is what the
+-- forward saves for the backward; all_bytes adds what the backward recomputes; saved is their ratio; held_bytes is what
+-- the allocator holds after a forward.
 --   lutra scripts/bench/partition.lua [--threads N] [--seconds S] [BUDGET...]
 local lt = require "lutra"
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
@@ -11,7 +12,7 @@ lt.config.num_threads = threads
 
 local input, target = lt.randint(0, 96, {16, 128}), lt.randint(0, 96, {16, 128})
 
--- A fresh model: its loss, its step, with zero_grad and the update of its own.
+-- Returns the loss function and the optimiser of a new model.
 local function model()
   lt.manual_seed(0)
   local net = common.models.chargpt()

@@ -1,6 +1,6 @@
--- How fast a GPU reduces, by shape, layout, reduced dimensions and dtype: GB/s read, beside a copy of as many bytes
--- moved (its reads and writes). One JSON line a case; with --random N also N random ones; the last lines sum up.
--- LUTRA_CUDA_INTERPRET=0 has each kernel compiled before it is timed.
+-- Measures the speed of reductions on a GPU, by shape, layout, reduced dimensions and dtype: GB/s read, beside a copy
+-- that reads and writes as many bytes together. Prints a line of JSON per case, and a summary. --random N adds N random
+-- cases. LUTRA_CUDA_INTERPRET=0 makes Lutra compile each kernel before it is timed.
 --   lutra scripts/bench/reductions.lua [--random N] [--seconds S] [CASE...]     a CASE stands for all that begin so
 local lt = require "lutra"
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
@@ -12,7 +12,7 @@ lt.manual_seed(0)
 
 local CALLS = 8
 
--- Milliseconds a call of f on the GPU.
+-- Returns the median GPU time of a call of f in ms.
 local function bench(f)
   for _ = 1, 3 do f() end
   lt.cuda.synchronize()

@@ -1,6 +1,6 @@
--- Control flow of the graph beside the same program unrolled by hand, forward and backward in one graph: one JSON line
--- a case, {case, threads, region_ms, unrolled_ms, ratio, region_compile_ms, unrolled_compile_ms}; the least of samples
--- that alternate.
+-- Times lt.scan, lt.while_loop and lt.cond beside the same program unrolled by hand. Forward and backward are one
+-- graph. Prints a line of JSON per case, {case, threads, region_ms, unrolled_ms, ratio, region_compile_ms,
+-- unrolled_compile_ms}. Times are the least of alternating samples.
 --   lutra scripts/bench/regions.lua [--threads N] [--seconds S] [CASE...]     a CASE stands for all that begin with it
 local lt = require "lutra"
 local nn = lt.nn
@@ -16,8 +16,8 @@ local function sample(f, calls)
   return (lt.perf_counter() - start) / calls * 1e3
 end
 
--- region() and unrolled() are step functions of the same loss; what they give must agree, gradients (`leaves`) too.
--- before(), if given, is called before the first call of each side.
+-- region() and unrolled() are step functions of the same loss. Their results and the gradients of `leaves` must agree.
+-- before(), if given, runs before the first call of each side, and may return a function that runs after it.
 local function both(name, calls, leaves, region, unrolled, before)
   if not common.is_wanted(name) then return end
   local sides, compile, least = {region, unrolled}, {}, {math.huge, math.huge}

@@ -1,4 +1,5 @@
-"""The cases of gpu.lua in PyTorch on a GPU: eager, torch.compile, and train steps recorded by hand as one CUDA graph. A JSON line a case.
+"""Times the cases of gpu.lua in PyTorch on a GPU: eager, by torch.compile, and train steps recorded by hand as one CUDA
+graph. Prints a line of JSON per case.
 
 python torch_gpu_peer.py [--seconds S] [--adamw KIND] [CASE...]     a CASE stands for all that begin with it
 
@@ -41,7 +42,7 @@ def milliseconds(f, calls=1):
 
 
 def recorded(step):
-    """The step as one CUDA graph, after some runs on a side stream."""
+    """Returns the step as one CUDA graph, recorded after some runs on a side stream."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -55,7 +56,7 @@ def recorded(step):
 
 
 def case(name, make, calls=1, moved=0, by_hand=False):
-    """make(compile) gives the function to time, `calls` calls a sample. moved: bytes that it has to read and write."""
+    """make(compile) returns the function to time; a sample is `calls` calls. moved: bytes that it reads and writes."""
     if not wanted(name):
         return
     torch._dynamo.reset()
@@ -74,7 +75,8 @@ def case(name, make, calls=1, moved=0, by_hand=False):
         row["gbps"] = moved / row["compiled_ms"] / 1e6
     if by_hand:
         row["one_graph_ms"] = milliseconds(recorded(make(torch.compile)))
-    print(json.dumps({key: round(value, 5) if isinstance(value, float) else value for key, value in row.items()}), flush=True)
+    rounded = {key: round(value, 5) if isinstance(value, float) else value for key, value in row.items()}
+    print(json.dumps(rounded), flush=True)
 
 
 def plain(name, op, moved, *tensors):
@@ -134,14 +136,20 @@ def tokens(vocabulary, *shape):
 train("mlp_b128_adamw", models.mlp, lambda: (torch.randn(128, 784), torch.randint(0, 10, (128,))))
 train("convnet_b64_adamw", models.Convnet, lambda: (torch.randn(64, 1, 28, 28), torch.randint(0, 10, (64,))))
 train("chargpt_d128_l4_b16_t128_adamw", lambda: models.GPT(128, 4, 4, 96, 128), tokens(96, 16, 128))
+
+
 def images(batch):
-    return lambda: (torch.randn(batch, 3, 224, 224).to(memory_format=torch.channels_last), torch.randint(0, 1000, (batch,)))
+    def draw():
+        x = torch.randn(batch, 3, 224, 224).to(memory_format=torch.channels_last)
+        return x, torch.randint(0, 1000, (batch,))
+    return draw
 
 
 for autocast in (False, True):
     kind = "_bf16" if autocast else ""
-    train("resnet50_b32_adamw" + kind, lambda: models.resnet50(1000).to(memory_format=torch.channels_last), images(32), autocast)
-    train("mobilenet_v2_b96_adamw" + kind, lambda: models.mobilenet_v2(1000).to(memory_format=torch.channels_last), images(96),
-          autocast)
+    train("resnet50_b32_adamw" + kind, lambda: models.resnet50(1000).to(memory_format=torch.channels_last),
+          images(32), autocast)
+    train("mobilenet_v2_b96_adamw" + kind, lambda: models.mobilenet_v2(1000).to(memory_format=torch.channels_last),
+          images(96), autocast)
     train("gpt2_124m_b8_t512_adamw" + kind, lambda: models.GPT(768, 12, 12, 50257, 1024),
           tokens(50257, 8, 512), autocast)

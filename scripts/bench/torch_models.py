@@ -1,4 +1,4 @@
-"""What torch_peer.py and torch_gpu_peer.py both train: the models of common.lua in PyTorch, and a train step with AdamW."""
+"""The models of common.lua in PyTorch, and a train step with AdamW, for torch_peer.py and torch_gpu_peer.py."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ class Convnet(nn.Module):
 
 
 class Layer(nn.Module):
-    """A block of GPT-2: attention and a feed-forward net, each behind a norm and beside a sum."""
+    """A block of GPT-2: attention and a feed-forward net, each with a pre-norm and a residual connection."""
     def __init__(self, width, heads):
         super().__init__()
         self.heads, self.norm1, self.norm2 = heads, nn.LayerNorm(width), nn.LayerNorm(width)

@@ -1,4 +1,4 @@
-"""The cases of cpu.lua in PyTorch, eager and torch.compile: the same JSON lines.
+"""Times the cases of cpu.lua in PyTorch, eager and by torch.compile. Prints the same lines of JSON.
 
 python torch_peer.py [--threads N] [--seconds S] [--adamw KIND] [CASE...]     a CASE stands for all that begin with it
 """
@@ -41,7 +41,8 @@ def both(name, make, calls=1):
     compiled()
     first = (time.perf_counter() - start) * 1e3
     steady = bench(compiled, calls)
-    print(json.dumps({"case": name, "threads": options.threads, "eager_ms": round(eager, 5), "compiled_ms": round(steady, 5),
+    print(json.dumps({"case": name, "threads": options.threads,
+                      "eager_ms": round(eager, 5), "compiled_ms": round(steady, 5),
                       "compile_ms": round(max(first - steady, 0), 1), "peak_mb": round(peak, 1)}), flush=True)
 
 

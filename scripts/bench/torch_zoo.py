@@ -1,7 +1,7 @@
-"""The ports of scripts/models in PyTorch, with the same names of parameters and the same sizes.
+"""The models of scripts/models in PyTorch, with the same sizes and names of parameters.
 
 python torch_zoo.py [--threads N] [--seconds S] [--cpu] [--adamw KIND] [--no-compile] MODEL...
-                                          a JSON line each, as --bench
+                                          prints the line of JSON that the Lua models print with --bench
 python torch_zoo.py --losses MODEL...     20 steps at the tiny sizes from weights that a formula gives:
                                           tests/lua/models.lua
 """

@@ -1,4 +1,4 @@
-"""More of torch_zoo.py's models: convnext, unet, gat, dlrm and swin, each as its port in scripts/models has it."""
+"""More models for torch_zoo.py: convnext, unet, gat, dlrm and swin, equal to those of scripts/models."""
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -158,7 +158,8 @@ class DLRM(nn.Module):
 
     @staticmethod
     def draw(s, random):
-        return (random.floats((s.batch, s.dense)), random.below(s.rows, (s.tables, s.batch, s.bag))), random.below(2, (s.batch,))
+        dense, ids = random.floats((s.batch, s.dense)), random.below(s.rows, (s.tables, s.batch, s.bag))
+        return (dense, ids), random.below(2, (s.batch,))
 
     @staticmethod
     def loss(out, y):
