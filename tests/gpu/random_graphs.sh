@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# tests/gpu/random_graphs.sh LUTRA-TESTS [FIRST [LAST [PROCESSES]]]: random graphs FIRST to LAST (1 to 1000) on the GPU, shared out to
-# processes, one a core: compiled against eager bit for bit, each op of eager against the CPU (tests/cuda/random_graphs_test.cc).
-# The executable of the tests is no part of a bundle: carry it (strip it first) and name the bundle's libraries in LD_LIBRARY_PATH.
+# tests/gpu/random_graphs.sh LUTRA-TESTS [FIRST [LAST [PROCESSES]]]: distributes the random graphs FIRST to LAST (1 to
+# 1000) over PROCESSES (one per core). Each graph runs on the GPU. Compiled code must equal eager code bit for bit, and
+# each eager op must agree with the CPU (tests/cuda/random_graphs_test.cc).
+# A bundle does not hold the executable lutra-tests: copy it, stripped, and name the bundle's libraries in
+# LD_LIBRARY_PATH.
 set -uo pipefail
 tests=${1:?the executable lutra-tests}
 first=${2:-1} last=${3:-1000} processes=${4:-$(nproc)}
@@ -20,7 +22,8 @@ cat "$out"/* | awk '
   /^skipped|skipped: / { print; bad++ }
   /^failed: / { print; bad++ }
   END {
-    printf "random graphs: %d run (%d raised, as on the CPU), %d results of ops, %d equal to the CPU'"'"'s bit for bit\n", graphs, raised, results, equal
+    printf "random graphs: %d run (%d raised, as on the CPU), ", graphs, raised
+    printf "%d results of ops, %d equal to the CPU'"'"'s bit for bit\n", results, equal
     for (op in worst) printf "  %s at most %s of its tolerance\n", op, worst[op]
     for (s in wrong) printf "  FAILED seed %s\n", s
     exit bad > 0
