@@ -1,11 +1,11 @@
-# cmake --install: executable, library and Lua module, headers, sources of the standard library, a CMake package
-# (find_package(Lutra), target Lutra::lutra), pkg-config's lutra.pc, a manual page, completion for bash.
+# Installs the executable, the library and Lua module, headers, sources of the standard library, a CMake package
+# (find_package(Lutra), target Lutra::lutra), pkg-config's lutra.pc, a manual page and completion for bash.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 install(TARGETS lutra RUNTIME)
 install(TARGETS lutra_shared EXPORT LutraTargets LIBRARY)
-# What `require "lutra"` of a stock LuaJIT finds where LUA_CPATH (or the prefix /usr) leads.
+# A stock LuaJIT finds this link by `require "lutra"` if the prefix is /usr or LUA_CPATH names the folder.
 install(CODE "
   set(modules \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/lua/5.1\")
   file(MAKE_DIRECTORY \"\${modules}\")
@@ -26,7 +26,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/LutraConfigVersion.cmake 
 install(FILES ${PROJECT_BINARY_DIR}/LutraConfig.cmake ${PROJECT_BINARY_DIR}/LutraConfigVersion.cmake
   DESTINATION ${package})
 
-# The prefix is the one of cmake --install, which may be another than that of the configuration.
+# `cmake --install --prefix` may name another prefix than the configuration.
 set(at @)
 configure_file(cmake/lutra.pc.in ${PROJECT_BINARY_DIR}/lutra.pc @ONLY)
 install(CODE "
