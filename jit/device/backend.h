@@ -51,6 +51,8 @@ struct Preferences {
   bool column_threads = false;     // the columns of a reduction are parallel threads
   bool padded_products = false;    // a large product's rows are padded to multiples of 16 bytes
   bool leaves_processors = false;  // its kernels do not use the CPU's threads
+  bool fed_scatters = false;       // a scatter runs by blocks with the kernel whose result it takes, and may write its
+                                   // result over an operand that dies
   LikelySizes likely;
   ArenaRules arena;
 };

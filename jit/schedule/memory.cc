@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "jit/device/backend.h"
 #include "jit/schedule/combine.h"
 #include "ops/core/interrupt.h"
 #include "ops/core/sym.h"
@@ -76,7 +77,11 @@ class Overwrite {
 
 class MemoryPlanner {
  public:
-  MemoryPlanner(Plan& plan, SymEnv& env) : plan_(plan), env_(env), lives_(plan.buffers.size()) {}
+  MemoryPlanner(Plan& plan, SymEnv& env)
+      : plan_(plan),
+        env_(env),
+        fed_scatters_(backend_of(plan.device).preferences.fed_scatters),
+        lives_(plan.buffers.size()) {}
 
   void run() {
     find_lives();
@@ -118,13 +123,17 @@ class MemoryPlanner {
         if (l.first < 0) l.first = int(i);
         l.last = int(end);
       });
-      // On a CPU a kernel may run in blocks with the scatter that takes its result. Then it reads while the scatter
-      // writes.
-      const auto* scatter = std::get_if<ExternLaunch>(&plan_.launches[i]);
-      if (i == 0 || !(plan_.device == Device{}) || !scatter || !info(scatter->op).has(kScatters)) continue;
+      // A kernel that feeds a scatter reads while the scatter writes.
+      if (i == 0 || !is_fed_scatter(plan_.launches[i])) continue;
       if (!std::holds_alternative<KernelLaunch>(plan_.launches[i - 1])) continue;
       for_buffers(plan_.launches[i - 1], [&](int32_t b, bool) { lives_[size_t(b)].last = int(end); });
     }
+  }
+
+  // Returns true if a kernel before this launch may feed it.
+  bool is_fed_scatter(const Launch& l) const {
+    const auto* e = std::get_if<ExternLaunch>(&l);
+    return fed_scatters_ && e && info(e->op).has(kScatters);
   }
 
   void place(size_t launch, int32_t b) {
@@ -166,16 +175,16 @@ class MemoryPlanner {
   // Returns the slot of a scatter's input that is not needed after it: the result takes its place without a copy. -1 if
   // that cannot be.
   int32_t scattered_into(size_t launch, int32_t b, ExprId bytes) {
-    const auto* e = std::get_if<ExternLaunch>(&plan_.launches[launch]);
-    if (!e || !(plan_.device == Device{}) || !info(e->op).has(kScatters) || ends_[launch] != launch) return -1;
-    const BufferView &in = e->in[0], &out = e->out[0];
+    if (!is_fed_scatter(plan_.launches[launch]) || ends_[launch] != launch) return -1;
+    const auto& e = std::get<ExternLaunch>(plan_.launches[launch]);
+    const BufferView &in = e.in[0], &out = e.out[0];
     const auto reads = [&](const BufferView& v) { return v.buffer == in.buffer; };
-    if (out.buffer != b || in.buffer < 0 || std::count_if(e->in.begin(), e->in.end(), reads) != 1) return -1;
-    const bool lies_as =
+    if (out.buffer != b || in.buffer < 0 || std::count_if(e.in.begin(), e.in.end(), reads) != 1) return -1;
+    const bool same_layout =
         in.dtype == out.dtype && in.offset == out.offset && in.sizes == out.sizes && in.strides == out.strides;
     Life& life = lives_[size_t(in.buffer)];
     const bool dies = life.last == int(launch) && life.first < int(launch);
-    if (buffer(in.buffer).kind != Buffer::kTemp || buffer(in.buffer).index < 0 || !lies_as || !dies) return -1;
+    if (buffer(in.buffer).kind != Buffer::kTemp || buffer(in.buffer).index < 0 || !same_layout || !dies) return -1;
     if (plan_.slots[size_t(buffer(in.buffer).index)].bytes != bytes) return -1;
     life.last = -1;  // the slot is b's now
     return buffer(in.buffer).index;
@@ -183,6 +192,7 @@ class MemoryPlanner {
 
   Plan& plan_;
   SymEnv& env_;
+  const bool fed_scatters_;
   std::vector<Life> lives_;
   std::vector<size_t> ends_;  // by launch: the last one of its parallel group
 };

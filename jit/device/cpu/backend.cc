@@ -17,6 +17,7 @@ constexpr int64_t kSizes[] = {1031, 37, 23, 19, 17, 13};
 Preferences preferences() {
   Preferences p;
   p.likely = {kSizes, kSizes, kSizes};
+  p.fed_scatters = true;
   p.arena.cleared_late = true;
   return p;
 }
