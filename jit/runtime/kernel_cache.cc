@@ -25,9 +25,9 @@ constexpr int32_t kLookAfter = 1 << 16;
 
 struct Entry {
   std::shared_ptr<CachedKernel> kernel;
-  bool goes = false;   // may be removed once nobody uses it; false for a GPU, whose code may still be running
-  uint64_t asked = 0;  // when it was last asked for
-  bool is_idle() const { return goes && kernel.use_count() == 1 && !kernel->launches; }
+  bool removable = false;  // once nobody uses it; false for a GPU, whose code may still be running
+  uint64_t asked = 0;      // when it was last asked for
+  bool is_idle() const { return removable && kernel.use_count() == 1 && !kernel->launches; }
 };
 
 struct Cache {
@@ -81,6 +81,14 @@ std::shared_ptr<CachedKernel> ask(Cache& c, Entry& entry) {
   return entry.kernel;
 }
 
+// Adds a compiled or loaded kernel. Call it with the lock held.
+std::shared_ptr<CachedKernel> publish(Cache& c, const std::string& key, const Backend& backend,
+                                      std::shared_ptr<CachedKernel> kernel) {
+  forget_idle(c);
+  const bool removable = !backend.preferences.leaves_processors;
+  return ask(c, c.kernels.emplace(key, Entry{std::move(kernel), removable}).first->second);
+}
+
 }  // namespace
 
 std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const KernelTarget& target, bool listing,
@@ -111,9 +119,7 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const Ke
   made->name = kernel.name;
   LUTRA_CHECK(made->code, "kernel ", kernel.name, " has no code");
   const std::lock_guard published(c.mutex);
-  forget_idle(c);
-  const bool goes = !backend.preferences.leaves_processors;
-  return ask(c, c.kernels.emplace(key, Entry{std::move(made), goes}).first->second);
+  return publish(c, key, backend, std::move(made));
 }
 
 const Code& looking_code(CachedKernel& cached, const loop::Kernel& kernel, KernelTarget target) {
@@ -134,9 +140,7 @@ std::shared_ptr<CachedKernel> loaded_kernel(const std::string& name, const std::
   auto made = std::make_shared<CachedKernel>();
   made->code = backend.load(image);
   made->name = name;
-  forget_idle(c);
-  const bool goes = &backend == &backend_of(Device{});
-  return ask(c, c.kernels.emplace(key, Entry{std::move(made), goes}).first->second);
+  return publish(c, key, backend, std::move(made));
 }
 
 std::shared_ptr<CachedKernel> library_counters(const char* op) {
