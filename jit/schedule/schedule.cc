@@ -192,7 +192,8 @@ class Planner {
     for (int32_t u : group.roots) empty &= units_[u].is_empty();
     if (empty) return;
     GroupKernel kernel(units_, group.units, group.roots);
-    LUTRA_CHECK(kernel.build().empty(), "a group without a kernel: ", kernel.build());
+    const std::string& why = kernel.build();
+    LUTRA_CHECK(why.empty(), "a group without a kernel: ", why);
     const Node* node = first.node;
     for (int32_t u : group.units) {
       if (!node->file) node = units_[u].node;
