@@ -84,8 +84,8 @@ struct Tracer {
     t->requires_grad = request.create_graph;
     return t;
   }
-  Tensor input(const char* name, const Tensor& like, const Tensor& lies_as) {
-    return input(name, like, strides_like(like->sizes, lies_as));
+  Tensor input(const char* name, const Tensor& like, const Tensor& layout) {
+    return input(name, like, strides_like(like->sizes, layout));
   }
 
   // Cuts the trace at a point: the gradient that its hooks return is a new input.

@@ -12,20 +12,20 @@ namespace {
 struct Touch {
   std::vector<int32_t> reads, writes;  // memory that it accesses: buffers, inputs by their storage
   bool alone = false, fails = false, writes_input = false;
-  bool tells_size = false;  // determines a size that later launches may depend on
+  bool decides_size = false;  // its elements decide a size that later launches may depend on
 };
 
-bool meet(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
+bool intersect(const std::vector<int32_t>& a, const std::vector<int32_t>& b) {
   return std::any_of(a.begin(), a.end(), [&](int32_t m) { return std::count(b.begin(), b.end(), m) > 0; });
 }
 
 bool depends(const Touch& a, const Touch& b) {
-  return meet(a.writes, b.reads) || meet(a.writes, b.writes) || meet(a.reads, b.writes);
+  return intersect(a.writes, b.reads) || intersect(a.writes, b.writes) || intersect(a.reads, b.writes);
 }
 
 // A write to an input must come after launches that may fail.
 bool keeps_order(const Touch& a, const Touch& b) {
-  return depends(a, b) || b.tells_size || (a.fails && b.writes_input) || (b.fails && a.writes_input);
+  return depends(a, b) || b.decides_size || (a.fails && b.writes_input) || (b.fails && a.writes_input);
 }
 
 Touch touch_of(const Plan& plan, const Launch& l) {
@@ -38,8 +38,8 @@ Touch touch_of(const Plan& plan, const Launch& l) {
   });
   const auto* k = std::get_if<KernelLaunch>(&l);
   t.alone = !k;
-  t.tells_size = !k && info(std::get<ExternLaunch>(l).op).dynamic;
-  t.fails = k ? !k->faults.empty() : t.tells_size || info(std::get<ExternLaunch>(l).op).has(kFails);
+  t.decides_size = !k && info(std::get<ExternLaunch>(l).op).dynamic;
+  t.fails = k ? !k->faults.empty() : t.decides_size || info(std::get<ExternLaunch>(l).op).has(kFails);
   return t;
 }
 
@@ -53,7 +53,7 @@ void add(Run& run, size_t launch, const Touch& t) {
   run.launches.push_back(launch);
   run.touch.reads.insert(run.touch.reads.end(), t.reads.begin(), t.reads.end());
   run.touch.writes.insert(run.touch.writes.end(), t.writes.begin(), t.writes.end());
-  run.touch.tells_size |= t.tells_size, run.touch.fails |= t.fails, run.touch.writes_input |= t.writes_input;
+  run.touch.decides_size |= t.decides_size, run.touch.fails |= t.fails, run.touch.writes_input |= t.writes_input;
 }
 
 }  // namespace

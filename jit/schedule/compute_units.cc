@@ -289,10 +289,10 @@ void ComputeUnits::order_writes() {
 // Orders all later units after an op with an unbacked size. What the program does next may depend on that size without
 // reading the op's result.
 void ComputeUnits::order_unbacked() {
-  for (int32_t teller = 0; teller < size(); teller++) {
-    const ComputeUnit& t = units_[size_t(teller)];
+  for (int32_t dynamic = 0; dynamic < size(); dynamic++) {
+    const ComputeUnit& t = units_[size_t(dynamic)];
     if (t.low.kind != Lowered::kExtern || !info(t.node->op).dynamic) continue;
-    for (int32_t u = teller + 1; u < size(); u++) add_once(units_[size_t(u)].after, teller);
+    for (int32_t u = dynamic + 1; u < size(); u++) add_once(units_[size_t(u)].after, dynamic);
   }
 }
 

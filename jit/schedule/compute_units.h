@@ -105,7 +105,7 @@ class ComputeUnits {
   void order_unbacked();
   void break_swaps();
   void write_in_place();
-  bool lies_as(const Tensor& a, const Tensor& b) const;
+  bool same_layout(const Tensor& a, const Tensor& b) const;
   std::vector<int32_t> chain_into(int32_t copy, int32_t input) const;
   bool repeats(const std::vector<int32_t>& chain, int32_t input) const;
   bool may_write(const std::vector<int32_t>& chain, int32_t copy, int32_t input, std::vector<int32_t>& early) const;

@@ -69,8 +69,8 @@ class Fuser {
   }
 
   // Tries the merges that were deferred because they would compute much twice.
-  void put_off() {
-    for (const auto& [r, u] : std::exchange(put_off_, {})) {
+  void try_deferred() {
+    for (const auto& [r, u] : std::exchange(deferred_, {})) {
       refused_.erase(key_of(group_of_[size_t(r)], group_of_[size_t(u)]));
       try_merge(group_of_[size_t(r)], group_of_[size_t(u)], false);
     }
@@ -312,7 +312,7 @@ class Fuser {
     const Score score(units_.machine, work_[size_t(a)], work_[size_t(b)], work);
     // A kernel that runs in parallel may save the launch as well.
     const bool later = trust && score.gains() && score.again() > score.a.additions + score.b.additions;
-    if (later) put_off_.push_back({groups_[size_t(a)][0], groups_[size_t(b)][0]});
+    if (later) deferred_.push_back({groups_[size_t(a)][0], groups_[size_t(b)][0]});
     if (decisions_.wanted()) {
       log_decision(str(score.text(), later           ? ": put off: it computes twice as much"
                                      : score.gains() ? ": taken"
@@ -360,8 +360,8 @@ class Fuser {
   std::vector<int32_t> versions_;
   std::vector<Bits> before_, after_;  // by group: all units that run before it, and after it
   std::set<std::pair<int64_t, int64_t>> refused_;
-  std::vector<std::pair<int32_t, int32_t>> put_off_;  // units that identify pairs of groups
-  std::vector<int32_t> seen_;                         // by group: the last merge that visited it
+  std::vector<std::pair<int32_t, int32_t>> deferred_;  // units that identify pairs of groups
+  std::vector<int32_t> seen_;                          // by group: the last merge that visited it
   int32_t merges_ = 0;
 };
 
@@ -413,7 +413,7 @@ std::vector<Group> fuse(ComputeUnits& units, bool fuse, Decisions& decisions) {
         continue;
       }
       f.side_by_side();
-      f.put_off();
+      f.try_deferred();
       all.adopt(f);
       break;
     }

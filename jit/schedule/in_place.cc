@@ -26,7 +26,7 @@ bool scatters(const ComputeUnit& u) {
 
 }  // namespace
 
-bool ComputeUnits::lies_as(const Tensor& a, const Tensor& b) const {
+bool ComputeUnits::same_layout(const Tensor& a, const Tensor& b) const {
   const bool alike = a->dtype == b->dtype && a->sizes.size() == b->sizes.size();
   for (size_t d = 0; alike && d < a->sizes.size(); d++) {
     if (!facts.equal(a->sizes[d], b->sizes[d]) || !facts.equal(a->strides[d], b->strides[d])) return false;
@@ -50,7 +50,7 @@ std::vector<int32_t> ComputeUnits::chain_into(int32_t copy, int32_t input) const
     if (s.id == input) return chain;
     const int32_t u = unit_of(s.id);
     const ComputeUnit& unit = units_[size_t(u)];
-    if (!scatters(unit) || unit.inlined || !lies_as(unit.value, target) || returned(s.id)) return {};
+    if (!scatters(unit) || unit.inlined || !same_layout(unit.value, target) || returned(s.id)) return {};
     // Only the last link's value may have other readers.
     for (int32_t v = 0; reader != copy && v < size(); v++) {
       if (v != reader && std::count(units_[size_t(v)].reads.begin(), units_[size_t(v)].reads.end(), u)) return {};
