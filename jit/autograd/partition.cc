@@ -100,9 +100,7 @@ struct Network {
   // Returns true if only a copy of t could be kept, and the copy would have other strides, on which t's readers depend.
   bool is_out_of_reach(const Tensor& t) const {
     if (is_free(t) || !exposed.count(t->storage.get())) return false;
-    const Sizes strides = info(kCopyOp).meta(kCopyOp, {t, std::string("preserve_format")})[0].strides;
-    return !std::equal(strides.begin(), strides.end(), t->strides.begin(), t->strides.end(),
-                       [](const SymInt& a, const SymInt& b) { return a.expr == b.expr && a.hint == b.hint; });
+    return !same_exprs(info(kCopyOp).meta(kCopyOp, {t, std::string("preserve_format")})[0].strides, t->strides);
   }
   double weight(const Tensor& t) const {
     if (is_free(t)) return 0;

@@ -1,6 +1,5 @@
 // cse: replaces a pure node by an earlier equal one (same op, same arguments), and a copy by its original. It does not
 // merge memory that leaves the graph: the program may write to each of two equal results separately.
-#include <algorithm>
 #include <cmath>
 #include <unordered_set>
 
@@ -43,11 +42,6 @@ struct Key {
 
 using Storages = std::unordered_set<const Storage*>;
 
-bool lies_as(const Tensor& a, const Tensor& b) {
-  return std::equal(a->strides.begin(), a->strides.end(), b->strides.begin(), b->strides.end(),
-                    [](const SymInt& x, const SymInt& y) { return x.expr == y.expr && x.hint == y.hint; });
-}
-
 // Returns the copies that cannot be told from their originals, with these originals. A copy that leaves the graph is
 // replaced by its original as a result.
 std::unordered_map<const Node*, Tensor> needless_copies(const Graph& g, Storages& leaving) {
@@ -62,7 +56,7 @@ std::unordered_map<const Node*, Tensor> needless_copies(const Graph& g, Storages
     Tensor of = n->args[0].tensor();
     const Tensor& copy = n->results[0];
     if (const auto copied = found.find(of->node); copied != found.end()) of = copied->second;
-    if (!lies_as(of, copy) || written.count(of->storage.get())) continue;
+    if (!same_exprs(of->strides, copy->strides) || written.count(of->storage.get())) continue;
     if (leaving.count(copy->storage.get())) {
       const bool view = info(of->node->op).has(kView);
       if (view || inputs.count(of->storage.get()) || !leaving.insert(of->storage.get()).second) continue;

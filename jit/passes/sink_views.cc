@@ -11,10 +11,7 @@
 namespace lutra {
 namespace {
 
-bool same_sizes(const Tensor& a, const Tensor& b) {
-  return std::equal(a->sizes.begin(), a->sizes.end(), b->sizes.begin(), b->sizes.end(),
-                    [](const SymInt& x, const SymInt& y) { return x.expr == y.expr && x.hint == y.hint; });
-}
+bool same_sizes(const Tensor& a, const Tensor& b) { return same_exprs(a->sizes, b->sizes); }
 
 bool is_movable(const Node& n) {
   return info(n.op).has(kPointwise) && !info(n.op).has(kMutates) && !info(n.op).has(kRandom) && !n.inplace &&

@@ -10,6 +10,7 @@
 //    into int64 is a user error.
 // 4. No function recurses over expressions. Chains have any length, and a shared expression is visited once.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -263,7 +264,13 @@ inline bool operator>(SymInt a, SymInt b) { return b < a; }
 inline bool operator<=(SymInt a, SymInt b) { return !(b < a); }
 inline bool operator>=(SymInt a, SymInt b) { return !(a < b); }
 
+// Returns true if a and b are the same number or the same expression. Unlike a == b, this records no guard.
+inline bool same_expr(SymInt a, SymInt b) { return a.expr == b.expr && a.hint == b.hint; }
+
 using Sizes = SmallVec<SymInt, 5>;
+inline bool same_exprs(const Sizes& a, const Sizes& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), same_expr);
+}
 SymInt numel(const Sizes& sizes);
 Sizes contiguous_strides(const Sizes& sizes);
 std::string to_string(const Sizes& sizes);  // {2, 3}; symbols print their hint

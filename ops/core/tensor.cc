@@ -11,8 +11,6 @@ void check_dims(const Sizes& sizes) {
   if (sizes.size() > 2 * kMaxDims) fail_dims(sizes.size());
 }
 
-bool same_expr(SymInt a, SymInt b) { return a.expr == b.expr && a.hint == b.hint; }
-
 }  // namespace
 
 size_t spanned_bytes(const Sizes& sizes, const Sizes& strides, DType dtype) {

@@ -178,16 +178,14 @@ void Engine::take_targets(const GradNode* node, const std::vector<Tensor>& grads
 }
 
 // Returns whether a clone of g would have g's strides. Those of dimensions of one element may differ.
-bool lies_as_clone(const Tensor& g) {
-  const Sizes strides = info(OpId::clone).meta(OpId::clone, {g, std::string("preserve_format")})[0].strides;
-  return std::equal(strides.begin(), strides.end(), g->strides.begin(), g->strides.end(),
-                    [](const SymInt& a, const SymInt& b) { return a.expr == b.expr && a.hint == b.hint; });
+bool has_clone_strides(const Tensor& g) {
+  return same_exprs(info(OpId::clone).meta(OpId::clone, {g, std::string("preserve_format")})[0].strides, g->strides);
 }
 
 // Returns whether g is a view without history of a whole base that has no other holder.
 bool holds_base_alone(const Tensor& g) {
   return g->base && !g->view && g->base->refs.load() == 1 && g->storage->refs.load() == 2 &&
-         g->base->numel().hint == g->numel().hint && lies_as_clone(g);
+         g->base->numel().hint == g->numel().hint && has_clone_strides(g);
 }
 
 // Returns whether a hook of a later leaf may see the memory of g, a FakeTensor. Real memory has reference counts.
@@ -203,7 +201,7 @@ Tensor Engine::owned(const Tensor& leaf, Tensor g) {
   const bool plain = create_ || !g->requires_grad;  // a function's gradient may be a tensor that it saved
   bool alone = plain && g->refs.load() == 1 && (viewed || g->storage->refs.load() == 1);
   if (g->is_fake()) {
-    alone = plain && !seen_later(g) && given_.insert(g->storage.get()).second && (!g->base || lies_as_clone(g));
+    alone = plain && !seen_later(g) && given_.insert(g->storage.get()).second && (!g->base || has_clone_strides(g));
   }
   bool laid = g->is_contiguous() || (!leaf->is_contiguous() && is_dense(g->sizes, g->strides));
   if (alone && laid) {

@@ -39,9 +39,7 @@ bool gives_zeros(OpId op, const Args& args) {
 bool gives_sum(OpId op, const Args& args, const Tensor& result) {
   if (op != OpId::add || !is_float(result->dtype)) return false;
   const auto alike = [&](const Value& v) {
-    return v.is<Tensor>() && v.tensor()->dtype == result->dtype &&
-           std::equal(v.tensor()->sizes.begin(), v.tensor()->sizes.end(), result->sizes.begin(), result->sizes.end(),
-                      [](const SymInt& x, const SymInt& y) { return x.expr == y.expr && x.hint == y.hint; });
+    return v.is<Tensor>() && v.tensor()->dtype == result->dtype && same_exprs(v.tensor()->sizes, result->sizes);
   };
   const Scalar& alpha = args[2].as<Scalar>();
   return alike(args[0]) && alike(args[1]) && !alpha.expr && alpha.to_double() == 1;

@@ -32,7 +32,7 @@ bool lies_plainly(const Graph& graph, int32_t size) {
     return std::all_of(node->results.begin(), node->results.end(), [&](const Tensor& t) {
       if (!t || std::none_of(t->sizes.begin(), t->sizes.end(), depends)) return true;
       const Sizes want = contiguous_strides(t->sizes);
-      const auto is_as = [&](SymInt a, SymInt b) { return a.expr == b.expr && a.hint == b.hint && !depends(a); };
+      const auto is_as = [&](SymInt a, SymInt b) { return same_expr(a, b) && !depends(a); };
       return std::none_of(t->sizes.begin() + 1, t->sizes.end(), depends) &&
              std::equal(want.begin(), want.end(), t->strides.begin(), t->strides.end(), is_as);
     });
