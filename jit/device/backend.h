@@ -80,9 +80,9 @@ class Backend {
   // Returns the target of plans and code as text. A saved plan is valid if this is equal.
   std::string target_key(Device device, const std::string& isa) const;
 
-  // Returns what the code generator weighs for a kernel, one line each, for the stated machine and these integer
-  // arguments.
-  virtual std::string weighed(const loop::Kernel&, std::span<const int64_t>) const { return ""; }
+  // Describes how the code generator maps a kernel to threads: one line for each loop that it considered. For the
+  // stated machine and these integer arguments. Returns "" if the device has no such choice.
+  virtual std::string mapping(const loop::Kernel&, std::span<const int64_t>) const { return ""; }
 
   // Returns the runner of a flat plan. The plan must outlive it.
   virtual std::unique_ptr<Runner> make_runner(const FlatPlan& flat) const = 0;

@@ -61,6 +61,7 @@ struct Decider {
   virtual void when(const void* flag, DType dtype, bool holds, const std::function<void()>& body) = 0;
   // Runs body() as long as the element is not 0. body updates the element.
   virtual void repeat(const void* flag, DType dtype, const std::function<void()>& body) = 0;
+  // Copies bytes of the device, after all earlier launches and before all later ones.
   virtual void copy(void* to, const void* from, size_t bytes) = 0;
 };
 

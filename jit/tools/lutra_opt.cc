@@ -105,7 +105,7 @@ std::string mappings_text(const Plan& plan) {
     if (!k) continue;
     std::vector<int64_t> hints;
     for (ExprId e : k->ints) hints.push_back(plan.exprs[size_t(e)].i);
-    text += backend_of(plan.device).weighed(k->kernel, hints);
+    text += backend_of(plan.device).mapping(k->kernel, hints);
   }
   for (const Plan& function : plan.functions) text += mappings_text(function);
   return text;

@@ -1,4 +1,4 @@
-// The GPU's backend: description of the machine, numerics of sums, code by NVRTC.
+// The GPU's backend: its numerics and preferences, its compiler (NVRTC) and runner.
 #include "jit/device/backend.h"
 
 #include "jit/codegen/cuda/analysis.h"
@@ -13,7 +13,7 @@
 namespace lutra::cuda {
 namespace {
 
-// They determine the work of a thread.
+// The mapping to threads is chosen for these sizes (LikelySizes).
 constexpr int64_t kFlat[] = {1 << 24}, kRows[] = {512, 4104, 40, 24, 17, 13},
                   kShortRows[] = {24, 65544, 40, 28, 17, 13};
 
@@ -45,7 +45,7 @@ class CudaBackend final : public Backend {
     return to_string(target.device) + " " + mapping_class(kernel, target.hints, machine(target.device)) +
            (target.several ? " several" : "");
   }
-  std::string weighed(const loop::Kernel& kernel, std::span<const int64_t> hints) const override {
+  std::string mapping(const loop::Kernel& kernel, std::span<const int64_t> hints) const override {
     std::string mapping_text;
     map_kernel(kernel, hints, stated, &mapping_text);
     return mapping_text;

@@ -35,7 +35,7 @@ void add_node(Device device, int kind, const std::function<void(uint64_t handle)
               const std::function<void()>& body) {
   LaunchOrder& order = *LaunchOrder::current();
   cuda::Context& gpu = cuda::context(device);
-  order.wait_for_all();
+  order.begin_barrier();
   cuda::ConditionalNodeParams p;
   LUTRA_CUDA(graph_conditional_handle(&p.handle, order.graph(), gpu.handle, 0, kAssignDefault));
   set(p.handle);
@@ -52,16 +52,16 @@ void add_node(Device device, int kind, const std::function<void(uint64_t handle)
     capture_body(order, gpu.stream, p.graphs[0], [&](LaunchOrder& within) {
       body();
       if (kind != kWhile) return;
-      within.wait_for_all();
+      within.begin_barrier();
       set(p.handle);
-      within.all_wait();
+      within.end_barrier();
     });
   } catch (...) {
     wrong = std::current_exception();
   }
   LUTRA_CUDA(begin_capture_to_graph(gpu.stream, graph, behind.data(), nullptr, behind.size(), kRelaxed));
   if (wrong) std::rethrow_exception(wrong);
-  order.all_wait();
+  order.end_barrier();
 }
 
 }  // namespace
@@ -81,10 +81,10 @@ void ConditionalNodes::repeat(const void* flag, DType dtype, const std::function
 void ConditionalNodes::copy(void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
   LaunchOrder& order = *LaunchOrder::current();
-  order.wait_for_all();
+  order.begin_barrier();
   LUTRA_CUDA(copy_device(reinterpret_cast<cuda::DevicePtr>(to), reinterpret_cast<cuda::DevicePtr>(from), bytes,
                          cuda::context(device_).stream));
-  order.all_wait();
+  order.end_barrier();
 }
 
 }  // namespace lutra

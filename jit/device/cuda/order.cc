@@ -112,7 +112,7 @@ void LaunchOrder::wait() {
   LUTRA_CUDA(set_capture_dependencies(stream_, nodes.data(), nodes.size(), kSet));
 }
 
-void LaunchOrder::wait_for_all() {
+void LaunchOrder::begin_barrier() {
   begin();
   launch_.asked.clear();
   for (int32_t i = 0; i < int32_t(done_.size()); i++) {
@@ -122,7 +122,7 @@ void LaunchOrder::wait_for_all() {
   wait();
 }
 
-void LaunchOrder::all_wait() {
+void LaunchOrder::end_barrier() {
   end();
   floor_ = int32_t(done_.size()) - 1;
 }

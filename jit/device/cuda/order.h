@@ -61,9 +61,9 @@ class LaunchOrder : cuda::ScratchWatch {
   void enter();
   void leave();
 
-  // Enclose a launch that waits for all earlier ones, and that all later ones wait for.
-  void wait_for_all();
-  void all_wait();
+  // Enclose a launch that waits for all earlier launches. All later launches wait for it.
+  void begin_barrier();
+  void end_barrier();
   // The graph that is being captured, and the nodes that the next one waits for.
   cuda::GraphHandle graph() const;
   std::vector<cuda::GraphNode> leaves() const;

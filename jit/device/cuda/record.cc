@@ -37,7 +37,7 @@ namespace {
 constexpr size_t kMaxRecordings = 4;
 constexpr int kMaxTries = 32;
 
-void say(const std::string& text) {
+void log_line(const std::string& text) {
   if (runtime_config().recording_log) runtime_config().recording_log(text);
 }
 
@@ -64,7 +64,7 @@ void CudaRunner::prepare_recordings() {
 void CudaRunner::give_up(const std::string& why) const {
   recordings_->given_up = true;
   recordings_->all.clear();
-  say(flat_.place() + " is not recorded: " + why + "\n");
+  log_line(flat_.place() + " is not recorded: " + why + "\n");
 }
 
 // Returns the run's recording: one that serves it, or a new one to be filled. Null: the run goes launch by launch.
@@ -84,7 +84,8 @@ CudaRunner::Recording* CudaRunner::pick_recording(Context& c, const std::vector<
     return r.all.back().get();
   }
   if (r.tries == kMaxTries)
-    return give_up("what its libraries are given, or where the GPU's working memory lies, keeps changing"), nullptr;
+    return give_up("the arguments of its library calls, or the address of the GPU's working memory, keep changing"),
+           nullptr;
   if (find_moving(r)) {
     bring_moving(c, inputs);
     make_key(c, r.key);
@@ -275,8 +276,8 @@ bool CudaRunner::record(Context& c, Recording& r) const {
     place_results(c, r, false);
     return give_up(wrong), false;
   }
-  say(str(flat_.place(), " is recorded (", recordings_->all.size(), "): ", steps_.size(), " launches, ", r.nodes,
-          " nodes, ", early, " launched early\n"));
+  log_line(str(flat_.place(), " is recorded (", recordings_->all.size(), "): ", steps_.size(), " launches, ", r.nodes,
+               " nodes, ", early, " launched early\n"));
   return true;
 }
 

@@ -163,7 +163,7 @@ void CudaRunner::add_groups(size_t first) {
   head.end = int32_t(groups_.size());
 }
 
-void CudaRunner::aim(const Context& c, BlockHead* head, int32_t step, cuda::Context& gpu) const {
+void CudaRunner::fill_head(const Context& c, BlockHead* head, int32_t step, cuda::Context& gpu) const {
   head->fault = cuda::fault_record(gpu);
   head->stream = gpu.stream;
   head->device = plan_.device.index;
@@ -184,7 +184,7 @@ bool CudaRunner::make_launch(const Context& c, const std::vector<int32_t>& group
   for (int32_t i : group) {
     FilledStep part;
     if (!fill(c, steps_[size_t(i)], default_generator(), part)) continue;
-    aim(c, part.head, i, gpu);
+    fill_head(c, part.head, i, gpu);
     if (!code.prepare(part.head, out.grid)) continue;
     if (alone) out.param = reinterpret_cast<uint64_t*>(part.head);
     if (!alone) {
@@ -207,7 +207,7 @@ void CudaRunner::interpret(const Context& c, const std::vector<int32_t>& group) 
   for (int32_t i : group) {
     FilledStep part;
     if (!fill(c, steps_[size_t(i)], default_generator(), part)) continue;
-    aim(c, part.head, i, gpu);
+    fill_head(c, part.head, i, gpu);
     steps_[size_t(i)].kernel->code->run(part.head);
     const LaunchStep& s = steps_[size_t(i)];
     cuda::launched(gpu, s.op, s.file, s.line);

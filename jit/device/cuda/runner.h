@@ -69,7 +69,7 @@ class CudaRunner final : public Runner {
   void add_groups(size_t first);
   MemoryRange range_of(const LaunchOrder& order, const Context& c, int32_t buffer) const;
   void put_in_order(LaunchOrder& order, const Context& c, std::span<const int32_t> launches) const;
-  void aim(const Context& c, BlockHead* head, int32_t step, cuda::Context& gpu) const;
+  void fill_head(const Context& c, BlockHead* head, int32_t step, cuda::Context& gpu) const;
   bool make_launch(const Context& c, const std::vector<int32_t>& group, GroupLaunch& out) const;
   void launch_group(const Context& c, const std::vector<int32_t>& group) const;
   void interpret(const Context& c, const std::vector<int32_t>& group) const;
