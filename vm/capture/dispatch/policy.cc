@@ -447,8 +447,8 @@ void learn(lua_State* L, ProtoPoint& point, const Miss& miss, const CallValues& 
   });
 }
 
-bool tell_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Miss& miss,
-               const CallValues& call) {
+bool handle_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Miss& miss,
+                 const CallValues& call) {
   Runtime& rt = runtime(L);
   const auto made = std::count_if(point.entries.begin(), point.entries.end(), [](auto& e) { return !e->decline; });
   const bool declines = miss.entry.decline;
@@ -481,7 +481,7 @@ bool is_of_memory(const GuardProgram& p, int step) {
          (s.op == GuardOp::kTensorCheck && p.tensors[size_t(s.index)].in_shared_memory);
 }
 
-bool lap(const GuardProgram& p, const std::vector<Tensor>& tensors) {
+bool any_overlap(const GuardProgram& p, const std::vector<Tensor>& tensors) {
   for (size_t i = 0; i < tensors.size(); i++) {
     for (size_t k = 0; k < i; k++) {
       const bool both = p.tensors[i].in_shared_memory && p.tensors[k].in_shared_memory && tensors[i] && tensors[k];
@@ -491,9 +491,9 @@ bool lap(const GuardProgram& p, const std::vector<Tensor>& tensors) {
   return false;
 }
 
-// Returns whether tensors of the call share memory as those of entries do, but at other places, apparently other ones
-// in each call. Graphs have places in memory as constants.
-bool lies_elsewhere(lua_State* L, const ProtoPoint& point, FailedSteps& failed, const CallValues& call) {
+// Returns whether tensors of the call overlap as those of entries do, but at other offsets, which apparently change
+// with each call. Offsets in shared memory are constants of a graph.
+bool overlap_elsewhere(lua_State* L, const ProtoPoint& point, FailedSteps& failed, const CallValues& call) {
   constexpr int kMaxPlaces = 2;
   const auto has_places = [](const auto& e) {
     const auto& tensors = e->guards.tensors;
@@ -501,15 +501,15 @@ bool lies_elsewhere(lua_State* L, const ProtoPoint& point, FailedSteps& failed, 
   };
   if (std::count_if(point.entries.begin(), point.entries.end(), has_places) < kMaxPlaces) return false;
   int places = 0;
-  bool laps = false;
+  bool overlapping = false;
   failed.each([&](const Miss& miss) {
     const GuardProgram& p = miss.entry.guards;
     if (miss.step < 0 || !is_of_memory(p, miss.step)) return true;
     places++;
-    laps = laps || lap(p, tensors_of(L, p, call, miss.tables));
+    overlapping = overlapping || any_overlap(p, tensors_of(L, p, call, miss.tables));
     return true;
   });
-  return laps && places >= kMaxPlaces;
+  return overlapping && places >= kMaxPlaces;
 }
 
 }  // namespace
@@ -531,8 +531,8 @@ void note_hit(ProtoPoint& point, const Entry& entry, const GuardTensors& inputs)
 
 namespace {
 
-bool tell_nearest(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Miss& miss,
-                  FailedSteps& others, const CallValues& call) {
+bool handle_nearest_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point,
+                         const Miss& miss, FailedSteps& others, const CallValues& call) {
   std::optional<bool> more;
   const auto tell = [&](const Miss& other) {
     const GuardProgram& p = other.entry.guards;
@@ -542,11 +542,11 @@ bool tell_nearest(CaptureState& state, lua_State* L, CompiledProto& compiled, Pr
       });
     }
     if (!is_near(L, p, call, other.tables, [](auto&, auto&) {})) return true;
-    more = other.step < 0 || tell_miss(state, L, compiled, point, other, call);
+    more = other.step < 0 || handle_miss(state, L, compiled, point, other, call);
     return false;
   };
   if (!point.limit_reached && point.entries.size() > 1) others.each(tell);
-  return more ? *more : tell_miss(state, L, compiled, point, miss, call);
+  return more ? *more : handle_miss(state, L, compiled, point, miss, call);
 }
 
 }  // namespace
@@ -554,15 +554,16 @@ bool tell_nearest(CaptureState& state, lua_State* L, CompiledProto& compiled, Pr
 bool note_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Miss& miss,
                const CallValues& call) {
   FailedSteps all(L, point, call);
-  if (!point.limit_reached && !compiled.options.fullgraph && lies_elsewhere(L, point, all, call)) {
+  if (!point.limit_reached && !compiled.options.fullgraph && overlap_elsewhere(L, point, all, call)) {
     const GuardPlace place = row_of(miss.entry.guards, size_t(miss.step)).place;
-    const BreakAbout about{"", "let them lie at the same places each call: each other size or offset is another graph"};
+    const BreakAbout about{
+        "", "keep the sizes and offsets of tensors that share memory: each other size or offset needs another graph"};
     if (!point.breaks_for_places) count_break(L, compiled, {Break::shared_memory, about, {place.file, place.line}});
     point.breaks_for_places = true;
     note_late_miss(point, compiled);
     return false;
   }
-  const bool more = tell_nearest(state, L, compiled, point, miss, all, call);
+  const bool more = handle_nearest_miss(state, L, compiled, point, miss, all, call);
   if (point.missed_level > 0) point.missed_level = furthest_level(L, point, all, call);
   return more;
 }
