@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "vm/bind/module.h"
+#include "vm/capture/dispatch/budget.h"
 #include "vm/capture/dispatch/callees.h"
 #include "vm/capture/dispatch/compiled.h"
-#include "vm/capture/dispatch/policy.h"
 #include "vm/capture/dispatch/rounds.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/host/modes.h"

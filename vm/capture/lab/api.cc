@@ -17,7 +17,7 @@
 #include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/driver.h"
 #include "vm/capture/dispatch/entries.h"
-#include "vm/capture/dispatch/policy.h"
+#include "vm/capture/dispatch/profit.h"
 #include "vm/capture/dispatch/state.h"
 #include "vm/capture/lab/open.h"
 #include "vm/capture/lab/options.h"
