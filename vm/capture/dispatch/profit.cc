@@ -13,7 +13,6 @@
 #include "vm/capture/dispatch/costs.h"
 #include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/policy.h"
-#include "vm/capture/dispatch/state.h"
 #include "vm/host/runtime.h"
 
 namespace lutra {
