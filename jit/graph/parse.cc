@@ -163,18 +163,11 @@ struct Parser : TextReader {
       const Tensor& r = results[i];
       // channels_last may have chosen another layout than the op's rule gives.
       if (!info(op).has(kView) && t.strides.size() == r->strides.size()) r->strides = t.strides;
-      bool same = t.dtype == r->dtype && equal(t.sizes, r->sizes) && equal(t.strides, r->strides);
+      bool same = t.dtype == r->dtype && same_exprs(t.sizes, r->sizes) && same_exprs(t.strides, r->strides);
       if (!same) error(str("the type of %", ids[i], " is ", describe(r), " strides ", to_string(r->strides)));
       define(ids[i], r);
     }
     trailer(n);
-  }
-  static bool equal(const Sizes& a, const Sizes& b) {
-    if (a.size() != b.size()) return false;
-    for (size_t i = 0; i < a.size(); i++) {
-      if (a[i].expr != b[i].expr || a[i].hint != b[i].hint) return false;
-    }
-    return true;
   }
   void trailer(Node& n) {
     if (peek("rng") && n.rng < 0) error(str(name(n.op), " draws no random numbers"));

@@ -7,16 +7,8 @@
 namespace lutra {
 namespace {
 
-bool alike(const Sizes& a, const Sizes& b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); i++) {
-    if (a[i].expr != b[i].expr || a[i].hint != b[i].hint) return false;
-  }
-  return true;
-}
-
 bool alike(const Tensor& a, const Tensor& b) {
-  return a->dtype == b->dtype && alike(a->sizes, b->sizes) && alike(a->strides, b->strides) &&
+  return a->dtype == b->dtype && same_exprs(a->sizes, b->sizes) && same_exprs(a->strides, b->strides) &&
          a->device() == b->device();
 }
 
