@@ -143,22 +143,32 @@ struct ReduceGrad {
   }
 };
 
+// Gives the gradients of op(self, dim, index, src, reduce, include_self). For the other arguments see ReduceGrad.
+void reduce_grad(VjpContext& ctx, OpId op, std::function<Tensor(const Tensor&)> spread,
+                 std::function<Tensor(const Tensor&, const Tensor&)> collect,
+                 std::function<Tensor(const Tensor&)> without_self) {
+  const auto reduce_with = [&](const Tensor& into, const Tensor& t, const char* reduce) {
+    return op1(op, {into, ctx.args[1], ctx.args[2], t, std::string(reduce), ctx.args[5]});
+  };
+  ReduceGrad grad{ctx,
+                  ctx.args[4].as<std::string>(),
+                  ctx.args[5].as<bool>(),
+                  std::move(spread),
+                  std::move(collect),
+                  std::move(without_self),
+                  reduce_with};
+  grad.run();
+}
+
 }  // namespace
 
 LUTRA_VJP(scatter_reduce, "0:a0 0:a2 0:a3 0:r0 3:a0 3:a2 3:a3 3:r0") {
   need_same_shape(ctx, ctx.arg(2), ctx.arg(3));
   const Value dim = ctx.args[1], index = ctx.args[2];
-  const bool include_self = ctx.args[5].as<bool>();
-  ReduceGrad grad{ctx,
-                  ctx.args[4].as<std::string>(),
-                  include_self,
-                  [&](const Tensor& t) { return gather(t, dim, index); },
-                  [&](const Tensor& into, const Tensor& t) { return scatter_add(into, dim, ctx.arg(2), t); },
-                  [&](const Tensor& t) { return scatter_value(t, dim, index, Scalar(0.0)); },
-                  [&](const Tensor& into, const Tensor& t, const char* reduce) {
-                    return op1(OpId::scatter_reduce, {into, dim, index, t, std::string(reduce), include_self});
-                  }};
-  grad.run();
+  reduce_grad(
+      ctx, OpId::scatter_reduce, [&](const Tensor& t) { return gather(t, dim, index); },
+      [&](const Tensor& into, const Tensor& t) { return scatter_add(into, dim, ctx.arg(2), t); },
+      [&](const Tensor& t) { return scatter_value(t, dim, index, Scalar(0.0)); });
 }
 
 // -- scattering slices
@@ -185,17 +195,10 @@ LUTRA_VJP(index_fill, "0:a2 3:a2") {
 
 LUTRA_VJP(index_reduce, "0:a0 0:a2 0:a3 0:r0 3:a0 3:a2 3:a3 3:r0") {
   const Value dim = ctx.args[1], index = ctx.args[2];
-  const bool include_self = ctx.args[5].as<bool>();
-  ReduceGrad grad{ctx,
-                  ctx.args[4].as<std::string>(),
-                  include_self,
-                  [&](const Tensor& t) { return index_select(t, dim, index); },
-                  [&](const Tensor& into, const Tensor& t) { return index_add(into, dim, ctx.arg(2), t); },
-                  [&](const Tensor& t) { return index_fill(t, dim, index); },
-                  [&](const Tensor& into, const Tensor& t, const char* reduce) {
-                    return op1(OpId::index_reduce, {into, dim, index, t, std::string(reduce), include_self});
-                  }};
-  grad.run();
+  reduce_grad(
+      ctx, OpId::index_reduce, [&](const Tensor& t) { return index_select(t, dim, index); },
+      [&](const Tensor& into, const Tensor& t) { return index_add(into, dim, ctx.arg(2), t); },
+      [&](const Tensor& t) { return index_fill(t, dim, index); });
 }
 
 LUTRA_VJP(index_put, "0:a1 3:a1") {
