@@ -1,4 +1,4 @@
-// vjp rules of joins, views along diagonals and windows, and padding.
+// vjp rules of joins, windows and padding.
 #include <algorithm>
 
 #include "ops/decompose/emit.h"
@@ -26,20 +26,6 @@ LUTRA_VJP(cat, "") {
 }
 
 LUTRA_VJP(flip, "") { ctx.give(0, op1(OpId::flip, {ctx.grads[0], ctx.args[1]})); }
-
-LUTRA_VJP(diagonal, "") {
-  ctx.give(0,
-           op1(OpId::diagonal_scatter, {zeros_like(ctx.arg(0)), ctx.grads[0], ctx.args[1], ctx.args[2], ctx.args[3]}));
-}
-
-LUTRA_VJP(diagonal_scatter, "") {
-  const Tensor& g = ctx.grads[0];
-  if (ctx.needs(0)) {
-    Tensor zeros = full(ctx.arg(1)->sizes, 0.0, g->dtype, g->device());
-    ctx.give(0, op1(OpId::diagonal_scatter, {g, zeros, ctx.args[2], ctx.args[3], ctx.args[4]}));
-  }
-  if (ctx.needs(1)) ctx.give(1, op1(OpId::diagonal, {g, ctx.args[2], ctx.args[3], ctx.args[4]}));
-}
 
 // Windows may overlap, so each element sums the gradients of all windows that have it.
 LUTRA_VJP(unfold, "") {

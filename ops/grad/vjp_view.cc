@@ -29,22 +29,31 @@ LUTRA_VJP(slice, "") {
   ctx.give(0, op1(OpId::slice_scatter, {zeros, ctx.grads[0], ctx.args[1], ctx.args[2], ctx.args[3], ctx.args[4]}));
 }
 
-LUTRA_VJP(select_scatter, "") {
-  const Tensor& g = ctx.grads[0];
-  if (ctx.needs(0)) {
-    Tensor zeros = full(ctx.arg(1)->sizes, 0.0, g->dtype, g->device());
-    ctx.give(0, op1(OpId::select_scatter, {g, zeros, ctx.args[2], ctx.args[3]}));
-  }
-  if (ctx.needs(1)) ctx.give(1, op1(OpId::select, {g, ctx.args[2], ctx.args[3]}));
+LUTRA_VJP(diagonal, "") {
+  ctx.give(0,
+           op1(OpId::diagonal_scatter, {zeros_like(ctx.arg(0)), ctx.grads[0], ctx.args[1], ctx.args[2], ctx.args[3]}));
 }
 
-LUTRA_VJP(slice_scatter, "") {
+namespace {
+
+// Gives the gradients of scatter(input, src, attributes...), which writes src over the elements of view(input,
+// attributes...): the input's is 0 in these elements, and src's has the gradient of these elements.
+void view_scatter_grad(VjpContext& ctx, OpId scatter, OpId view) {
   const Tensor& g = ctx.grads[0];
+  Args args = ctx.args;
+  args[0] = g;
   if (ctx.needs(0)) {
-    Tensor zeros = full(ctx.arg(1)->sizes, 0.0, g->dtype, g->device());
-    ctx.give(0, op1(OpId::slice_scatter, {g, zeros, ctx.args[2], ctx.args[3], ctx.args[4], ctx.args[5]}));
+    args[1] = full(ctx.arg(1)->sizes, 0.0, g->dtype, g->device());
+    ctx.give(0, op1(scatter, args));
   }
-  if (ctx.needs(1)) ctx.give(1, op1(OpId::slice, {g, ctx.args[2], ctx.args[3], ctx.args[4], ctx.args[5]}));
+  args.erase(args.begin() + 1);
+  if (ctx.needs(1)) ctx.give(1, op1(view, args));
 }
+
+}  // namespace
+
+LUTRA_VJP(select_scatter, "") { view_scatter_grad(ctx, OpId::select_scatter, OpId::select); }
+LUTRA_VJP(slice_scatter, "") { view_scatter_grad(ctx, OpId::slice_scatter, OpId::slice); }
+LUTRA_VJP(diagonal_scatter, "") { view_scatter_grad(ctx, OpId::diagonal_scatter, OpId::diagonal); }
 
 }  // namespace lutra
