@@ -17,12 +17,24 @@ ResultSpecs meta_msort(OpId, const Args& args) {
   return {like_spec(t, t->dtype)};
 }
 
-ResultSpecs meta_topk(OpId op, const Args& args) {
+namespace {
+// Checks the arguments (input, k, dim): k must be in least .. the size of dim. Returns dim from 0 on.
+int64_t check_k(OpId op, const Args& args, int64_t least) {
   const Tensor& t = args[0].as<Tensor>();
   const SymInt k = args[1].sym_int();
   const int64_t d = wrap_dim(op, args[2].sym_int().guard(), t->sizes.size());
   const SymInt n = t->sizes.empty() ? SymInt(1) : t->sizes[size_t(d)];
-  if (k < 0 || n < k) fail("topk: k must be in 0 .. ", n.hint, ", the size of dim ", d, ", got ", k.hint);
+  if (k < least || n < k) {
+    fail(name(op), ": k must be in ", least, " .. ", n.hint, ", the size of dim ", d, ", got ", k.hint);
+  }
+  return d;
+}
+}  // namespace
+
+ResultSpecs meta_topk(OpId op, const Args& args) {
+  const Tensor& t = args[0].as<Tensor>();
+  const SymInt k = args[1].sym_int();
+  const int64_t d = check_k(op, args, 0);
   Sizes sizes = t->sizes;
   if (!sizes.empty()) sizes[size_t(d)] = k;
   return {contiguous_spec(sizes, t->dtype), contiguous_spec(sizes, DType::kInt64)};
@@ -39,12 +51,8 @@ ResultSpecs one_of_rows(OpId op, const Tensor& t, const Value& dim, bool keepdim
 }  // namespace
 
 ResultSpecs meta_kthvalue(OpId op, const Args& args) {
-  const Tensor& t = args[0].as<Tensor>();
-  const SymInt k = args[1].sym_int();
-  const int64_t d = wrap_dim(op, args[2].sym_int().guard(), t->sizes.size());
-  const SymInt n = t->sizes.empty() ? SymInt(1) : t->sizes[size_t(d)];
-  if (k < 1 || n < k) fail("kthvalue: k must be in 1 .. ", n.hint, ", the size of dim ", d, ", got ", k.hint);
-  return one_of_rows(op, t, args[2], args[3].as<bool>());
+  check_k(op, args, 1);
+  return one_of_rows(op, args[0].as<Tensor>(), args[2], args[3].as<bool>());
 }
 
 ResultSpecs meta_median_dim(OpId op, const Args& args) {
