@@ -390,6 +390,23 @@ Results decompose_pad(const Args& args) {
 }
 
 // -- pixels and channels
+namespace {
+// Splits the last three dimensions (channels, height, width) of x into five, permutes these, and joins them to three.
+// The lists are for these dimensions only.
+Tensor rearranged(const Tensor& x, std::initializer_list<SymInt> five, std::initializer_list<int64_t> order,
+                  std::initializer_list<SymInt> three) {
+  const size_t before = x->sizes.size() - 3;
+  Sizes split, dims, joined;
+  for (size_t d = 0; d < before; d++) {
+    split.push_back(x->sizes[d]), dims.push_back(int64_t(d)), joined.push_back(x->sizes[d]);
+  }
+  for (SymInt s : five) split.push_back(s);
+  for (int64_t d : order) dims.push_back(int64_t(before) + d);
+  for (SymInt s : three) joined.push_back(s);
+  return apart(reshape(permute(reshape(x, split), dims), joined), x);
+}
+}  // namespace
+
 Results decompose_pixel_shuffle(const Args& args) {
   Tensor x = args[0].tensor();
   check_rank(OpId::pixel_shuffle, x, 3);
@@ -400,14 +417,7 @@ Results decompose_pixel_shuffle(const Args& args) {
     fail("pixel_shuffle: ", c.hint, " channels cannot be divided by the square of upscale_factor ", r);
   }
   SymInt left = floor_div(c, r * r);
-  Sizes split, order, out;
-  for (int64_t d = 0; d < rank - 3; d++) {
-    split.push_back(x->sizes[size_t(d)]), out.push_back(x->sizes[size_t(d)]), order.push_back(d);
-  }
-  for (SymInt s : {left, SymInt(r), SymInt(r), h, w}) split.push_back(s);
-  for (int64_t d : {0, 3, 1, 4, 2}) order.push_back(rank - 3 + d);
-  for (SymInt s : {left, h * SymInt(r), w * SymInt(r)}) out.push_back(s);
-  return {apart(reshape(permute(reshape(x, split), order), out), x)};
+  return {rearranged(x, {left, SymInt(r), SymInt(r), h, w}, {0, 3, 1, 4, 2}, {left, h * SymInt(r), w * SymInt(r)})};
 }
 
 Results decompose_pixel_unshuffle(const Args& args) {
@@ -419,14 +429,8 @@ Results decompose_pixel_unshuffle(const Args& args) {
   if (floor_mod(h, r) != 0 || floor_mod(w, r) != 0) {
     fail("pixel_unshuffle: a picture of ", h.hint, " x ", w.hint, " cannot be divided by downscale_factor ", r);
   }
-  Sizes split, order, out;
-  for (int64_t d = 0; d < rank - 3; d++) {
-    split.push_back(x->sizes[size_t(d)]), out.push_back(x->sizes[size_t(d)]), order.push_back(d);
-  }
-  for (SymInt s : {c, floor_div(h, r), SymInt(r), floor_div(w, r), SymInt(r)}) split.push_back(s);
-  for (int64_t d : {0, 2, 4, 1, 3}) order.push_back(rank - 3 + d);
-  for (SymInt s : {c * SymInt(r * r), floor_div(h, r), floor_div(w, r)}) out.push_back(s);
-  return {apart(reshape(permute(reshape(x, split), order), out), x)};
+  return {rearranged(x, {c, floor_div(h, r), SymInt(r), floor_div(w, r), SymInt(r)}, {0, 2, 4, 1, 3},
+                     {c * SymInt(r * r), floor_div(h, r), floor_div(w, r)})};
 }
 
 Results decompose_channel_shuffle(const Args& args) {
