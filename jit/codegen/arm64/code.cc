@@ -1,9 +1,8 @@
-// Runs the emitter and asmjit's back end, and publishes the code.
+// Compiles kernels, and says which kernels the processor can run.
 #include "jit/codegen/arm64/code.h"
 
 #include "jit/codegen/arm64/emitter.h"
-#include "jit/codegen/machine/native_code.h"
-#include "jit/codegen/machine/publish.h"
+#include "jit/codegen/machine/compile_native.h"
 #include "jit/loop/walk.h"
 #include "ops/core/error.h"
 
@@ -24,24 +23,7 @@ std::string refusal(const loop::Kernel& kernel) {
 }
 
 std::shared_ptr<Code> compile(const loop::Kernel& kernel, bool listing) {
-  auto result = std::make_shared<NativeCode>();
-  asmjit::CodeHolder code;
-  check_step(code.init(asmjit::Environment::host()), kernel.name);
-  a64::Compiler cc;
-  attach(code, cc, kernel.name);
-  CompileErrors errors;
-  code.setErrorHandler(&errors);
-  asmjit::StringLogger logger;
-  if (listing) code.setLogger(&logger);
-  KernelEmitter(cc, kernel).emit();
-  const asmjit::Error finalized = cc.finalize();
-  if (!errors.message.empty()) fail_internal("codegen: kernel ", kernel.name, ": ", errors.message);
-  check_step(finalized, kernel.name);
-  PublishedCode published;
-  check_step(publish(code, &published), kernel.name);
-  result->set(std::move(published));
-  if (listing) result->listing.assign(logger.data(), logger.dataSize());
-  return result;
+  return compile_native<a64::Compiler>(kernel, listing, [&](a64::Compiler& cc) { KernelEmitter(cc, kernel).emit(); });
 }
 
 }  // namespace lutra::arm64

@@ -1,10 +1,9 @@
-// Runs the emitter and asmjit's back end, and publishes the code.
+// Compiles kernels, and says which kernels the processor can run.
 #include "jit/codegen/x64/code.h"
 
 #include <asmjit/x86.h>
 
-#include "jit/codegen/machine/native_code.h"
-#include "jit/codegen/machine/publish.h"
+#include "jit/codegen/machine/compile_native.h"
 #include "jit/codegen/x64/emitter.h"
 #include "ops/core/error.h"
 
@@ -44,29 +43,14 @@ bool has_avx2() {
 }
 
 std::shared_ptr<Code> compile(const loop::Kernel& kernel, Isa isa, bool listing, int look_after) {
-  auto result = std::make_shared<NativeCode>();
-  asmjit::CodeHolder code;
-  check_step(code.init(asmjit::Environment::host()), kernel.name);
-  x86::Compiler cc;
-  attach(code, cc, kernel.name);
-  CompileErrors errors;
-  code.setErrorHandler(&errors);
-  asmjit::StringLogger logger;
-  if (listing) code.setLogger(&logger);
+  return compile_native<x86::Compiler>(kernel, listing, [&](x86::Compiler& cc) {
 #ifdef LUTRA_DEBUG
-  cc.addDiagnosticOptions(asmjit::DiagnosticOptions::kValidateAssembler |
-                          asmjit::DiagnosticOptions::kValidateIntermediate);
+    cc.addDiagnosticOptions(asmjit::DiagnosticOptions::kValidateAssembler |
+                            asmjit::DiagnosticOptions::kValidateIntermediate);
 #endif
-  KernelEmitter(cc, kernel, isa, look_after).emit();
-  if (listing && isa == Isa::kAvx2) check_features(cc, kernel.name);
-  const asmjit::Error finalized = cc.finalize();
-  if (!errors.message.empty()) fail_internal("codegen: kernel ", kernel.name, ": ", errors.message);
-  check_step(finalized, kernel.name);
-  PublishedCode published;
-  check_step(publish(code, &published), kernel.name);
-  result->set(std::move(published));
-  if (listing) result->listing.assign(logger.data(), logger.dataSize());
-  return result;
+    KernelEmitter(cc, kernel, isa, look_after).emit();
+    if (listing && isa == Isa::kAvx2) check_features(cc, kernel.name);
+  });
 }
 
 }  // namespace lutra::x64
