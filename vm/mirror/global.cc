@@ -4,6 +4,8 @@
 
 #include <lua.hpp>
 
+#include "vm/mirror/prototypes.h"
+
 namespace lutra::mirror {
 namespace {
 
@@ -28,15 +30,11 @@ bool are_roots_known(lua_State* L, const Global& g) {
   if (g.roots[kText] != metatable_of_top(L)) return false;
   lua_pushinteger(L, 1);
   if (g.roots[kNumber] != metatable_of_top(L)) return false;
-  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
-  lua_getfield(L, -1, "io");
+  if (!push_library(L, "io")) return true;
   bool same = true;
-  if (lua_istable(L, -1)) {
-    lua_getfield(L, -1, "output");
-    if (lua_iscfunction(L, -1) && lua_pcall(L, 0, 1, 0) == 0 && lua_isuserdata(L, -1)) {
-      same = g.roots[kOutput] == object(L, -1);
-    }
-    lua_pop(L, 1);
+  lua_getfield(L, -1, "output");
+  if (lua_iscfunction(L, -1) && lua_pcall(L, 0, 1, 0) == 0 && lua_isuserdata(L, -1)) {
+    same = g.roots[kOutput] == object(L, -1);
   }
   lua_pop(L, 2);
   return same;
@@ -77,13 +75,12 @@ bool is_ring_known(lua_State* L) {
 
 // Checks the JIT flag against jit.status(), which returns whether the compiler is on.
 bool is_mode_known(lua_State* L, const Global& g) {
-  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
-  lua_getfield(L, -1, "jit");
+  if (!push_library(L, "jit")) return false;
   lua_getfield(L, -1, "status");
   if (!lua_iscfunction(L, -1)) return false;
   lua_call(L, 0, 1);
   const bool same = bool(g.dispatchmode & 0x10) == bool(lua_toboolean(L, -1));
-  lua_pop(L, 3);
+  lua_pop(L, 2);
   return same;
 }
 

@@ -80,24 +80,29 @@ void push_anchor(lua_State* L, int index) {
   lua_remove(L, -2);
 }
 
+bool push_library(lua_State* L, const char* name) {
+  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
+  if (lua_istable(L, -1)) {
+    lua_getfield(L, -1, name);
+    lua_remove(L, -2);
+  }
+  if (lua_istable(L, -1)) return true;
+  lua_pop(L, 1);
+  return false;
+}
+
 void push_proto(lua_State* L, int index) {
   index = absolute(L, index);
   if (mirror::available(L)) {
     return mirror::push_object(L, mirror::kProto, mirror::proto_of(lua_function(L, index)));
   }
-  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
-  lua_getfield(L, -1, "jit.util");
-  if (lua_istable(L, -1)) {
-    lua_getfield(L, -1, "funcinfo");
-    lua_pushvalue(L, index);
-    lua_call(L, 1, 1);
-    lua_getfield(L, -1, "proto");
-    lua_insert(L, -4);
-    lua_pop(L, 3);
-  } else {
-    lua_pop(L, 2);
-    lua_pushvalue(L, index);
-  }
+  if (!push_library(L, "jit.util")) return lua_pushvalue(L, index);
+  lua_getfield(L, -1, "funcinfo");
+  lua_pushvalue(L, index);
+  lua_call(L, 1, 1);
+  lua_getfield(L, -1, "proto");
+  lua_insert(L, -3);
+  lua_pop(L, 2);
 }
 
 const mirror::Proto* original_proto(lua_State* L, int index) {

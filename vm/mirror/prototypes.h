@@ -52,6 +52,8 @@ void push_proto(lua_State* L, int index);     // pushes the prototype that a fun
 void push_original(lua_State* L, int index);  // pushes a function that runs the original prototype, only for dumping
 
 int absolute(lua_State* L, int index);
+// Pushes the table of a library that is loaded, such as "jit.util". Otherwise pushes nothing and returns false.
+bool push_library(lua_State* L, const char* name);
 void check_lua_function(lua_State* L, int index);
 std::string raw_dump(lua_State* L, int index);             // the dump of the code that the function runs now
 mirror::Func* lua_function(lua_State* L, int index);       // only with the mirror

@@ -88,18 +88,12 @@ int set_object_environment(lua_State* L) {
   return 1;
 }
 
-// Replaces the function of a library that is loaded.
+// Replaces setfenv of a library, if it is loaded.
 void replace(lua_State* L, const char* library, lua_CFunction by) {
-  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
-  const int top = lua_gettop(L);
-  if (lua_istable(L, top)) {
-    lua_getfield(L, top, library);
-    if (lua_istable(L, -1)) {
-      lua_pushcfunction(L, by);
-      lua_setfield(L, -2, "setfenv");
-    }
-  }
-  lua_settop(L, top - 1);
+  if (!push_library(L, library)) return;
+  lua_pushcfunction(L, by);
+  lua_setfield(L, -2, "setfenv");
+  lua_pop(L, 1);
 }
 
 }  // namespace

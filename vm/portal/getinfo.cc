@@ -72,18 +72,12 @@ int get_info(lua_State* L) {
 }  // namespace
 
 void wrap_getinfo(lua_State* L) {
-  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
-  if (lua_istable(L, -1)) {
-    lua_getfield(L, -1, "debug");
-    if (lua_istable(L, -1)) {
-      lua_pushlightuserdata(L, const_cast<char*>(&kOriginalKey));
-      lua_getfield(L, -2, "getinfo");
-      lua_rawset(L, LUA_REGISTRYINDEX);
-      lua_pushcfunction(L, get_info);
-      lua_setfield(L, -2, "getinfo");
-    }
-    lua_pop(L, 1);
-  }
+  if (!push_library(L, "debug")) return;
+  lua_pushlightuserdata(L, const_cast<char*>(&kOriginalKey));
+  lua_getfield(L, -2, "getinfo");
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  lua_pushcfunction(L, get_info);
+  lua_setfield(L, -2, "getinfo");
   lua_pop(L, 1);
 }
 

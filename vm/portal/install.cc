@@ -562,16 +562,10 @@ bool move_frame(lua_State* L, int index, int id) {
 }
 
 void wrap_string_dump(lua_State* L) {
-  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
-  if (lua_istable(L, -1)) {
-    lua_getfield(L, -1, "string");
-    if (lua_istable(L, -1)) {
-      lua_getfield(L, -1, "dump");
-      lua_pushcclosure(L, dump_original, 1);
-      lua_setfield(L, -2, "dump");
-    }
-    lua_pop(L, 1);
-  }
+  if (!push_library(L, "string")) return;
+  lua_getfield(L, -1, "dump");
+  lua_pushcclosure(L, dump_original, 1);
+  lua_setfield(L, -2, "dump");
   lua_pop(L, 1);
 }
 

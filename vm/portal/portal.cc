@@ -300,16 +300,10 @@ void install_number_call(lua_State* L, PortalState* state) {
   lua_setfield(L, -2, "__metatable");
   set_registry(L, &own_metatable_key);
   adopt_metatable(L);
-  lua_getfield(L, LUA_REGISTRYINDEX, "_LOADED");
-  if (lua_istable(L, -1)) {
-    lua_getfield(L, -1, "debug");
-    if (lua_istable(L, -1)) {
-      lua_getfield(L, -1, "setmetatable");
-      lua_pushcclosure(L, set_metatable, 1);
-      lua_setfield(L, -2, "setmetatable");
-    }
-    lua_pop(L, 1);
-  }
+  if (!push_library(L, "debug")) return;
+  lua_getfield(L, -1, "setmetatable");
+  lua_pushcclosure(L, set_metatable, 1);
+  lua_setfield(L, -2, "setmetatable");
   lua_pop(L, 1);
 }
 

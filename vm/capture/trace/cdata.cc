@@ -48,9 +48,7 @@ Var* number_cdata(Trace& t, Frame& f, unsigned index) {
 bool is_number_cdata(Trace& t) {
   if (lua_type(t.L, -1) != kCdataType) return false;
   const int top = lua_gettop(t.L);
-  lua_getfield(t.L, LUA_REGISTRYINDEX, "_LOADED");
-  lua_getfield(t.L, -1, "ffi");
-  bool is = lua_istable(t.L, -1);
+  bool is = push_library(t.L, "ffi");
   if (is) {
     lua_getfield(t.L, -1, "istype");
     for (const char* type : {"int64_t", "uint64_t", "complex"}) {
@@ -75,10 +73,9 @@ bool is_integer_cdata(Trace& t) {
   const int top = lua_gettop(t.L);
   const auto& integer = *static_cast<const IntegerCdata*>(mirror::object(t.L, top));
   bool is = false;
-  lua_getfield(t.L, LUA_REGISTRYINDEX, "_LOADED");
-  lua_getfield(t.L, -1, "ffi");
+  if (!push_library(t.L, "ffi")) return false;
   for (const char* type : {"int64_t", "uint64_t"}) {
-    lua_getfield(t.L, top + 2, "typeof");
+    lua_getfield(t.L, top + 1, "typeof");
     lua_pushstring(t.L, type);
     const bool got = lua_pcall(t.L, 1, 1, 0) == 0 && lua_type(t.L, -1) == kCdataType;
     const auto* number = got ? static_cast<const uint32_t*>(lua_topointer(t.L, -1)) : nullptr;
@@ -113,8 +110,7 @@ namespace {
 std::optional<int> signed_type(Trace& t) {
   if (!is_integer_cdata(t)) return {};
   const int top = lua_gettop(t.L);
-  lua_getfield(t.L, LUA_REGISTRYINDEX, "_LOADED");
-  lua_getfield(t.L, -1, "ffi");
+  if (!push_library(t.L, "ffi")) return {};
   lua_getfield(t.L, -1, "istype");
   lua_pushstring(t.L, "int64_t");
   lua_pushvalue(t.L, top);
@@ -260,14 +256,12 @@ bool is_signed_type(Trace& t) {
 // Returns whether the function is ffi.cast or ffi.new. A program may load ffi at any time.
 bool is_conversion(Trace& t, Var* function) {
   const int top = lua_gettop(t.L);
-  lua_getfield(t.L, LUA_REGISTRYINDEX, "_LOADED");
-  lua_getfield(t.L, -1, "ffi");
+  if (!push_library(t.L, "ffi")) return false;
   t.push_real(function);
   bool is = false;
   for (const char* name : {"cast", "new"}) {
-    if (!lua_istable(t.L, top + 2)) break;
-    lua_getfield(t.L, top + 2, name);
-    is = is || lua_rawequal(t.L, -1, top + 3);
+    lua_getfield(t.L, top + 1, name);
+    is = is || lua_rawequal(t.L, -1, top + 2);
   }
   lua_settop(t.L, top);
   return is;
