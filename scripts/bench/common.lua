@@ -76,6 +76,23 @@ return function(arg, options)
     return #wanted == 0
   end
 
+  -- Returns the median GPU time of a call of f in ms, between two events. A sample is how.calls calls; there are at least
+  -- how.samples of them, for how.seconds, after how.warmup calls.
+  function M.gpu_ms(f, how)
+    for _ = 1, how.warmup do f() end
+    lt.cuda.synchronize()
+    local times, start = {}, lt.perf_counter()
+    local first, last = lt.cuda.Event({enable_timing = true}), lt.cuda.Event({enable_timing = true})
+    repeat
+      first:record()
+      for _ = 1, how.calls do f() end
+      last:record()
+      last:synchronize()
+      times[#times + 1] = first:elapsed_time(last) / how.calls
+    until lt.perf_counter() - start > how.seconds and #times >= how.samples
+    return median(times)
+  end
+
   -- Prints a case. fields: {name, number}, rounded to five decimals; whole: {name, integer}.
   function M.emit(name, fields, whole)
     local row = {case = name}

@@ -24,24 +24,13 @@ lt.config.recompile_limit = 64
 -- share.
 local CALLS = 16
 
--- Returns the median GPU time of a call of f in ms. A sample is `calls` calls.
 local function bench(f, calls)
-  for _ = 1, 5 do f() end
-  lt.cuda.synchronize()
-  local times, start = {}, lt.perf_counter()
-  local first, last = lt.cuda.Event({enable_timing = true}), lt.cuda.Event({enable_timing = true})
-  repeat
-    first:record()
-    for _ = 1, calls do f() end
-    last:record()
-    last:synchronize()
-    times[#times + 1] = first:elapsed_time(last) / calls
-  until lt.perf_counter() - start > seconds and #times >= 10
+  local ms = common.gpu_ms(f, {calls = calls, seconds = seconds, warmup = 5, samples = 10})
   collectgarbage()
-  return median(times)
+  return ms
 end
 
--- Microseconds of the host a call of f.
+-- Returns the median time of the host for a call of f, in us.
 local function host(f, calls)
   local times = {}
   for round = 1, 7 do

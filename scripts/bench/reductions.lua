@@ -10,22 +10,8 @@ lt.set_default_device("cuda")
 lt.set_grad_enabled(false)
 lt.manual_seed(0)
 
-local CALLS = 8
-
--- Returns the median GPU time of a call of f in ms.
 local function bench(f)
-  for _ = 1, 3 do f() end
-  lt.cuda.synchronize()
-  local times, start = {}, lt.perf_counter()
-  local first, last = lt.cuda.Event({enable_timing = true}), lt.cuda.Event({enable_timing = true})
-  repeat
-    first:record()
-    for _ = 1, CALLS do f() end
-    last:record()
-    last:synchronize()
-    times[#times + 1] = first:elapsed_time(last) / CALLS
-  until lt.perf_counter() - start > options.seconds and #times >= 5
-  return median(times)
+  return common.gpu_ms(f, {calls = 8, seconds = options.seconds, warmup = 3, samples = 5})
 end
 
 -- x of the given sizes, its dimensions in memory in the given order (outermost first).
