@@ -76,8 +76,8 @@ return function(arg, options)
     return #wanted == 0
   end
 
-  -- Returns the median GPU time of a call of f in ms, between two events. A sample is how.calls calls; there are at least
-  -- how.samples of them, for how.seconds, after how.warmup calls.
+  -- Returns the median GPU time of a call of f in ms, between two events. A sample is how.calls calls; there are at
+  -- least how.samples of them, for how.seconds, after how.warmup calls.
   function M.gpu_ms(f, how)
     for _ = 1, how.warmup do f() end
     lt.cuda.synchronize()

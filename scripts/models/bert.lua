@@ -1,5 +1,5 @@
--- A BERT encoder on random tokens: post-norm blocks, padding masked, a class from the pooled first token. As it comes
--- it has MiniLM's width; --d 768 --heads 12 --layers 12 is BERT-base.
+-- A BERT encoder on random tokens: post-norm blocks, padding masked, a class from the pooled first token. By
+-- default it has MiniLM's width; --d 768 --heads 12 --layers 12 is BERT-base.
 --   lutra scripts/models/bert.lua [--d 384] [--heads 12] [--layers 6] [--ffn 1536] [--vocabulary 30522] [--classes 2]
 --     [--batch 8] [--length 64] [--dropout 0.1] [--steps 20] [--lr 1e-3] [--seed 0] [--eager] [--bench | --profile]
 --     [--seconds 1] [--threads N] [--device cpu|cuda]

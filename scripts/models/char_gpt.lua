@@ -1,5 +1,5 @@
--- Trains a small GPT on the characters of a text and writes text of its own every so often. The train step is compiled
--- whole.
+-- Trains a small GPT on the characters of a text, and prints samples of the model from time to time. The train step is
+-- one compiled graph.
 --   lutra scripts/models/char_gpt.lua [--data FILE] [--steps 500] [--sample-every 100]
 --     [--checkpoint FILE.safetensors] [--resume] [--batch 16] [--length 128] [--d 128] [--heads 4] [--layers 4]
 --     [--lr 1e-3] [--seed 0] [--threads N] [--sample 200] [--eager] [--json FILE] [--device cpu|cuda]
@@ -20,7 +20,7 @@ common.read_options(options, kinds, flags, refuse)
 if options.resume and not options.checkpoint then refuse("--resume needs --checkpoint FILE") end
 if options.checkpoint then common.check_writable(options.checkpoint, refuse) end
 
--- The text as numbers: one for each of its bytes ----------------------------------------------------------------------
+-- The text as numbers, one per byte -----------------------------------------------------------------------------------
 
 local text
 if options.data then
@@ -54,7 +54,7 @@ end
 table.sort(letters)
 for i, c in ipairs(letters) do number_of[c] = i - 1 end
 
--- Letters that a resumed model does not know are left out.
+-- Leaves out letters that a resumed model does not know.
 local function encode(piece)
   local numbers = {}
   for i = 1, #piece do numbers[#numbers + 1] = number_of[piece:sub(i, i)] end
@@ -95,8 +95,8 @@ local function train_step(x, y)
 end
 local step = options.eager and train_step or lt.compile(train_step)
 
--- Always `length` letters, of which the first `count` are meant: attention never looks ahead, so what follows does not
--- matter.
+-- The input always has `length` letters, of which the first `count` count. Attention is causal, so the others do not
+-- affect their logits.
 local function next_letter(ids, last) return net(ids)[{0, last}]:softmax(-1) end
 local predict = options.eager and next_letter or lt.compile(next_letter)
 

@@ -1,8 +1,8 @@
--- What the programs of this folder share: options in, a table out; files, batches of a row of tokens, medians.
+-- Shared by the programs of this folder: options, files, batches of tokens, the train step, medians.
 local lt = require "lutra"
 local common = {}
 
--- A function that says what is wrong and ends the program.
+-- Returns refuse(...), which prints the program's name and a message on standard error, and exits with status 2.
 function common.refuser(program)
   return function(...)
     io.stderr:write(program, ": ", table.concat({...}), "\n")
@@ -10,7 +10,8 @@ function common.refuser(program)
   end
 end
 
--- The comment at the program's head: its lines that begin with three spaces are the usage, the others say what it does.
+-- Returns the usage and the description from the comment at the program's head. Lines that begin with three spaces are
+-- the usage.
 function common.usage()
   local usage, about = {}, {}
   for line in io.lines(arg[0]) do
@@ -23,8 +24,9 @@ function common.usage()
   return table.concat(usage, "\n"), table.concat(about, "\n")
 end
 
--- Reads the program's arguments into `options`, which holds the defaults. kinds: a name's function from its text to a
--- value, nil for what it refuses; numbers among the defaults need none. flags: names that stand alone.
+-- Reads the program's arguments into `options`, which holds the defaults. kinds[name] converts the text of an option to
+-- its value, or returns nil to refuse it; an option whose default is a number needs none. flags: options without a
+-- value.
 function common.read_options(options, kinds, flags, refuse)
   for name, default in pairs(options) do
     if type(default) == "number" then kinds[name] = kinds[name] or tonumber end
@@ -58,7 +60,7 @@ function common.read_options(options, kinds, flags, refuse)
   if options.threads then lt.config.num_threads = options.threads end
 end
 
--- What a run writes at its end is tried at its start: a folder that is not there must not cost the run.
+-- Checks before a long run that its result can be written to the path at its end.
 function common.check_writable(path, refuse)
   if not path:match("%.safetensors$") then refuse(path, " must end in .safetensors") end
   local file, problem = io.open(path, "ab") -- a file that is there stays as it is
@@ -76,8 +78,8 @@ function common.read_file(path, refuse)
   return text or refuse(path, " is not a file")
 end
 
--- A function from a step to its inputs and targets, pieces of `tokens` that lie one apart. Batches are a function of
--- seed and step, so that a resumed run sees what an uninterrupted one does.
+-- Returns a function from a step to its inputs and targets: pieces of `tokens`, the targets one token later. A batch
+-- depends on seed and step only, so a resumed run sees the same batches as an uninterrupted one.
 function common.batches(tokens, seed, batch, length)
   local places = lt.arange(length + 1)
   return function(step)
@@ -94,7 +96,7 @@ function common.parameters_of(net)
   return count
 end
 
--- Forward, backward and update; loss_of(net, x, y) gives the loss.
+-- Returns a step: forward, backward and update. loss_of(net, x, y) returns the loss.
 function common.train_step(loss_of, net, opt)
   return function(x, y)
     local loss = loss_of(net, x, y)

@@ -1,4 +1,4 @@
--- A ConvNeXt on random images: 7x7 depthwise convolutions, layer norms over channels, layer scale. As it comes it has
+-- A ConvNeXt on random images: 7x7 depthwise convolutions, layer norms over channels, layer scale. By default it has
 -- the sizes of ConvNeXt's "femto", and small images.
 --   lutra scripts/models/convnext.lua [--d 48] [--batch 8] [--image 64] [--classes 1000] [--steps 20] [--lr 1e-3]
 --     [--seed 0] [--eager] [--bench | --profile] [--seconds 1] [--cpu] [--threads N] [--device cpu|cuda]

@@ -1,4 +1,4 @@
--- A recommender as DLRM is: bags of ids as sums of embeddings, dot products of each two, clicks as targets.
+-- A recommender like DLRM: sums of the embeddings in bags of ids, dot products of each pair, clicks as targets.
 --   lutra scripts/models/dlrm.lua [--tables 8] [--rows 10000] [--d 32] [--bag 4] [--dense 13] [--batch 512]
 --     [--steps 20] [--lr 1e-3] [--seed 0] [--eager] [--bench | --profile] [--seconds 1] [--cpu] [--threads N]
 --     [--device cpu|cuda]
@@ -27,7 +27,7 @@ function DLRM:init(s)
   self.top = mlp(s.d + pairs_below:size(1), 16 * s.d, 8 * s.d, 1)
 end
 
--- dense (batch, features), ids (tables, batch, ids of a bag); the logit of a click.
+-- dense: (batch, features); ids: (tables, batch, ids of a bag). Returns the logit of a click.
 function DLRM:forward(dense, ids)
   local x = self.bottom(dense):relu()
   local vectors = {x}

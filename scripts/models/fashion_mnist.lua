@@ -1,5 +1,5 @@
--- Trains an MLP 784-256-256-10 or a convnet on Fashion-MNIST with its whole train step compiled, then says what was
--- gained.
+-- Trains an MLP 784-256-256-10 or a convnet on Fashion-MNIST with its whole train step compiled, then prints how
+-- much faster it is than eager code.
 --   lutra scripts/models/fashion_mnist.lua [--model mlp|conv] [--epochs N] [--batch 128] [--seed 0] [--data DIR]
 --     [--json FILE] [--device cpu|cuda] [--threads N]
 -- --epochs is 8 for the MLP and 5 for the convnet. --data names the folder of the images, if they are not where
@@ -99,7 +99,7 @@ local function test_accuracy()
 end
 local accuracy = test_accuracy()
 
--- A text picture of a few test images with what the network says ------------------------------------------------------
+-- A text picture of a few test images with their predicted classes ----------------------------------------------------
 
 local shades = " .:-=+*#%@"
 local function picture_row(image, row) -- one line of text holds two rows of pixels
@@ -132,7 +132,7 @@ end
 print()
 show(0, 4)
 
--- Eager and compiled, one step of each in turn on the same batch ------------------------------------------------------
+-- Eager and compiled steps in turn, on the same batch -----------------------------------------------------------------
 
 local function median(times)
   table.sort(times)

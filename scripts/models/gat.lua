@@ -16,7 +16,7 @@ function Layer:init(c, d, heads)
   self.target = nn.Parameter(nn.init.xavier_uniform_(lt.empty(heads, d / heads)))
 end
 
--- Weights of edges (edges, heads), which sum to 1 over those into a node.
+-- Returns the weights of edges, (edges, heads). Those of the edges into a node sum to 1.
 function Layer:attention(values, source, target)
   local nodes = values:size(0)
   local score = (values * self.source):sum(-1)[source] + (values * self.target):sum(-1)[target]

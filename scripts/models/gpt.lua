@@ -1,4 +1,4 @@
--- The GPT of char_gpt.lua, gpt2.lua, the benchmark and the tests: returns the class. Pre-norm blocks, learned
+-- Returns the class of the GPT that char_gpt.lua, gpt2.lua, the benchmarks and the tests use: pre-norm blocks, learned
 -- positions.
 local lt = require "lutra"
 local nn = lt.nn
@@ -26,8 +26,8 @@ end
 
 local GPT = nn.Module:extend("GPT")
 
--- sizes: d, heads, layers, vocabulary, length (the longest sequence); tied: the head's weight is the embedding's,
--- without a bias; init = "gpt2": weights are drawn as GPT-2's.
+-- sizes: d, heads, layers, vocabulary, length (the longest sequence). tied = true: the head shares the embedding's
+-- weight and has no bias. init = "gpt2": GPT-2's initial weights.
 function GPT:init(sizes)
   self.e = nn.Embedding(sizes.vocabulary, sizes.d)
   self.p = nn.Embedding(sizes.length, sizes.d)
@@ -39,7 +39,8 @@ function GPT:init(sizes)
   if sizes.init == "gpt2" then self:init_gpt2(sizes.layers) end
 end
 
--- Standard deviation 0.02, biases 0; what ends a residual branch is scaled by the number of branches.
+-- Weights have the standard deviation 0.02, biases are 0. The last weight of each residual branch is divided by the
+-- root of the number of branches.
 function GPT:init_gpt2(layers)
   for name, p in self:named_parameters() do
     local ends_branch = name:match("%.o%.weight$") or name:match("%.f2%.weight$")
@@ -51,7 +52,7 @@ function GPT:init_gpt2(layers)
   end
 end
 
--- ids (batch, length) to logits (batch, length, vocabulary).
+-- ids: (batch, length). Returns logits, (batch, length, vocabulary).
 function GPT:forward(ids)
   local x = self.e(ids) + self.p(lt.arange(ids:size(1), {device = ids.device}))
   for i = 1, #self.b do x = self.b[i](x) end

@@ -1,5 +1,5 @@
--- Trains GPT-2 (124M as it comes) with AdamW: warm-up, then a cosine. The train step, forward, backward, clipping and
--- update, is one compiled graph.
+-- Trains GPT-2 (by default 124M) with AdamW and a learning rate with warm-up and cosine decay. The train step (forward,
+-- backward, clipping, update) is one compiled graph.
 --   lutra scripts/models/gpt2.lua [--device cuda] [--bf16] [--tf32] [--batch 8] [--length 512] [--steps 100]
 --     [--data FILE] [--seed 0] [--layers 12] [--d 768] [--heads 12] [--vocabulary 50257] [--untied] [--lr 6e-4]
 --     [--warmup N] [--decay 0.1] [--clip 1] [--log-every 10] [--save FILE.safetensors] [--save-every N] [--stop-at N]
@@ -102,7 +102,7 @@ local function train_step(x, y)
 end
 local step = options.eager and train_step or lt.compile(train_step)
 
--- Linear up, then a cosine down to a tenth.
+-- Returns the learning rate of a step: linear warm-up, then a cosine down to a tenth.
 local function rate(at)
   if at <= warmup then return options.lr * at / warmup end
   local part = math.min(1, (at - warmup) / math.max(1, options.steps - warmup))

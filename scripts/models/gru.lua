@@ -1,4 +1,4 @@
--- A language model of a GRU that is written out over time: each step of the sequence is ordinary code in a Lua loop.
+-- A language model with a GRU that is unrolled over time: each step of the sequence is plain code in a Lua loop.
 --   lutra scripts/models/gru.lua [--d 256] [--vocabulary 1000] [--length 32] [--batch 16] [--steps 20] [--lr 1e-3]
 --     [--seed 0] [--eager] [--bench | --profile] [--seconds 1] [--cpu] [--threads N] [--device cpu|cuda]
 local lt = require "lutra"

@@ -1,34 +1,34 @@
--- A Llama: RMS norms, rotary positions, grouped key and value heads, a gated feed-forward net. Writes tokens with a
--- static cache of keys and values, each step one compiled graph; --train, --bench and --profile train it as the other
--- ports are trained. Weights are random. --d 4096 --heads 32 --kv-heads 32 --layers 32 --ffn 11008 --vocabulary 32000
--- has the shape of Llama-7B.
+-- A Llama: RMS norms, rotary positions, grouped key and value heads, a gated feed-forward net. Generates tokens with a
+-- static cache of keys and values; each step is one compiled graph. --train, --bench and --profile train it as the
+-- other ports are trained. Weights are random. --d 4096 --heads 32 --kv-heads 32 --layers 32 --ffn 11008 --vocabulary
+-- 32000 has the shape of Llama-7B.
 --   lutra scripts/models/llama.lua [--d 512] [--heads 8] [--kv-heads 2] [--layers 8] [--ffn 1408] [--vocabulary 32000]
 --     [--batch 1] [--prompt 16] [--tokens 64] [--length 256] [--temperature 0.8] [--top-k 50] [--bf16] [--bits 16|8|4]
 --     [--group 128] [--accuracy] [--seed 0] [--eager] [--json FILE] [--train | --bench | --profile] [--steps 20]
 --     [--lr 1e-3] [--seconds 1] [--threads N] [--device cpu|cuda]
--- --length is the most positions: the cache's when it writes, a sequence's when it trains. --temperature 0 takes the
--- likeliest token. --bits 8 and 4 write with weights of int8, or int4 in groups of --group; --accuracy prints how far
--- the logits of each format are from float32's.
+-- --length is the number of positions of the cache, or of a sequence in training. --temperature 0 takes the likeliest
+-- token. --bits 8 generates with int8 weights, --bits 4 with int4 weights in groups of --group. --accuracy prints how
+-- far the logits of each format are from float32's.
 local lt = require "lutra"
 local nn = lt.nn
 local F = nn.functional
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local zoo = dofile(here .. "zoo.lua")
 
--- Cosines and sines of each position's angles, (positions, head / 2).
+-- Returns cosines and sines of each position's angles, (positions, head / 2).
 local function rotary(positions, head)
   local rates = 10000 ^ (lt.arange(0, head, 2, {dtype = "float32"}) / -head)
   local angles = lt.arange(positions, {dtype = "float32"}):outer(rates)
   return angles:cos(), angles:sin()
 end
 
--- Turns the pairs of halves of x (batch, heads, length, head).
+-- Rotates x, (batch, heads, length, head): element i of its first half forms a pair with element i of its second half.
 local function turn(x, cos, sin)
   local a, b = unpack(x:chunk(2, -1))
   return lt.cat({a * cos - b * sin, b * cos + a * sin}, -1)
 end
 
--- Layers of the same input as one.
+-- Joins linear layers of the same input to one.
 local function joined(...)
   local weights = {}
   for i, layer in ipairs {...} do weights[i] = layer.weight end
@@ -47,12 +47,12 @@ function Attention:init(s)
   self.wv = nn.Linear(s.d, self.kv_heads * head, {bias = false})
 end
 
--- One product for queries, keys and values, for nets that only write.
+-- Joins the products for queries, keys and values, for nets that only generate.
 function Attention:join()
   self.wqkv, self.wq, self.wk, self.wv = joined(self.wq, self.wk, self.wv), nil, nil, nil
 end
 
--- cache: {keys, values}, (batch, kv heads, positions, head); the new ones are written at `at`.
+-- cache: {keys, values}, each (batch, kv heads, positions, head). The new ones are written at position `at`.
 function Attention:forward(x, cos, sin, cache, at, mask)
   local q, k, v
   if self.wqkv then
@@ -100,7 +100,7 @@ function Llama:init(s)
   self.head_size = s.d / s.heads
 end
 
--- An empty cache for `length` positions.
+-- Returns an empty cache for `length` positions.
 function Llama:cache(batch, length)
   local caches, like = {}, self.words.weight
   for i, layer in ipairs(self.layers) do
@@ -110,7 +110,7 @@ function Llama:cache(batch, length)
   return caches
 end
 
--- The net as it writes: joined products, weights of fewer bits where bits is 8 or 4.
+-- Prepares the net for generation: joins products, and quantises weights if bits is 8 or 4.
 function Llama:prepare(bits, group)
   lt.no_grad(function()
     for _, layer in ipairs(self.layers) do layer:join() end
@@ -119,7 +119,8 @@ function Llama:prepare(bits, group)
   return self:eval()
 end
 
--- Logits of ids (batch, length). With caches, `at` are the positions of ids, a tensor: a step compiles once.
+-- Returns the logits of ids, (batch, length). With caches, `at` has the positions of ids. It is a tensor, so that a
+-- step is compiled once.
 function Llama:forward(ids, caches, at)
   local x, cos, sin, mask = self.words(ids)
   if caches then
@@ -133,17 +134,17 @@ function Llama:forward(ids, caches, at)
   return self.head(self.norm(x))
 end
 
--- Writing -------------------------------------------------------------------------------------------------------------
+-- Generation ----------------------------------------------------------------------------------------------------------
 
--- The next token of each row of logits (batch, vocabulary).
+-- Returns the next token of each row of logits, (batch, vocabulary).
 local function choose(logits, temperature, top_k)
   if temperature == 0 then return logits:argmax(-1, true) end
   local values, indices = logits:float():topk(top_k)
   return indices:gather(1, (values / temperature):softmax(-1):multinomial(1))
 end
 
--- Ids with `count` tokens written behind them; seconds of the prompt and of a token. step(ids, caches, at) gives the
--- next token. A GPU makes tokens while the host calls the next steps: nothing waits for one but the first and the last.
+-- Returns ids with `count` more tokens, the seconds of the prompt, and the seconds of a token. step(ids, caches, at)
+-- returns the next token. The host waits for the first and the last token only, so that a GPU runs ahead.
 local function generate(net, step, ids, count, length)
   local caches, out = net:cache(ids:size(0), length), {ids}
   local at, on_gpu = lt.arange(ids:size(1), {device = ids.device}), tostring(ids.device):match("^cuda")
@@ -165,7 +166,7 @@ local function stepper(net, temperature, top_k, compile)
   return compile and lt.compile(step) or step
 end
 
--- How far the logits of each format are from float32's, relative to their root mean square; the same weights in all.
+-- Prints how far the logits of each format are from float32's, relative to their root mean square, with equal weights.
 local function accuracy(options)
   local ids = lt.randint(0, options.vocabulary, {options.batch, options.prompt})
   local net = Llama(options):eval()

@@ -6,7 +6,7 @@ local nn = lt.nn
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local zoo = dofile(here .. "zoo.lua")
 
--- (batch, height, width, d) to (windows, window^2, d), and back.
+-- Converts (batch, height, width, d) to (windows, window^2, d), and back.
 local function to_windows(x, w)
   local b, height, width, d = x:size()
   return x:view(b, height / w, w, width / w, w, d):permute(0, 1, 3, 2, 4, 5):reshape(-1, w * w, d)
@@ -16,7 +16,8 @@ local function from_windows(windows, w, height, width)
   return windows:view(-1, height / w, width / w, w, w, d):permute(0, 1, 3, 2, 4, 5):reshape(-1, height, width, d)
 end
 
--- -100 between places of a shifted window that are no neighbours in the image, (windows, window^2, window^2).
+-- Returns a mask, (windows, window^2, window^2): -100 between positions of a shifted window that are not neighbours in
+-- the image.
 local function shift_mask(side, w, shift)
   local region = lt.zeros(1, side, side, 1)
   local cuts, n = {{0, side - w}, {side - w, side - shift}, {side - shift, side}}, 0
@@ -30,7 +31,7 @@ local function shift_mask(side, w, shift)
   return region:unsqueeze(1):ne(region:unsqueeze(2)):float() * -100
 end
 
--- Which row of the table of biases each two places of a window have.
+-- Returns, for each pair of positions of a window, its row in the table of biases.
 local function relative_index(w)
   local at = lt.stack(lt.meshgrid(lt.arange(w), lt.arange(w), {indexing = "ij"})):flatten(1)
   local far = (at:unsqueeze(2) - at:unsqueeze(1)) + (w - 1)

@@ -1,4 +1,4 @@
--- A vision transformer on random images: patches as tokens, pre-norm blocks. As it comes it is ViT-S/16 with images of
+-- A vision transformer on random images: patches as tokens, pre-norm blocks. By default it is ViT-S/16 with images of
 -- 128 x 128.
 --   lutra scripts/models/vit.lua [--d 384] [--heads 6] [--layers 12] [--patch 16] [--image 128] [--classes 1000]
 --     [--batch 4] [--steps 20] [--lr 1e-3] [--seed 0] [--eager] [--bench | --profile] [--seconds 1] [--cpu]

@@ -1,26 +1,26 @@
--- What the ports of this folder share: a model in; a program that trains it or times it (--bench) out.
+-- Shared by the ports of this folder: makes a program that trains a model, or times it (--bench).
 --   local zoo = dofile(here .. "zoo.lua")
 --   return zoo.model {name = "vit", sizes = {d = 384, ...}, tiny = {d = 16, ...},
 --     make = function(sizes) return net end, batch = function(sizes) return x, y end}
--- sizes are the program's options, tiny those of the tests (and their rate), with `batch` in both. loss(net, x, y) is
--- the cross entropy of net(x) unless the model has one of its own. A model may have draw(sizes, random) in the place of
--- batch; its x may be a list of what the net takes. random.floats(sizes) and random.below(n, sizes) draw: at random in
--- a program, by a formula in tests. kinds and flags are further options; main(options) may give another program. A file
--- that is loaded and not run gives the model.
+-- sizes: the program's options; tiny: the options of tests, with their learning rate. Both have `batch`, the size of a
+-- batch. The loss is the cross entropy of net(x), or the model's loss(net, x, y). A model may have draw(sizes, random)
+-- in place of batch; its x may be a list of the net's arguments. random.floats(sizes) and random.below(n, sizes) return
+-- random numbers in a program, and numbers by a formula in tests. kinds and flags are further options. main(options)
+-- may return another program. If the file is loaded by dofile, it returns the model and runs nothing.
 local lt = require "lutra"
 local F = lt.nn.functional
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local common = dofile(here .. "common.lua")
 local zoo = {median = common.median}
 
--- net(x), or of a list net(...).
+-- Returns net(x), or net(...) if x is a list.
 function zoo.call(net, x)
   if lt.is_tensor(x) then return net(x) end
   return net(unpack(x))
 end
 function zoo.cross_entropy(net, x, y) return F.cross_entropy(zoo.call(net, x), y) end
 
--- Images of three channels with their classes, tokens with a class, and tokens with the token behind each.
+-- Random batches: images of three channels and their classes; tokens and a class; tokens and the next token of each.
 function zoo.images(s) return lt.randn(s.batch, 3, s.image, s.image), lt.randint(0, s.classes, {s.batch}) end
 function zoo.texts(s)
   return lt.randint(0, s.vocabulary, {s.batch, s.length}), lt.randint(0, s.classes, {s.batch})
@@ -30,7 +30,7 @@ function zoo.sequences(s)
   return ids:narrow(1, 0, s.length):contiguous(), ids:narrow(1, 1, s.length):contiguous()
 end
 
--- Numbers that draw(sizes, random) asks for.
+-- The `random` of draw(sizes, random) in programs.
 local random = {}
 function random.floats(sizes) return lt.randn(sizes) end
 function random.below(limit, sizes) return lt.randint(0, limit, sizes) end
@@ -40,13 +40,13 @@ local function batch_of(model, options)
   return model.batch(options)
 end
 
--- Channels as mobile nets have them: a multiple of eight, at most a tenth below.
+-- Rounds a number of channels to a multiple of eight, at most a tenth below it, as the MobileNet papers do.
 function zoo.channels(wanted)
   local whole = math.max(8, math.floor((wanted + 4) / 8) * 8)
   return whole < 0.9 * wanted and whole + 8 or whole
 end
 
--- Weights of convolutions by the maps that they write, as for nets of rectifiers.
+-- Initialises the weights of convolutions as torchvision does for nets with ReLU.
 function zoo.init_convolutions(net)
   for module in net:modules() do
     if lt.isinstance(module, lt.nn.Conv2d) then
@@ -61,7 +61,8 @@ local function wait(device)
   if device:match("^cuda") then lt.cuda.synchronize() end
 end
 
--- Median milliseconds of f() in about `seconds`, by the clock that the options name; on a GPU each sample waits for it.
+-- Returns the median time of f() in ms. It takes samples for options.seconds, by wall time or CPU time (options.cpu).
+-- On a GPU each sample waits for the GPU.
 local function time(f, options)
   for _ = 1, 3 do f() end
   local device, times, start = lt.get_default_device(), {}, lt.perf_counter()
@@ -76,7 +77,8 @@ local function time(f, options)
   return common.median(times)
 end
 
--- A JSON line: {"model", "threads", "train_eager_ms", "train_ms", "infer_eager_ms", "infer_ms", "compile_ms"}.
+-- Prints a line of JSON: {"model", "threads", "train_eager_ms", "train_ms", "infer_eager_ms", "infer_ms",
+-- "compile_ms"}.
 local function bench(model, options)
   local net = model.make(options)
   local opt = lt.optim.AdamW(net:parameters(), {lr = options.lr})
@@ -125,7 +127,7 @@ local function train(model, options)
   end
 end
 
--- Runs the model where its file is the program; gives it back.
+-- Runs the model's program if its file is the script. Returns the model.
 function zoo.model(model)
   if not (arg and arg[0] and arg[0]:match("([^/]*)$") == model.name .. ".lua") then return model end
   local options = {steps = 20, lr = 1e-3, seed = 0, seconds = 1}
