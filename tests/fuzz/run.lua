@@ -20,12 +20,16 @@ local words = {}
 local torch = os.getenv("LUTRA_TORCH")
 do
   local flags = {print = true, lines = true, strict = true, ["no-shrink"] = true}
+  -- brief, crashed and at are for this program's own calls and for ./spread.
+  local takes_value = {program = true, modes = true, device = true, keep = true, seconds = true, jit = true,
+    brief = true, crashed = true, at = true}
   local i = 1
   while i <= #arg do
     local name = arg[i]:match("^%-%-(.+)$")
     if name and flags[name] then
       options[name] = true
     elseif name then
+      assert(takes_value[name], "run.lua: unknown option --" .. name)
       i = i + 1
       options[name] = assert(arg[i], "--" .. name .. " needs a value")
     else
