@@ -35,7 +35,7 @@ class Segment {
   // something is not finished.
   virtual bool wait(std::chrono::milliseconds) { return true; }
   virtual KeptBytes kept_bytes() const { return {}; }
-  // Once it is ready: run is this one where it can be made, and nothing else. Null: it is more.
+  // Returns the plain run to which run() is equal, once the code is ready; null if run() does more.
   virtual const PlainRun* plain() const { return nullptr; }
 };
 

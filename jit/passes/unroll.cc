@@ -113,7 +113,7 @@ struct Work {
   }
 };
 
-// What an outermost loop may still do.
+// The work that an outermost loop may still do.
 struct Budget {
   size_t left;             // nodes that it may still record, including those that it drops again
   bool both_sides = true;  // it may compute both sides of branches

@@ -1,4 +1,5 @@
-// What LUTRA_LOGS switches on in the runtime, for the process. Also the instruction sets that settings() selects.
+// The logs of the runtime that LUTRA_LOGS switches on for the process, and the instruction sets that settings()
+// selects.
 #pragma once
 #include <string>
 

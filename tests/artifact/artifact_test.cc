@@ -17,7 +17,7 @@ namespace {
 
 const std::string kTarget = "a machine";
 
-// What a run of the executable gives and leaves in its inputs; or its error.
+// Runs the executable. Returns its results and the inputs after the run, or its error.
 SeenRun run(Executable& e, const Graph& graph, uint32_t seed) {
   SeenRun r;
   default_generator().seed = 7;

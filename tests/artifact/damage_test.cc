@@ -20,7 +20,7 @@ struct Form {
   std::string bytes, text;
 };
 
-// Of graphs with symbols, writes, library calls, constants and functions.
+// Returns artifacts of graphs with symbols, writes, library calls, constants and functions.
 const std::vector<Form>& forms() {
   static const std::vector<Form> all = [] {
     std::vector<Form> made;

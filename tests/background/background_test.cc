@@ -71,13 +71,13 @@ void begin_last_job() {
   while (!begun) std::this_thread::yield();
 }
 
-// What the next case runs: the process exits while the first of all jobs runs, on a thread that has started none.
+// A later case runs this one in a process: it exits while its first job runs, on a thread that has started no job.
 TEST_CASE("exits beside a job", "[.]") {
   begin_last_job();
   std::exit(0);
 }
 
-// What goes at exit, as a library's object would.
+// An object that is destroyed at exit, like a library's static object.
 struct Late {
   ~Late() { (void)!write(1, "the object went\n", 16); }
 };

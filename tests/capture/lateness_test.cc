@@ -263,7 +263,8 @@ double lateness_of_call(LutraState& s, const std::string& what) {
   return longest;
 }
 
-// Of a few tries of a line, each two calls: the first one of a compiled function is its capture.
+// Returns the least lateness over a few tries of a line. A try is two calls, since the first call of a compiled
+// function is its capture.
 double lateness(LutraState& s, const char* how, const std::string& line) {
   double best = INFINITY;
   for (int run = 0; run < 3 && best > kLongest; run++) {

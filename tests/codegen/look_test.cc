@@ -75,7 +75,7 @@ std::vector<std::string> executors() {
   return how;
 }
 
-// As in a launch that may end: looks pass by, and are counted.
+// A scope in which the code looks whether to stop; `pass` looks are counted and ignored.
 struct Looks {
   explicit Looks(int64_t pass) { stop_reason = "pressed", looks_to_pass = pass; }
   ~Looks() { stop_reason = nullptr, looks_to_pass = 0; }

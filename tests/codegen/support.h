@@ -22,7 +22,7 @@
 
 namespace lutra {
 
-// What this machine runs natively.
+// Returns the instruction sets that this machine has.
 inline std::vector<const char*> native_isas() {
   const std::string best = best_isa();
   if (best == "avx512") return {"avx512", "avx2"};
@@ -121,7 +121,7 @@ struct Case {
     for (auto& b : buffers) fill(*b, rng, special);
   }
 
-  // As the kernel ABI has it, over these buffers.
+  // Returns the argument block of the kernel ABI for these buffers.
   std::vector<uint64_t> block(const std::vector<std::unique_ptr<Bytes>>& memory, LaunchFault* fault,
                               bool looks = false) const {
     std::vector<uint64_t> block(sizeof(BlockHead) / 8);
@@ -173,7 +173,7 @@ inline std::string show(const Bytes& b, size_t i) {
   return text;
 }
 
-// Where the buffers of two runs differ first; empty if nowhere.
+// Returns the first difference between the buffers of two runs; empty if they are equal.
 inline std::string difference(const std::vector<std::unique_ptr<Bytes>>& a,
                               const std::vector<std::unique_ptr<Bytes>>& b) {
   for (size_t p = 0; p < a.size(); p++) {

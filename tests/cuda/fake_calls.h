@@ -16,7 +16,7 @@ namespace lutra::cuda {
 
 constexpr Result kInvalidValue = 1, kNotFound = 500;
 
-// What the call is to answer before it does anything.
+// Counts a call. Returns the result that it must return at once, or kSuccess.
 Result fake_enter(const char* symbol);
 // A driver may be called on any thread. One call at a time: a launch may call back.
 std::recursive_mutex& fake_mutex();

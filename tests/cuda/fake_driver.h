@@ -22,7 +22,7 @@ struct FakeGpu {
   // Done by every launch.
   void (*kernel)(void** params) = nullptr;
 
-  // What happened.
+  // The calls so far.
   int calls = 0;
   std::string failed;      // the symbol of the call that was made to fail
   Result lost = kSuccess;  // what every call answers since a fatal failure

@@ -57,7 +57,7 @@ void* open_image(const char* image) {
   return library;
 }
 
-// What a launch or a copy does, kept while a stream is captured.
+// A node of a captured graph: the action of a launch or a copy.
 struct Node {
   Function* function = nullptr;  // null: a copy or a fill
   unsigned grid[3] = {}, block[3] = {}, shared_bytes = 0;
@@ -66,7 +66,7 @@ struct Node {
   std::function<void()> other;
   std::vector<Node*> after;
   std::set<Node*> early;  // those of `after` that need not have ended
-  // Of a conditional node.
+  // For conditional nodes.
   bool conditional = false, loops = false;
   const unsigned* condition = nullptr;
   GraphHandle bodies[1] = {};
@@ -144,7 +144,7 @@ FAKE(cuModuleUnload)(ModuleHandle module) {
 FAKE(cuModuleGetFunction)(FunctionHandle* function, ModuleHandle module, const char* name) {
   ENTER("cuModuleGetFunction");
   void* library = reinterpret_cast<Module*>(module)->library;
-  // What runs nothing is not taken for the interpreter of kernels: those of this machine's NVRTC can.
+  // A cubin of the real NVRTC cannot run here, so it must not be taken for the interpreter of kernels.
   if (!library && std::strcmp(name, "lutra_interpreter") == 0) return kNotFound;
   auto* f = new Function{nullptr, nullptr};
   if (library) {

@@ -28,7 +28,7 @@ std::vector<float> numbers(size_t n) {
   return v;
 }
 
-// What a program does: memory, copies, a launch, waiting, events, giving back.
+// Makes the calls of a program: allocations, copies, a launch, waits, events, frees.
 void script() {
   const std::vector<float> there = numbers(3 << 20);  // more than two pieces of staging
   std::vector<float> back(there.size());
@@ -179,7 +179,7 @@ TEST_CASE("cuda: blocks are never given out twice", "[cuda]") {
     if (live.size() > 60) live.erase(live.begin());
   }
   for (const auto& [at, s] : live) expected += int64_t((std::max<size_t>(s->nbytes, 1) + 511) / 512 * 512);
-  // What was left unsplit counts whole.
+  // A block that was not split counts as a whole.
   CHECK(memory_stats(gpu0).allocated >= expected);
   live.clear();
   CHECK(memory_stats(gpu0).allocated == 0);
@@ -195,7 +195,7 @@ TEST_CASE("cuda: out of memory", "[cuda]") {
   static Ref<Storage> garbage;
   garbage = lutra::allocate(30 * kMB, gpu0);
   Ref<Storage> kept = lutra::allocate(20 * kMB, gpu0);
-  // What Lua's collector frees is enough.
+  // Lua's collector frees enough memory.
   set_memory_pressure_hook([](size_t) {
     garbage = nullptr;
     return true;
@@ -360,7 +360,7 @@ TEST_CASE("cuda: faults of kernels", "[cuda]") {
   Ref<Storage> a = lutra::allocate(4, gpu0);
   int back = 0;
   CHECK(message([&] { copy_bytes(&back, {}, a->data, gpu0, 4); }) == "gather: index 12 is out of bounds for size 10");
-  // What was launched before it was removed may fail still, until the device has been waited for.
+  // Kernels that were launched before the removal may still fail until the host has waited for the device.
   remove_fault_site(site, 0);
   *record = {1, 0, 12, 10, site};
   CHECK(message([] { synchronize(gpu0); }) == "gather: index 12 is out of bounds for size 10");

@@ -6,8 +6,8 @@
 
 namespace lutra {
 
-// What NVRTC says against any of them, for sm_80 and so on, compiled on all cores; empty where all compile. No disk
-// cache takes part: what is compiled is compiled.
+// Compiles the sources by NVRTC for sm_80 and so on, on all cores, without the disk cache. Returns its errors; empty if
+// all compile.
 std::string compile_problems(const std::set<std::string>& sources, const std::vector<int>& archs = {80, 90});
 
 // All that Lutra is made for, from Ampere on, as far as this NVRTC knows them.

@@ -46,7 +46,7 @@ std::string bytes_of(const std::string& path) {
 }
 void put(const std::string& path, const std::string& bytes) { std::ofstream(path, std::ios::binary) << bytes; }
 
-// What f, in a process of its own, says on stderr; "failed" before it where it answers false.
+// Runs f in a new process. Returns its output on stderr, after "failed" if f returned false.
 std::string told(const std::string& folder, bool (*f)()) {
   const std::string path = folder + "/told";
   put(path, "");

@@ -39,7 +39,7 @@ TEST_CASE("CUDA source of each kind of kernel", "[cuda]") {
   CHECK(count >= 6);
 }
 
-// What the mapping weighed for the same kernels, on two machines.
+// The choices of the mapping for the same kernels, on two machines.
 TEST_CASE("what the mapping weighs is golden", "[cuda]") {
   std::set<std::string> stems;
   for (const auto& entry : std::filesystem::directory_iterator(source_path("tests/cuda_codegen"))) {

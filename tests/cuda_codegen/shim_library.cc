@@ -30,7 +30,7 @@ void ShimLibrary::build() {
   folder_ = path;
   const std::string source = folder_ + "/kernels.cc", library = folder_ + "/kernels.so";
   {
-    // What all begin with stands once.
+    // Writes the common beginning of all sources once.
     std::ofstream out(source);
     out << "#include \"" << source_path("tests/cuda_codegen/shim.h") << "\"\n"
         << cuda::kDependentLaunch << cuda::device_scalars << cuda::device_math << cuda::loop_math

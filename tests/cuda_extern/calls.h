@@ -67,7 +67,7 @@ inline double element_at(const ExternView& v, const std::vector<char>& bytes, in
   return r;
 }
 
-// Of another dtype, laid out alike.
+// Returns the operand in another dtype, with the same layout.
 inline Operand converted(const Operand& o, DType dtype) {
   Operand r = o;
   if (!o.view.data) return r;

@@ -75,7 +75,7 @@ TEST_CASE("cuda extern: convolutions without cuDNN") {
   }
 }
 
-// What conv_few.cc takes: many channels out in chunks, tails, strides, dilations, uneven padding, bands of rows.
+// Cases of conv_few.cc: many output channels in chunks, tails, strides, dilations, uneven padding, bands of rows.
 TEST_CASE("cuda extern: convolutions of few channels") {
   HostMachine m;
   for (bool last : {false, true}) {
@@ -89,7 +89,7 @@ TEST_CASE("cuda extern: convolutions of few channels") {
   }
 }
 
-// What conv_depthwise.cc takes: chunks of channels, tails, strides, dilations, uneven padding.
+// Cases of conv_depthwise.cc: chunks of channels, tails, strides, dilations, uneven padding.
 TEST_CASE("cuda extern: convolutions of each channel by itself") {
   HostMachine m;
   for (bool last : {false, true}) {
@@ -102,7 +102,7 @@ TEST_CASE("cuda extern: convolutions of each channel by itself") {
   }
 }
 
-// What conv_weight.cc takes: tails of channels in and out, of pixels; strides, dilations; operands rounded to TF32.
+// Cases of conv_weight.cc: tails of input and output channels, of pixels; strides, dilations; operands rounded to TF32.
 TEST_CASE("cuda extern: gradients of small weights") {
   HostMachine m;
   for (bool last : {false, true}) {

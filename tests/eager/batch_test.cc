@@ -27,7 +27,7 @@ Tensor random_batch(const Sizes& element, DType type, uint32_t seed) {
   return t;
 }
 
-// What a sample's tensors are: one size for all, or fewer dimensions from the second on.
+// The shapes of a sample's tensors: one size for all, or fewer dimensions from the second on.
 struct Shape {
   Sizes first, rest;
   DType type;

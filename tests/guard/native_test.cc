@@ -352,7 +352,8 @@ TEST_CASE("both guard executors agree on tensors, gradients and numbers", "[guar
   for (int on : {0, 1}) compare(pool, program_of({arg, step(GuardOp::kGradModeCheck, -1, -1, on)}, 1), 1, 0, 1, 1, 22);
 }
 
-// Whatever differs from a spec in one fact is found by both; what machine code does not decide goes to its helper.
+// Both executors find a tensor that differs from a spec in one fact. Machine code calls its helper for facts that it
+// does not decide.
 TEST_CASE("both guard executors agree on tensors that are almost what is wanted", "[guard]") {
   Pool pool;
   const int first = pool.n + 1;

@@ -66,7 +66,7 @@ void integers(lutra::State& S) {
   fails(LUTRA_ERROR_ARGUMENT, "does not fit", [] { lutra::Value(~std::uint64_t(0)); });
 }
 
-// What ends with a tensor's last reference, what ends a call, and a state dictionary of memory.
+// Tests what a tensor's last reference frees, what ends a call, and a state dictionary in memory.
 void owners(lutra::State& S) {
   static int deleted = 0;
   float data[2] = {1, 2};
@@ -181,7 +181,7 @@ void ops(lutra::State& S) {
   fails(LUTRA_ERROR_ARGUMENT, "the kernel must not be NULL", [&] { S.register_op("r(Tensor x) -> Tensor", {}); });
 }
 
-// That leave the kernel of an op, in eager and compiled code.
+// Tests exceptions that leave the kernel of an op, in eager and compiled code.
 void exceptions_of_ops(lutra::State& S) {
   lutra_OpCallbacks rules = {};
   rules.size = sizeof rules, rules.kernel = op_throws;

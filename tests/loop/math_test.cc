@@ -48,7 +48,7 @@ void bounds() {
   const double most = single ? 3.4e38 : 1.7e308;
   CHECK(worst<F>([](F x) { return log_of(x); }, [](long double x) { return logl(x); }, 0, most) <= 2);
   CHECK(worst<F>([](F x) { return log_of(x); }, [](long double x) { return logl(x); }, 0.5, 2) <= 2);
-  // Those of 32 bits keep to one unit.
+  // Functions of float32 must be within one unit in the last place.
   const double unit = single ? 1 : 2;
   CHECK(worst<F>([](F x) { return tanh_of(x); }, [](long double x) { return tanhl(x); }, -20, 20) <= unit);
   CHECK(worst<F>([](F x) { return tanh_of(x); }, [](long double x) { return tanhl(x); }, -1, 1) <= unit);
@@ -97,7 +97,7 @@ void bounds() {
   for (double y : {0.5, 2.0, 3.0, -1.5, 7.25, -37.0}) CHECK(pow_at(F(y)) <= unit);
 }
 
-// Of erfinv by its inverse: the slope there turns an error of erf into one of erfinv.
+// Returns the error of erfinv in units in the last place, computed by erf and the slope of erfinv at that place.
 double erfinv_ulps(float x) {
   long double y = erfinv_of(double(x));
   for (int i = 0; i < 3; i++) {
@@ -272,7 +272,7 @@ TEST_CASE("sines of 32 bits where the turns cancel", "[loop]") {
   CHECK(most_error <= 1);
 }
 
-// Of 32 bits: within one unit of 1 at all places, and of 2^-18 of itself far below.
+// float32: the error is at most one unit of 1 everywhere, and 2^-18 of the value far below 0.
 TEST_CASE("accuracy of the normal distribution", "[loop]") {
   for (double far : {0.1, 1.0, 6.0, 40.0}) {
     normal_bounds<float>(-far, far, 0x1p-23, 0x1p-23 * std::max(far < 7 ? far : 4, 1.0));
@@ -284,7 +284,7 @@ TEST_CASE("accuracy of the normal distribution", "[loop]") {
   }
 }
 
-// As the C library has it, bit for bit.
+// Must equal the C library bit for bit.
 template <class F>
 void next_numbers() {
   std::mt19937_64 rng(7);
@@ -327,7 +327,7 @@ TEST_CASE("a square by pow is exact", "[loop]") {
   }
 }
 
-// Where one power of two is enough, it gives what two give.
+// If one power of two is exact, the result is that of two.
 template <class F>
 void within() {
   std::mt19937_64 rng(9);

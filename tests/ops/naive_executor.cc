@@ -143,7 +143,7 @@ void product(const Args& args, const Tensor& out) {
   });
 }
 
-// Where an element of the index tensor (or of a vector of indices along dim) points to.
+// Returns the position that an element of the index tensor (or of a vector of indices along dim) points to.
 int64_t pointed(OpId op, const Tensor& index, const Index& at, int64_t size) {
   double v = get(index, at);
   if (v < 0 || v >= double(size)) {

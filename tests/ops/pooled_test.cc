@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kBytes = 96;
 
-// What some other thread made.
+// Returns n blocks from the allocator, which stand for blocks that another thread made.
 std::vector<void*> made_elsewhere(size_t n) {
   std::vector<void*> all(n);
   for (void*& p : all) p = ::operator new(kBytes);

@@ -174,9 +174,9 @@ local function gradient_difference(sample, got, inputs)
   end
 end
 
--- What may differ: an op, a part of the message that its refusal has, and why. At most so many of a hundred samples of
--- the op may; a file that has 20 of PyTorch's own for it must have one. On purpose: docs/from_pytorch.md says so. Else
--- it is an option that does not exist yet.
+-- Allowed differences: the op, a pattern of the error, at most so many per cent of the op's samples, and the reason. If
+-- a file has 20 of PyTorch's own samples of the op, one of them must differ so. on_purpose: docs/from_pytorch.md lists
+-- the difference. Otherwise it is an option that does not exist yet.
 local exceptions = {
   {op = "nn.functional.softmin", says = "argument 'dim' is missing", most = 10, on_purpose = true,
     why = "PyTorch guesses a dimension, and warns"},
@@ -195,7 +195,7 @@ for _, e in ipairs(exceptions) do
   table.insert(exceptions_of[e.op], e)
 end
 
--- Whether the sample's own code calls what Lutra has no name for.
+-- Returns whether the sample's code calls a name that Lutra does not have.
 local function is_absent(sample, message)
   local name = message:match("^sample:1: attempt to call field '([%w_]+)' %(a nil value%)")
     or message:match("^sample:1: .*has no attribute or method '([%w_]+)'")
@@ -208,7 +208,7 @@ local function exception_of(sample, message)
   end
 end
 
--- What disagrees; or nothing and "absent" or "on purpose".
+-- Returns the difference, or nil and "absent" or "on purpose".
 local function check(sample, compiled)
   local got, inputs = run(sample, compiled)
   local message = inputs

@@ -220,7 +220,7 @@ struct Judge : Heap {
     lua_pushinteger(L, int(h->random() % unsigned(luaL_checkinteger(L, 1))) + 1);
     return 1;
   }
-  // What a whole collection leaves in memory was referred to.
+  // Objects that a full collection leaves in memory were referred to.
   static int collect_as(lua_State* L) {
     auto* h = static_cast<Judge*>(lua_touserdata(L, lua_upvalueindex(1)));
     const int what = int(luaL_checkinteger(L, 1));

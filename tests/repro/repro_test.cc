@@ -44,7 +44,7 @@ Repro example() {
   return r;
 }
 
-// As somebody who changes a file would: with the checksum that fits.
+// Returns the changed file with a checksum that fits, as an attacker would write it.
 std::string signed_again(std::string bytes) {
   const size_t at = bytes.find('\n', bytes.find("checksum")) + 1;
   char sum[40];

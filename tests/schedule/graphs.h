@@ -13,11 +13,11 @@ namespace lutra {
 std::unique_ptr<Graph> train_step_graph(int64_t in, int64_t hidden, int64_t classes, int64_t batch);
 // 5 to 30 ops: arithmetic, broadcasting, views, reductions, gathers, matrix products, random ops, writes.
 std::unique_ptr<Graph> random_graph(uint32_t seed, Device device = {});
-// As capture leaves it to the scheduler: functional, decomposed, without dead nodes.
+// Returns the graph as the scheduler gets it: functional, decomposed, without dead nodes.
 std::unique_ptr<Graph> lowered_graph(const Graph& graph);
 // Null where the graph has an argument that only the decomposition refuses.
 std::unique_ptr<Graph> lowered_if_allowed(const Graph& graph);
-// What size(0, 0) and size(0, 1) are in a run; -1: the hint.
+// The values of size(0, 0) and size(0, 1) in a run; -1: the hint.
 struct RunSizes {
   int64_t rows = -1, cols = -1;
 };

@@ -22,7 +22,7 @@ class Maker {
     {
       ModeScope mode(&recorder);
       int ops = 5 + pick(26);
-      // What an op refuses (types, shapes) is left out.
+      // Leaves out ops that refuse the types or shapes.
       for (int i = 0, tries = 0; i < ops && tries < 200; tries++) {
         try {
           step();
@@ -189,7 +189,7 @@ class Maker {
     }
   }
   Tensor write() {
-    // Not the last, whose rows share memory.
+    // Not the last input: its rows share memory.
     Tensor t = inputs_[size_t(pick(int(inputs_.size()) - 1))];
     if (chance(2)) return call_inplace(OpId::mul, {t, scalar_});
     Tensor r = op1(OpId::tanh, {matrix()});
@@ -293,7 +293,7 @@ class Maker {
     values_.push_back(t);
   }
 
-  // Where what is made is; on the CPU nothing is said of it.
+  // Returns the device argument of creation ops; none on the CPU.
   Value place() const { return device_ == Device{} ? Value() : Value(device_); }
 
   std::mt19937 random_;

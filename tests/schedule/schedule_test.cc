@@ -37,7 +37,7 @@ bool check_agreement(const Graph& lowered, uint32_t seed, const std::string& isa
   SeenRun unfused = run_graph(lowered, Witness::kUnfused, isa, seed, sizes);
   SeenRun eager = run_graph(lowered, Witness::kEager, isa, seed, sizes);
   if (eager.error == "refused") return false;
-  // Of several errors each way may meet another one first.
+  // If a graph has several errors, each way of running it may raise another one first.
   if (!fused.error.empty() && !unfused.error.empty() && !eager.error.empty()) return false;
   INFO(isa << " seed " << seed << " rows " << sizes.rows << " cols " << sizes.cols << "\n"
            << print(lowered) << print(schedule(lowered)));

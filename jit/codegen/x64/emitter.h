@@ -81,7 +81,7 @@ class KernelEmitter {
     int vector;
     x86::Vec reg;
   };
-  // What a body has computed so far, for reuse until its end.
+  // The values that a body has computed so far, for reuse until its end.
   struct Scope {
     std::vector<BaseKey> bases;
     std::vector<IndexKey> indices;
