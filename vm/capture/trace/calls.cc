@@ -45,6 +45,41 @@ Vars Trace::call(Var* f, Vars args, bool expression, const ModeCall& mode) {
   return results;
 }
 
+namespace {
+
+// Returns the code of a Lua function whose call is inlined. Any other call is made at once: then returns null and sets
+// `results`. Stops the trace if the call cannot be recorded.
+LuaCode* code_of_callee(Trace& t, Var* f, const Vars& args, Vars* results) {
+  const auto made = [&](Vars vars) -> LuaCode* { return *results = std::move(vars), nullptr; };
+  if (f->kind == VarKind::kBinding) return made(t.call_binding(*f->binding, args));
+  if (f->kind == VarKind::kClosure && f->builtin) return made(f->builtin->run(t, f, args));
+  if (f->kind == VarKind::kClosure) return f->closure->code;
+  if (f->kind != VarKind::kFunction) {
+    const bool object = f->kind == VarKind::kObject;
+    if (Var* cdata = object ? made_cdata(t, f, args) : nullptr) return made({cdata});
+    if (object) t.stop(Break::c_function, {"an object"});
+    t.stop(Break::raises, {"calling a value that is not a function"});
+  }
+  t.guard_callee(f);
+  if (f->builtin) return made(f->builtin->run(t, f, args));
+  if (f->binding) return made(t.call_binding(*f->binding, args));
+  t.push_pin(f->pin);
+  const bool resumed = !lua_iscfunction(t.L, -1) && is_resumed(t.L, -1);
+  LuaCode* const code = resumed ? nullptr : code_of(t.state, t.L, -1);
+  lua_pop(t.L, 1);
+  if (resumed) t.stop(Break::resumed);
+  if (!code) {
+    if (Var* cdata = made_cdata(t, f, args)) return made({cdata});
+    const std::string name = function_name(t, f);
+    for (Var* a : args) t.leave_out(a);
+    t.stop(break_of_call(name), {name});
+  }
+  if (const std::string* why = disabled_because(t.state, f->id)) t.stop(Break::disabled, {"", *why});
+  return code;
+}
+
+}  // namespace
+
 Vars Trace::call(Var* f, Vars args, bool expression) {
   for (int depth = 0; force(f)->kind == VarKind::kTable; depth++) {
     Var* h = metamethod(f, "__call");
@@ -52,34 +87,9 @@ Vars Trace::call(Var* f, Vars args, bool expression) {
     args.insert(args.begin(), f);
     f = h;
   }
-  if (f->kind == VarKind::kBinding) return call_binding(*f->binding, args);
-  LuaCode* code = nullptr;
-  if (f->kind == VarKind::kClosure && f->builtin) return f->builtin->run(*this, f, args);
-  if (f->kind == VarKind::kClosure) {
-    code = f->closure->code;
-  } else if (f->kind == VarKind::kFunction) {
-    guard_callee(f);
-    if (f->builtin) return f->builtin->run(*this, f, args);
-    if (f->binding) return call_binding(*f->binding, args);
-    push_pin(f->pin);
-    const bool resumed = !lua_iscfunction(L, -1) && is_resumed(L, -1);
-    code = resumed ? nullptr : code_of(state, L, -1);
-    lua_pop(L, 1);
-    if (resumed) stop(Break::resumed);
-    if (!code) {
-      if (Var* made = made_cdata(*this, f, args)) return {made};
-      const std::string name = function_name(*this, f);
-      for (Var* a : args) leave_out(a);
-      stop(break_of_call(name), {name});
-    }
-    if (const std::string* why = disabled_because(state, f->id)) {
-      stop(Break::disabled, {"", *why});
-    }
-  } else {
-    if (Var* made = f->kind == VarKind::kObject ? made_cdata(*this, f, args) : nullptr) return {made};
-    if (f->kind == VarKind::kObject) stop(Break::c_function, {"an object"});
-    stop(Break::raises, {"calling a value that is not a function"});
-  }
+  Vars made;
+  LuaCode* const code = code_of_callee(*this, f, args, &made);
+  if (!code) return made;
   if (frames.size() >= kMaxDepth) stop(Break::depth);
   frame_store.emplace_back();
   Frame& frame = frame_store.back();
