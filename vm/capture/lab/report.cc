@@ -157,38 +157,34 @@ void push_entries(lua_State* L, const CompiledProto& compiled) {
   present(L, "guards", 2);
 }
 
-void push_explanation(lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int first_result, int results) {
-  const std::vector<std::shared_ptr<CompiledProto>> frames = with_callees(compiled);
-  std::vector<std::shared_ptr<Entry>> log;
-  std::vector<BreakReason> breaks;
-  for (const auto& frame : frames) {
-    log.insert(log.end(), frame->log->begin(), frame->log->end());
-    breaks.insert(breaks.end(), frame->breaks->begin(), frame->breaks->end());
-  }
-  lua_newtable(L);
-  set_list(L, "frames", frames.size() - 1, [&](size_t i) { push_frame(L, *frames[i + 1]); });
-  set_number(L, "graph_count", double(log.size()));
-  set_number(L, "graph_break_count", double(breaks.size()));
+namespace {
+
+using Log = std::vector<std::shared_ptr<Entry>>;
+
+// Sets the fields of a report that sum over the entries.
+void set_totals(lua_State* L, const Log& log) {
   size_t ops = 0;
-  for (const auto& entry : log) ops += entry->ops;
-  set_list(L, "graphs", log.size(), [&](size_t i) { push_graph(L, *log[i]); });
-  set_list(L, "ops_per_graph", log.size(), [&](size_t i) { push_names(L, log[i]->op_names); });
-  set_number(L, "op_count", double(ops));
-  set_list(L, "break_reasons", breaks.size(), [&](size_t i) { push_reason(L, breaks[i]); });
-  lua_newtable(L);
-  for (const auto& entry : log) append_guards(L, *entry);
-  lua_setfield(L, -2, "out_guards");
-  set_list(L, "kernels_per_graph", log.size(), [&](size_t i) { lua_pushnumber(L, double(log[i]->kernels)); });
   KeptBytes kept;
-  for (const auto& entry : log) kept.saved += entry->kept_bytes.saved, kept.recomputed += entry->kept_bytes.recomputed;
   int plain_checkpoints = 0;
-  for (const auto& entry : log) plain_checkpoints += entry->plain_checkpoints;
+  for (const auto& entry : log) {
+    ops += entry->ops;
+    kept.saved += entry->kept_bytes.saved, kept.recomputed += entry->kept_bytes.recomputed;
+    plain_checkpoints += entry->plain_checkpoints;
+  }
+  const auto compiling = std::count_if(log.begin(), log.end(), [](const auto& e) { return bool(e->compiling); });
+  set_number(L, "graph_count", double(log.size()));
+  set_number(L, "op_count", double(ops));
   set_number(L, "plain_checkpoints", plain_checkpoints);
   set_number(L, "saved_bytes", kept.saved);
   set_number(L, "recomputed_bytes", kept.recomputed);
-  const auto compiling = std::count_if(log.begin(), log.end(), [](const auto& e) { return bool(e->compiling); });
   set_number(L, "compiling", double(compiling));
-  set_string(L, "name", compiled->name);
+}
+
+// Sets the fields of a report that are lists by entry.
+void set_lists(lua_State* L, const Log& log) {
+  set_list(L, "graphs", log.size(), [&](size_t i) { push_graph(L, *log[i]); });
+  set_list(L, "ops_per_graph", log.size(), [&](size_t i) { push_names(L, log[i]->op_names); });
+  set_list(L, "kernels_per_graph", log.size(), [&](size_t i) { lua_pushnumber(L, double(log[i]->kernels)); });
   set_list(L, "compile_times", log.size(), [&](size_t i) { lua_pushnumber(L, log[i]->capture_ms); });
   set_list(L, "compile_stages", log.size(), [&](size_t i) {
     const Entry& e = *log[i];
@@ -198,6 +194,28 @@ void push_explanation(lua_State* L, const std::shared_ptr<CompiledProto>& compil
     set_number(L, "schedule", e.schedule_ms);
     set_number(L, "codegen", e.codegen_ms);
   });
+}
+
+}  // namespace
+
+void push_explanation(lua_State* L, const std::shared_ptr<CompiledProto>& compiled, int first_result, int results) {
+  const std::vector<std::shared_ptr<CompiledProto>> frames = with_callees(compiled);
+  Log log;
+  std::vector<BreakReason> breaks;
+  for (const auto& frame : frames) {
+    log.insert(log.end(), frame->log->begin(), frame->log->end());
+    breaks.insert(breaks.end(), frame->breaks->begin(), frame->breaks->end());
+  }
+  lua_newtable(L);
+  set_list(L, "frames", frames.size() - 1, [&](size_t i) { push_frame(L, *frames[i + 1]); });
+  set_totals(L, log);
+  set_lists(L, log);
+  set_number(L, "graph_break_count", double(breaks.size()));
+  set_list(L, "break_reasons", breaks.size(), [&](size_t i) { push_reason(L, breaks[i]); });
+  lua_newtable(L);
+  for (const auto& entry : log) append_guards(L, *entry);
+  lua_setfield(L, -2, "out_guards");
+  set_string(L, "name", compiled->name);
   lua_newtable(L);
   for (int i = 0; i < results; i++) lua_pushvalue(L, first_result + i), lua_rawseti(L, -2, i + 1);
   set_number(L, "n", results);
