@@ -302,19 +302,19 @@ void run(const ExternCall& call) {
 // -- registering
 
 // Pushes lt.ops or, for "image::blur", lt.ops.image. Returns the op's name in that table.
-std::string push_room(lua_State* L, int module, const std::string& name) {
+std::string push_namespace(lua_State* L, int module, const std::string& name) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, module);
   lua_getfield(L, -1, "ops");
   const size_t colons = name.find("::");
   if (colons == name.npos) return name;
-  const std::string room = name.substr(0, colons);
-  lua_getfield(L, -1, room.c_str());
+  const std::string outer = name.substr(0, colons);
+  lua_getfield(L, -1, outer.c_str());
   if (lua_isnil(L, -1)) {
     lua_newtable(L);
     lua_pushvalue(L, -1);
-    lua_setfield(L, -4, room.c_str());
+    lua_setfield(L, -4, outer.c_str());
   }
-  if (!lua_istable(L, -1)) refuse("lt.ops.", room, " is an op, and cannot hold others");
+  if (!lua_istable(L, -1)) refuse("lt.ops.", outer, " is an op, and cannot hold others");
   return name.substr(colons + 2);
 }
 
@@ -328,7 +328,7 @@ int add_op(lutra_State* S, lua_State* L, const char* schema, const lutra_OpCallb
   op->S = S, op->rules = rules, op->has_gradient = rules.gradient != nullptr;
   const Modes* owner = modes_of(L).get();
   if (find(owner, op->title)) refuse("the state has an op ", op->title, " already");
-  const std::string last = push_room(L, S->module, op->title);
+  const std::string last = push_namespace(L, S->module, op->title);
   lua_getfield(L, -1, last.c_str());
   if (!lua_isnil(L, -1)) refuse("lt.ops has '", op->title, "' already");
   lua_pop(L, 1);
