@@ -8,6 +8,8 @@
 namespace lutra {
 namespace {
 
+const char* const kOtherArguments = "a launch of functions with other arguments than theirs";
+
 class Verifier {
  public:
   explicit Verifier(const Plan& plan) : p_(plan) {}
@@ -114,59 +116,78 @@ class Verifier {
       need(e.op == SymOp::kConstInt || e.op == SymOp::kConstNum || arity(e.op) > 0, "function ", i, " has symbols");
   }
 
+  // Returns the number of arguments of function k of a launch.
+  size_t taken(const ExternLaunch& e, size_t k) {
+    const int32_t f = k < e.functions.size() ? e.functions[k] : -1;
+    need(f >= 0 && size_t(f) < p_.functions.size(), "there is no function ", f);
+    return wrong_.empty() ? p_.functions[size_t(f)].positions.size() : 0;
+  }
+  // Returns the number of results of function k. Call taken() first, which checks that the function exists.
+  size_t given(const ExternLaunch& e, size_t k) const {
+    return wrong_.empty() ? p_.functions[size_t(e.functions[k])].outputs.size() : 0;
+  }
+  // Returns the value of integer argument k, a number of arguments or results.
+  size_t number(const ExternLaunch& e, size_t k) {
+    need(k < e.ints.size() && p_.exprs[size_t(e.ints[k])].op == SymOp::kConstInt, "a count that is none");
+    const int64_t n = wrong_.empty() ? p_.exprs[size_t(e.ints[k])].i : 0;
+    need(n >= 0 && n <= int64_t(e.in.size() + e.out.size() + kMaxDims), "a count of ", n);
+    return wrong_.empty() ? size_t(n) : 0;
+  }
+
+  void cond(const ExternLaunch& e) {
+    const size_t in = e.in.size(), out = e.out.size();
+    const size_t f = number(e, 0), g = number(e, 1);
+    need(in == 1 + f + g && taken(e, 0) == f && taken(e, 1) == g && given(e, 0) == out && given(e, 1) == out,
+         kOtherArguments);
+  }
+
+  void while_loop(const ExternLaunch& e) {
+    const size_t in = e.in.size(), out = e.out.size();
+    const size_t carried = number(e, 0), tests = number(e, 1), reads = number(e, 2);
+    need(in == carried + tests + reads && taken(e, 0) == carried + tests && taken(e, 1) == carried + reads &&
+             given(e, 0) == 1 && given(e, 1) == out && carried <= out && e.ints.size() == 4,
+         kOtherArguments);
+    need(e.functions.size() == 2 || (taken(e, 2) == in && given(e, 2) == 1 && taken(e, 3) == carried + reads &&
+                                     given(e, 3) == carried + kStepsAtOnce * (out - carried)),
+         kOtherArguments);
+    for (size_t k = carried; wrong_.empty() && k < out; k++) need(!e.out[k].sizes.empty(), "a stack without steps");
+  }
+
+  void while_loop_back(const ExternLaunch& e) {
+    const size_t in = e.in.size(), out = e.out.size();
+    const size_t carried = number(e, 0), reads = number(e, 1), sums = number(e, 2), back_reads = number(e, 3);
+    const size_t rest = 1 + carried + reads + sums + back_reads, saved = number(e, 4);
+    need(in == rest + saved && taken(e, 0) == carried + reads && given(e, 0) >= carried, kOtherArguments);
+    need(wrong_.empty() && (saved == 0 || saved == given(e, 0) - carried), kOtherArguments);
+    need(wrong_.empty() && taken(e, 1) == sums + (given(e, 0) - carried) + back_reads && given(e, 1) == sums &&
+             out == sums,
+         kOtherArguments);
+    const size_t functions = e.functions.size();
+    if (functions == 2 || !wrong_.empty()) return;
+    const size_t made = kStepsAtOnce * (given(e, 0) - carried);
+    need(taken(e, 2) == sums + made + back_reads && given(e, 2) == sums, kOtherArguments);
+    need(functions == 3 || (taken(e, 3) == carried + reads && given(e, 3) == carried + made), kOtherArguments);
+  }
+
+  void scan(const ExternLaunch& e) {
+    const size_t in = e.in.size(), out = e.out.size();
+    const size_t carried = number(e, 0), slices = number(e, 1), reads = number(e, 3 + slices);
+    need(slices > 0 && in == carried + slices + reads && taken(e, 0) == in && given(e, 0) == out && carried <= out &&
+             e.ints.size() == 4 + slices,
+         kOtherArguments);
+    for (size_t k = 0; wrong_.empty() && k < slices; k++) {
+      need(number(e, 2 + k) < e.in[carried + k].sizes.size(), "a scan along a dim that there is not");
+    }
+  }
+
   // A launch must have as many arguments and results as its functions.
   void control(const ExternLaunch& e) {
-    const auto taken = [&](size_t k) {
-      const int32_t f = k < e.functions.size() ? e.functions[k] : -1;
-      need(f >= 0 && size_t(f) < p_.functions.size(), "there is no function ", f);
-      return wrong_.empty() ? p_.functions[size_t(f)].positions.size() : 0;
-    };
-    const auto given = [&](size_t k) {
-      return wrong_.empty() ? p_.functions[size_t(e.functions[k])].outputs.size() : 0;
-    };
-    const auto number = [&](size_t k) -> size_t {
-      need(k < e.ints.size() && p_.exprs[size_t(e.ints[k])].op == SymOp::kConstInt, "a count that is none");
-      const int64_t n = wrong_.empty() ? p_.exprs[size_t(e.ints[k])].i : 0;
-      need(n >= 0 && n <= int64_t(e.in.size() + e.out.size() + kMaxDims), "a count of ", n);
-      return wrong_.empty() ? size_t(n) : 0;
-    };
-    const char* const wrong = "a launch of functions with other arguments than theirs";
-    const size_t in = e.in.size(), out = e.out.size();
-    const Control kind = control_of(e.op);
-    if (kind == Control::kCond) {
-      const size_t f = number(0), g = number(1);
-      need(in == 1 + f + g && taken(0) == f && taken(1) == g && given(0) == out && given(1) == out, wrong);
-    } else if (kind == Control::kWhileLoop) {
-      const size_t carried = number(0), tests = number(1), reads = number(2);
-      need(in == carried + tests + reads && taken(0) == carried + tests && taken(1) == carried + reads &&
-               given(0) == 1 && given(1) == out && carried <= out && e.ints.size() == 4,
-           wrong);
-      need(e.functions.size() == 2 || (taken(2) == in && given(2) == 1 && taken(3) == carried + reads &&
-                                       given(3) == carried + kStepsAtOnce * (out - carried)),
-           wrong);
-      for (size_t k = carried; wrong_.empty() && k < out; k++) need(!e.out[k].sizes.empty(), "a stack without steps");
-    } else if (kind == Control::kWhileLoopBack) {
-      const size_t carried = number(0), reads = number(1), sums = number(2), back_reads = number(3);
-      const size_t rest = 1 + carried + reads + sums + back_reads, saved = number(4);
-      need(in == rest + saved && taken(0) == carried + reads && given(0) >= carried, wrong);
-      need(wrong_.empty() && (saved == 0 || saved == given(0) - carried), wrong);
-      need(wrong_.empty() && taken(1) == sums + (given(0) - carried) + back_reads && given(1) == sums && out == sums,
-           wrong);
-      const size_t functions = e.functions.size();
-      if (functions == 2 || !wrong_.empty()) return;
-      const size_t made = kStepsAtOnce * (given(0) - carried);
-      need(taken(2) == sums + made + back_reads && given(2) == sums, wrong);
-      need(functions == 3 || (taken(3) == carried + reads && given(3) == carried + made), wrong);
-    } else if (kind == Control::kScan) {
-      const size_t carried = number(0), slices = number(1), reads = number(3 + slices);
-      need(slices > 0 && in == carried + slices + reads && taken(0) == in && given(0) == out && carried <= out &&
-               e.ints.size() == 4 + slices,
-           wrong);
-      for (size_t k = 0; wrong_.empty() && k < slices; k++) {
-        need(number(2 + k) < e.in[carried + k].sizes.size(), "a scan along a dim that there is not");
-      }
-    } else {
-      need(false, name(e.op), " runs no functions");
+    switch (control_of(e.op)) {
+      case Control::kCond: return cond(e);
+      case Control::kWhileLoop: return while_loop(e);
+      case Control::kWhileLoopBack: return while_loop_back(e);
+      case Control::kScan: return scan(e);
+      default: need(false, name(e.op), " runs no functions");
     }
   }
 
