@@ -166,3 +166,5 @@ test("quantize_ replaces layers, saves and loads", function()
   equal(net[1].weight.dtype, "int8")
   equal(net[1](lt.ones({1, 64}, {dtype = "bfloat16"})).dtype, "bfloat16")
 end)
+
+h.finish()
