@@ -1,7 +1,7 @@
 // Moves each kernel back to the nearest group of kernels that it may join, past launches that it does not depend on.
 #include "jit/schedule/combine.h"
 
-#include "jit/schedule/decisions.h"
+#include "jit/schedule/budget.h"
 #include "ops/core/interrupt.h"
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "jit/schedule/decisions.h"
+#include "jit/schedule/budget.h"
 #include "jit/schedule/schedule.h"
 #include "ops/core/interrupt.h"
 

@@ -7,23 +7,6 @@
 
 namespace lutra {
 
-// Limits on the cost of compiling. They affect neither bits nor the choice of the faster kernel.
-namespace budget {
-inline constexpr int kInstructions = 300;  // of a fused kernel: with more, registers run out, and compiling takes 50 ms
-inline constexpr size_t kPointers = 28;    // of a fused kernel
-inline constexpr int kHopeless = 4;        // a merge is not tried if its units have this many times kInstructions
-inline constexpr int32_t kUnits = 8192;    // units that fusion looks at at once: the order of groups takes a bit for
-                                           // each pair of units
-inline constexpr int kPairs = 400;         // pairs of unconnected groups that are tried
-inline constexpr int kAttempts = 2;        // attempts with untried merges; after these, every merge is tried
-inline constexpr int kInlinedChain = 6, kJoinedChain = 24;  // length of a chain of units that are inlined
-inline constexpr size_t kCutOperands = 3;              // large values that an inlined operand of a split reduction may
-                                                       // read
-inline constexpr int kViews = 64;                      // in a chain; longer ones are read from memory
-inline constexpr size_t kBeside = 64, kFarthest = 64;  // kernels in one fork and join; how many groups back one is
-                                                       // sought
-}  // namespace budget
-
 std::string time_text(double seconds);
 std::string bytes_text(double bytes);
 std::string count_text(double n);

@@ -2,13 +2,14 @@
 // and their common kernel is a good one. Then it tries groups over the same loops that read the same memory.
 #include "jit/schedule/fuse.h"
 
-#include "ops/core/interrupt.h"
-
 #include <algorithm>
 #include <bit>
 #include <queue>
 #include <set>
 #include <utility>
+
+#include "jit/schedule/budget.h"
+#include "ops/core/interrupt.h"
 
 namespace lutra {
 namespace {

@@ -1,7 +1,7 @@
 // One kernel for a group of units: loops over what is kept, reductions level by level, then stores.
 #include "jit/schedule/group_kernel.h"
 
-#include "jit/schedule/decisions.h"
+#include "jit/schedule/budget.h"
 #include "ops/core/interrupt.h"
 
 #include <algorithm>
