@@ -85,6 +85,12 @@ Background& background(Job::Pace pace) {
   return *all[pace];
 }
 
+// Eager code on a GPU asks for hundreds of kernels in its first step, and the stand-ins of those that wait are slow.
+size_t most_threads(Job::Pace pace) {
+  const unsigned processors = std::thread::hardware_concurrency();
+  return pace == Job::kPolite ? std::clamp(processors / 4, 1u, 4u) : std::clamp(processors / 2, 1u, 16u);
+}
+
 void close_both() { background(Job::kUsual).close(), background(Job::kPolite).close(); }
 
 // Objects that jobs use must not be destroyed while jobs run. NVRTC creates static objects while it compiles. At exit
@@ -116,8 +122,7 @@ std::shared_ptr<Job> Job::start(std::function<void()> work, Pace pace) {
   if (b.closed) return job;
   b.queue.push_back(job);
   b.changed.notify_all();
-  if (b.idle >= b.queue.size() || b.threads.size() >= std::clamp(std::thread::hardware_concurrency() / 4, 1u, 4u))
-    return job;
+  if (b.idle >= b.queue.size() || b.threads.size() >= most_threads(pace)) return job;
   try {
     b.threads.emplace_back([&b] { b.work(); });
   } catch (const std::exception&) {  // without a thread or memory, the job runs when it is waited for

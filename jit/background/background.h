@@ -21,7 +21,8 @@ class Job {
  public:
   // kPolite leaves the processors to other threads as far as the system supports that: the program waits for those.
   enum Pace { kUsual, kPolite };
-  // Queues a job. Each pace has up to a quarter as many threads as the machine, four at most.
+  // Queues a job. Usual jobs have up to half as many threads as the machine has processors, 16 at most; polite ones a
+  // quarter, four at most.
   static std::shared_ptr<Job> start(std::function<void()> work, Pace pace = kUsual);
   // Returns true if it has run.
   bool done();
