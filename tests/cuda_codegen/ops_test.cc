@@ -295,7 +295,7 @@ TEST_CASE("transposes as CUDA source", "[cuda]") {
             "n2 parallel vector {\n %0 = load.",
             t, " p0[i0*s3 + i1 + i2*s4]\n %1 = load.", t, " p1[i0*s5 + i1*n2 + i2]\n %2 = add.", t, " %0, %1\n store.",
             t, " p2[i0*s5 + i1*n2 + i2], %2\n } } } }"));
-    for (int64_t likely : {8, 4096}) {
+    for (int64_t likely : {8, 200, 4096}) {
       const size_t kernel = library.add(proto.kernel, {2, likely, likely, likely * likely, likely, likely * likely});
       for (int64_t rows : {1, 5, 32, 33, 70}) {
         for (int64_t columns : {1, 4, 32, 50}) {

@@ -18,6 +18,7 @@ constexpr int kMaxThreads = 1024;
 constexpr int kMaxResident = 8;
 constexpr int kMaxPartials = 32;  // of an accumulator, in registers of one thread
 constexpr int kPrefixInstructions = 12;
+constexpr size_t kMaxTileBytes = 40 * 1024;
 constexpr int kShortPrefix = 96;  // instructions that are repeated rather than leave multiprocessors idle
 constexpr int kApart = 4;
 constexpr int64_t kBlocks[] = {64, 128, 256};  // threads
@@ -231,29 +232,38 @@ void Mapper::narrow(const std::vector<const Loop*>& loops) {
   }
 }
 
-// Finds a loop of the nest along which loads go that do not go along the innermost one, if both are long enough.
+// Finds a loop of the nest along which loads go that do not go along the innermost one, if both are long enough. Large
+// tiles take fewer steps an element; they must keep all multiprocessors busy.
 bool Mapper::find_tile() {
-  if (m_.prefix_checks || hint(m_.nest.back()->size) < kTile / 2) return false;
+  if (m_.prefix_checks || hint(m_.nest.back()->size) < kTileWidth / 2) return false;
+  double work = 1;
+  for (const Loop* l : m_.nest) work *= double(hint(l->size));
   for (size_t d = 0; d + 1 < m_.nest.size(); d++) {
-    bool found = false, effects = false;
-    size_t bytes = 0;
+    bool effects = false;
+    size_t element_bytes = 0;  // of all loads along d
     for_each_own_inst(*m_.body, [&](const Inst& in) {
       if (in.op == Op::kStore || in.op == Op::kLoad) effects |= in.op == Op::kLoad && written_[size_t(in.access.ptr)];
-      if (!is_transposed(in, m_, d)) return;
-      found = true;
-      bytes += size_of(in.type) * kTile * (kTile + 1);
+      if (is_transposed(in, m_, d)) element_bytes += size_of(in.type);
     });
-    if (!found) continue;
-    if (effects || bytes > 40 * 1024 || hint(m_.nest[d]->size) < kTile / 2) {
+    if (!element_bytes) continue;
+    const int64_t shorter = std::min(hint(m_.nest[d]->size), hint(m_.nest.back()->size));
+    const auto bytes_of = [&](int side) { return element_bytes * size_t(side) * size_t(side + 1); };
+    const auto fits = [&](int side) {
+      const double blocks = work / (double(side) * side), enough = 8 * double(machine_.processors);
+      return bytes_of(side) <= kMaxTileBytes && shorter >= side && blocks >= enough;
+    };
+    const int side = fits(2 * kTileWidth) ? 2 * kTileWidth : kTileWidth;
+    if (effects || bytes_of(side) > kMaxTileBytes || hint(m_.nest[d]->size) < kTileWidth / 2) {
       tell("tiles along i", m_.nest[d]->id, ": refused: ",
-           effects             ? "it reads what it writes"
-           : bytes > 40 * 1024 ? str(bytes, " bytes of shared memory")
-                               : str("a side of ", hint(m_.nest[d]->size)));
+           effects                          ? "it reads what it writes"
+           : bytes_of(side) > kMaxTileBytes ? str(bytes_of(side), " bytes of shared memory")
+                                            : str("a side of ", hint(m_.nest[d]->size)));
       continue;
     }
-    m_.tile = int(d);
-    m_.block = kTile * kTileRows;
-    tell("tiles of ", kTile, " x ", kTile, " along i", m_.nest[d]->id, ": ", bytes, " bytes of shared memory; taken");
+    m_.tile = int(d), m_.tile_side = side;
+    m_.block = kTileWidth * kTileRows;
+    tell("tiles of ", side, " x ", side, " along i", m_.nest[d]->id, ": ", bytes_of(side),
+         " bytes of shared memory; taken");
     return true;
   }
   return false;

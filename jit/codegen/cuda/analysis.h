@@ -18,8 +18,8 @@ inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 enum class Along : uint8_t { kUniform, kUnit, kOther };
 
-inline constexpr int kTile = 32, kTileRows = 8;  // kTile: a tile's side. kTileRows: how many of its rows the threads
-                                                 // handle at a time.
+// The threads of a block that moves a tile: they handle kTileRows rows of kTileWidth elements at a time.
+inline constexpr int kTileWidth = 32, kTileRows = 8;
 
 struct Mapping {
   // The nest, outermost first, and the instructions without effect before each of its loops, which every thread runs.
@@ -29,17 +29,18 @@ struct Mapping {
   const std::vector<loop::Stmt>* body = nullptr;
 
   bool flat = false;
-  bool reread = false;      // a shared loop loads what its own iteration has stored, so its loads stay in place
-  bool columns = false;     // the threads of a group are 32 apart in a block, and 32 groups are adjacent
-  int threads = 1;          // T
-  int elements = 1;         // V
-  int block = 256;          // threads of a block
-  int resident = 0;         // R: rows of up to T*V*R elements have a path that reads them once; 0: there is no such
-                            // path
-  bool by_rows = false;     // flat: blocks go along the innermost loop; the other loops are the grid's other dimensions
-  int apart = 1;            // flat, V = 1: number of elements of a thread; they are as far apart as the block has
-                            // threads
-  int tile = -1;            // flat: the loop of the nest that forms tiles with the innermost one; -1: none
+  bool reread = false;   // a shared loop loads what its own iteration has stored, so its loads stay in place
+  bool columns = false;  // the threads of a group are 32 apart in a block, and 32 groups are adjacent
+  int threads = 1;       // T
+  int elements = 1;      // V
+  int block = 256;       // threads of a block
+  int resident = 0;      // R: rows of up to T*V*R elements have a path that reads them once; 0: there is no such
+                         // path
+  bool by_rows = false;  // flat: blocks go along the innermost loop; the other loops are the grid's other dimensions
+  int apart = 1;         // flat, V = 1: number of elements of a thread; they are as far apart as the block has
+                         // threads
+  int tile = -1;         // flat: the loop of the nest that forms tiles with the innermost one; -1: none
+  int tile_side = kTileWidth;
   bool exact = false;       // the likely row has T*V*R elements; only such rows take the path that reads once
   int batch = 0;            // rows not in registers: the most packs of a thread that are loaded ahead
   int blocks = 1;           // on a multiprocessor at a time; limits the registers of a thread

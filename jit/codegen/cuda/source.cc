@@ -208,48 +208,54 @@ void Writer::flat() {
 }
 
 // Tiles of loop `tile` of the nest by the innermost loop. Loads along `tile` fill a tile in shared memory, and the
-// threads, which go along the innermost loop, read it there.
+// threads, which go along the innermost loop, read it there. The threads cover kTileRows rows of kTileWidth elements at
+// a time.
 void Writer::tiles() {
+  const int side = m_.tile_side;
   const Loop &a = *m_.nest[size_t(m_.tile)], &v = *m_.nest.back();
   const std::string ia = str("i", a.id), iv = str("i", v.id);
   std::string rest = block_x();
   for (size_t d = m_.nest.size(); d-- > 0;) {
     const Loop& l = *m_.nest[d];
     const bool tiled = &l == &a || &l == &v;
-    const std::string size = tiled ? str("((", coef(l.size), " + ", kTile - 1, ") / ", kTile, ")") : coef(l.size);
+    const std::string size = tiled ? str("((", coef(l.size), " + ", side - 1, ") / ", side, ")") : coef(l.size);
     line(str("i64 w", d, ";"));
     line(str("const i64 g", d, " = split(", rest, ", ", size, ", w", d, ");"));
-    line(tiled ? str("const i64 o", l.id, " = w", d, " * ", kTile, ";") : str("const i64 i", l.id, " = w", d, ";"));
+    line(tiled ? str("const i64 o", l.id, " = w", d, " * ", side, ";") : str("const i64 i", l.id, " = w", d, ";"));
     rest = str("g", d);
   }
+  const std::string x = side > kTileWidth ? "threadIdx.x + h" : "threadIdx.x";
   std::vector<std::string> fills;
   for_each_own_inst(*m_.body, [&](const Inst& in) {
     if (!is_transposed(in, m_, size_t(m_.tile))) return;
     const std::string name = str("tile", in.id);
-    line(str("__shared__ ", memory_type(in.type), " ", name, "[", kTile, "][", kTile + 1, "];"));
+    line(str("__shared__ ", memory_type(in.type), " ", name, "[", side, "][", side + 1, "];"));
     const char* read = is_constant(k_.params[size_t(in.access.ptr)]) ? "__ldg" : "*";
     fills.push_back(
-        str(name, "[threadIdx.y + k][threadIdx.x] = ", read, "(p", in.access.ptr, " + (", address(in.access), "));"));
-    tiles_[&in] = str(name, "[threadIdx.x][threadIdx.y + k]");
+        str(name, "[threadIdx.y + k][", x, "] = ", read, "(p", in.access.ptr, " + (", address(in.access), "));"));
+    tiles_[&in] = str(name, "[", x, "][threadIdx.y + k]");
   });
-  const std::string rounds = str("for (int k = 0; k < ", kTile, "; k += ", kTileRows, ") {");
   const std::string within = str("if (", ia, " < ", coef(a.size), " && ", iv, " < ", coef(v.size), ") {");
-  line("#pragma unroll");
-  open(rounds);
-  line(str("const i64 ", ia, " = o", a.id, " + threadIdx.x, ", iv, " = o", v.id, " + threadIdx.y + k;"));
-  open(within);
-  for (const std::string& text : fills) line(text);
-  close();
-  close();
+  const auto each_element = [&](const std::string& indices, const auto& body) {
+    line("#pragma unroll");
+    open(str("for (int k = 0; k < ", side, "; k += ", kTileRows, ") {"));
+    if (side > kTileWidth) {
+      line("#pragma unroll");
+      open(str("for (int h = 0; h < ", side, "; h += ", kTileWidth, ") {"));
+    }
+    line(indices);
+    open(within);
+    body();
+    for (int n = side > kTileWidth ? 3 : 2; n > 0; n--) close();
+  };
+  each_element(str("const i64 ", ia, " = o", a.id, " + ", x, ", ", iv, " = o", v.id, " + threadIdx.y + k;"), [&] {
+    for (const std::string& text : fills) line(text);
+  });
   line("__syncthreads();");
-  line("#pragma unroll");
-  open(rounds);
-  line(str("const i64 ", ia, " = o", a.id, " + threadIdx.y + k, ", iv, " = o", v.id, " + threadIdx.x;"));
-  open(within);
-  for (const Inst* in : m_.prefix) inst(*in);
-  thread_body(*m_.body);
-  close();
-  close();
+  each_element(str("const i64 ", ia, " = o", a.id, " + threadIdx.y + k, ", iv, " = o", v.id, " + ", x, ";"), [&] {
+    for (const Inst* in : m_.prefix) inst(*in);
+    thread_body(*m_.body);
+  });
 }
 
 void Writer::group() {
@@ -457,7 +463,7 @@ class Source : public KernelSource {
       int64_t n = sizes_[d].arg >= 0 ? ints[sizes_[d].arg] : sizes_[d].literal;
       if (map_.prefix_checks && d > 0) n = std::max<int64_t>(n, 1);
       if (map_.flat && d + 1 == sizes_.size()) n = ceil_div(n, map_.elements);
-      if (map_.tile >= 0 && (d + 1 == sizes_.size() || int(d) == map_.tile)) n = ceil_div(n, kTile);
+      if (map_.tile >= 0 && (d + 1 == sizes_.size() || int(d) == map_.tile)) n = ceil_div(n, map_.tile_side);
       if (n <= 0) return false;
       total *= n;
     }
