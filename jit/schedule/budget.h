@@ -7,6 +7,8 @@ namespace lutra::budget {
 
 // Of a fused kernel. With more instructions registers run out, and compiling takes 50 ms.
 inline constexpr int kInstructions = 300;
+// The statements that are inlined into a fused kernel. Some become instructions that it has already.
+inline constexpr size_t kInlinedStmts = 16 * kInstructions;
 inline constexpr size_t kPointers = 28;
 // A merge is not tried if its units have this many times kInstructions.
 inline constexpr int kHopeless = 4;

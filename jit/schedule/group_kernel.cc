@@ -13,6 +13,9 @@ namespace {
 // takes a whole instruction, and the row at that address waits for it.
 constexpr double kIndexCost = 8;
 
+// Ends the body of a fused kernel as soon as it is too long. Windows of windows would take hours to the end.
+struct TooLong {};
+
 using loop::LoopMode;
 
 std::string value_key(char kind, int32_t unit) {
@@ -382,6 +385,8 @@ int32_t GroupKernel::inline_stmt(const FunctionStmt& s, const ElementFunction& f
 
 // Inlines the function's statements into the body, at an index. Operands become loads, or inlined functions.
 int32_t GroupKernel::inlined(const ElementFunction& f, int32_t unit, const Index& index) {
+  inlined_stmts_ += f.stmts.size();
+  if (members_.size() > 1 && inlined_stmts_ > budget::kInlinedStmts) throw TooLong();
   const size_t base = inlined_.size();
   inlined_.resize(base + f.stmts.size());
   for (size_t i = 0; i < f.stmts.size(); i++) inlined_[base + i] = inline_stmt(f.stmts[i], f, unit, index, base);
@@ -443,9 +448,18 @@ void GroupKernel::emit_full() {
 
 const std::string& GroupKernel::build() {
   check_stop();
+  try {
+    build_body();
+  } catch (const TooLong&) {
+    refuse("too many instructions");
+  }
+  return why_;
+}
+
+void GroupKernel::build_body() {
   if (!find_shape()) refuse("reductions over other dimensions");
   if (why_.empty() && !place_roots()) refuse("results over other dimensions");
-  if (!why_.empty()) return why_;
+  if (!why_.empty()) return;
   open_rows();
   for (int32_t r : full_roots_) {
     if (shape_.kind == GroupShape::kRows && !units_[r].is_copy() && walks_as_one(r)) keepers_.push_back(r);
@@ -462,7 +476,6 @@ const std::string& GroupKernel::build() {
   store_roots(row_roots_, false, values);
   while (body.depth() > 0) body.close();
   judge();
-  return why_;
 }
 
 Work GroupKernel::work() const {

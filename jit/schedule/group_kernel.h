@@ -61,6 +61,7 @@ class GroupKernel {
   void refuse(const std::string& why) {
     if (why_.empty()) why_ = why;
   }
+  void build_body();
   bool find_shape();
   const Sizes& flat_strides(int32_t lead) const;
   bool place_roots();
@@ -106,6 +107,7 @@ class GroupKernel {
   std::vector<int32_t> keepers_;               // full roots whose memory can still keep elements
   int deepest_ = 0;                            // length of the longest chain of reductions
   bool stores_all_ = false;                    // has full roots
+  size_t inlined_stmts_ = 0;                   // statements of functions that have been inlined
   std::vector<int32_t> inlined_;               // values of the statements of the functions that are being inlined
   std::vector<int32_t> opened_;                // open loops of the function that writes
   std::string why_;

@@ -260,4 +260,14 @@ h.test("pdist takes each pair of rows once", function()
   h.equal(apart:sum():item(), 3000 * (3000 ^ 2 - 1) / 6)
 end)
 
+-- A kernel that computes windows of windows again would have 49^5 loads: the scheduler must not count them.
+h.test("padded windows of windows compile", function()
+  local function smooth(x)
+    for _ = 1, 5 do x = lt.nn.functional.avg_pool2d(x, 7, {stride = 1, padding = 3}) end
+    return x
+  end
+  local x = lt.randn(1, 2, 20, 20)
+  h.truthy(lt.compile(smooth)(x):equal(smooth(x)))
+end)
+
 h.finish()
