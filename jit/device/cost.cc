@@ -7,7 +7,6 @@
 namespace lutra {
 namespace {
 
-constexpr double kLine = 64;          // bytes
 constexpr double kUnderWay = 8 * 16;  // bytes that a thread requests at a time: eight of the widest loads
 
 double seconds_on(const Machine& m, const Work& w, double processors) {
@@ -34,6 +33,10 @@ void Work::move(const Machine& m, double n, double size) {
 void Work::move_across(const Machine& m, double n, double size) {
   move(m, n, size);
   if (size > double(m.cache_bytes[1])) alone += n / kLine * m.line_seconds;
+}
+
+void Work::jump(const Machine& m, double elements, double size) {
+  if (size > double(m.cache_bytes[0])) alone += elements * m.line_seconds / 2;
 }
 
 int64_t busy_threads(const Machine& m) {

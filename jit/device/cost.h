@@ -27,7 +27,12 @@ struct Work {
   void move(const Machine& machine, double bytes, double size);
   // Like move, for loops that go down the columns of a memory, so that they fetch each line separately.
   void move_across(const Machine& machine, double bytes, double size);
+  // Adds what it costs that elements accessed one after the other are in different lines of a memory of `size` bytes.
+  // The elements are counted as reads; a write counts twice, since its line goes back.
+  void jump(const Machine& machine, double elements, double size);
 };
+
+inline constexpr double kLine = 64;  // bytes that a cache fetches at a time
 
 // Returns how many processors are busy.
 double busy(const Machine& machine, const Work& work);

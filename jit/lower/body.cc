@@ -247,7 +247,7 @@ int32_t Body::load(int32_t buffer, DType type, const Affine& at) {
   const size_t before = values_.size();
   const Affine first = is_complex(type) ? at * 2 : at;
   int32_t v = load_one(buffer, type, first);
-  if (values_.size() > before) uses_.push_back({buffer, first, false, type, elements_of(first)});
+  if (values_.size() > before) uses_.push_back({buffer, first, false, type, elements_of(first), step_of(first, type)});
   return is_complex(type) ? pair(type, v, load_one(buffer, type, first + Affine::constant(1))) : v;
 }
 
@@ -264,7 +264,7 @@ void Body::store(loop::Op op, int32_t buffer, const Affine& at, int32_t value) {
   const bool pairs = is_complex(type(value));
   LUTRA_CHECK(!pairs || op == loop::Op::kStore, "arithmetic on a complex element");
   const Affine first = pairs ? at * 2 : at;
-  uses_.push_back({buffer, first, true, type(value), elements_of(first)});
+  uses_.push_back({buffer, first, true, type(value), elements_of(first), step_of(first, type(value))});
   store_one(op, buffer, first, pairs ? part(value, 0) : value);
   if (pairs) store_one(op, buffer, first + Affine::constant(1), part(value, 1));
 }
@@ -311,6 +311,11 @@ double Body::elements_of(const Affine& at) const {
     }
   }
   return n;
+}
+
+double Body::step_of(const Affine& at, DType type) const {
+  if (depth() == 0) return 0;
+  return std::abs(double(at.coef_of(scopes_.back().loop->id).hint)) * double(size_of(type));
 }
 
 bool Body::linear(const std::vector<BodyStmt>& body, const BodyLoop& outer, const BodyLoop& inner) {

@@ -109,6 +109,7 @@ class Body {
     DType type;
     double elements;  // how many elements it accesses, by hints: the iterations of the loops that its address depends
                       // on
+    double step;      // bytes between the elements of two iterations of the innermost loop
   };
   const std::vector<Use>& uses() const { return uses_; }
 
@@ -135,6 +136,7 @@ class Body {
   };
   size_t depth_of_terms(const Affine& at) const;
   double elements_of(const Affine& at) const;
+  double step_of(const Affine& at, DType type) const;
   void count(const loop::Inst& in, size_t depth);
   int32_t place(size_t depth, const std::string& key, BodyInst inst);
   int32_t new_value(DType type, size_t depth);

@@ -482,6 +482,7 @@ Work GroupKernel::work() const {
   struct Met {
     int32_t source;
     double most = 0, all = 0;  // bytes: in the loop that accesses the most of it, and in all loops
+    double jumps = 0;          // elements that are accessed in lines of their own; a written one counts twice
     bool across = false;
   };
   Work w;
@@ -490,6 +491,11 @@ Work GroupKernel::work() const {
   w.additions = body.additions();
   if (units_.machine.threads == 1) w.additions += (kIndexCost - 1) * body.index_additions();
   const bool columns = shape_.kind == GroupShape::kColumns;
+  // On a CPU, loops without reductions and with all stores along the innermost one load other directions in tiles.
+  const auto jumps = [](const Body::Use& use) { return use.step >= kLine; };
+  const auto stores_apart = [&](const Body::Use& use) { return use.written && jumps(use); };
+  const bool core = units_.machine.threads == 1;
+  const bool tiles = shape_.kind == GroupShape::kFlat && std::ranges::none_of(body.uses(), stores_apart);
   std::vector<Met> met;
   double iteration = 0;
   for (const Body::Use& use : body.uses()) {
@@ -498,6 +504,7 @@ Work GroupKernel::work() const {
     const double bytes = use.elements * double(size_of(use.type));
     m->most = std::max(m->most, bytes), m->all += bytes;
     m->across |= columns && use.written && use.elements > w.parallel;
+    if (core && !columns && !tiles && jumps(use)) m->jumps += use.elements * (use.written ? 2 : 1);
     iteration += bytes / std::max(w.parallel, 1.0);
   }
   const bool is_near = iteration <= near_bytes(units_.machine);
@@ -505,6 +512,7 @@ Work GroupKernel::work() const {
     const double size = likely_bytes(units_.value_of(m.source));
     const double bytes = is_near ? std::min(m.most, size) : m.all;
     m.across ? w.move_across(units_.machine, bytes, size) : w.move(units_.machine, bytes, size);
+    w.jump(units_.machine, m.jumps, size);
   }
   if (shape_.kind == GroupShape::kFlat) return w;
   const numerics::Reductions& lanes = units_.backend.reductions;

@@ -270,4 +270,18 @@ h.test("padded windows of windows compile", function()
   h.truthy(lt.compile(smooth)(x):equal(smooth(x)))
 end)
 
+-- A row-major loop that writes a transposed result would fetch a line for each element.
+h.test("kernels of other directions stay apart", function()
+  local a, b = lt.randn(512, 512), lt.randn(512, 512)
+  local function count(f) -- of launches of compiled code
+    local compiled = lt.compile(f)
+    compiled(a, b)
+    return launches(function() return compiled(a, b) end)
+  end
+  h.equal(count(function(x, y) return x:amax(1, true) - y:t() end), 2)
+  h.equal(count(function(x) return x:t():relu(), x:relu() end), 2)
+  h.equal(count(function(x, y) return x:amax(1, true) - y end), 1)
+  h.equal(count(function(x) return x:relu(), x:tanh() end), 1)
+end)
+
 h.finish()
