@@ -116,7 +116,7 @@ struct Parser : TextReader {
   struct WrittenSize : UnbackedSizes {
     Parser& p;
     explicit WrittenSize(Parser& p) : p(p) {}
-    bool takes() override { return true; }
+    bool takes(bool) override { return true; }
     SymInt size(OpId, SymInt) override {
       const auto place = p.at;
       const auto line = p.line;

@@ -17,7 +17,8 @@ class UnbackedSizes {
   virtual ~UnbackedSizes();
   UnbackedSizes(const UnbackedSizes&) = delete;
   static UnbackedSizes* current();
-  virtual bool takes() = 0;  // false: it makes no sizes, as if it were absent
+  // Returns false if it makes no size now, as if it were absent. `first`: a size may begin the graph.
+  virtual bool takes(bool first = true) = 0;
   // Returns the size of op's result. `most` is an upper bound.
   virtual SymInt size(OpId op, SymInt most) = 0;
 
@@ -28,7 +29,7 @@ class UnbackedSizes {
 // Gives the copy of a node the same size as the node.
 struct SameUnbackedSize : UnbackedSizes {
   explicit SameUnbackedSize(const Node& node) : node_(node) {}
-  bool takes() override { return true; }
+  bool takes(bool) override { return true; }
   SymInt size(OpId, SymInt) override { return node_.results[0]->sizes[0]; }
 
  private:

@@ -174,6 +174,44 @@ local function first(n, most)
   return lt.tensor(t)
 end
 
+test("there are only 0 or 1 elements at first", function()
+  local ops = {
+    nonzero = function(x) return x:nonzero() end,
+    mask = function(x) return x[x:gt(0)] end,
+    masked_select = function(x) return x:masked_select(x:gt(0)) end,
+    unique = function(x) return x:unique() end,
+    unique_consecutive = function(x) return (lt.unique_consecutive(x)) end,
+    counts = function(x) return (select(-1, lt.unique(x, {return_counts = true}))) end,
+    bincount = function(x) return lt.bincount(x:long():abs()) end,
+    slices = function(x) return (lt.unique(x:view(-1, 1), {dim = 0})) end,
+  }
+  for name, op in pairs(ops) do
+    for _, starts in ipairs {false, true} do
+      local f = function(x)
+        if starts then x = x * 1 end
+        local y = op(x)
+        return y, y * 2 + 1, y:numel(), y:dim(), y:stride(), y:is_contiguous(), y:sum(), y.shape[1] == 1
+      end
+      for _, sizes in ipairs {{0, 0, 1, 1, 2, 3, 7, 0, 1}, {1, 1, 0, 0, 5, 1}, {5, 1, 0, 4, 0, 1}} do
+        local inputs = {}
+        for i, n in ipairs(sizes) do inputs[i] = first(n - n % 2, n) end
+        for i, n in ipairs(sizes) do inputs[#inputs + 1] = first(n, n) end
+        compare(function() return f end, inputs)
+      end
+      if name == "mask" then starts = true end
+      lt.reset()
+      local g = lt.compile(function(x) return op(starts and x * 1 or x) * 2 end)
+      for n = 1, 6 do
+        local x = lt.arange(1, n + 1):float()
+        equal(text(g(x)), text(op(x) * 2), name)
+      end
+      equal(breaks(), 0, name)
+      local made = lt.counters().stats.unique_graphs
+      truthy(made <= 2, name .. ": " .. made .. " graphs")
+    end
+  end
+end)
+
 test("a permutation of an unbacked size", function()
   local function shuffled(x)
     x = x * 2

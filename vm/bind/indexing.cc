@@ -57,7 +57,7 @@ Value optional_int(const std::optional<SymInt>& v) { return v ? vint(*v) : Value
 // trace may continue with an unbacked symbol.
 std::vector<Tensor> positions_of(const Tensor& mask) {
   UnbackedSizes* const sizes = UnbackedSizes::current();
-  if (mask->is_fake() && !(sizes && sizes->takes())) {
+  if (mask->is_fake() && !(sizes && sizes->takes(false))) {
     throw NeedsData(
         "the shape of x[mask] depends on the elements of the mask; lt.where(mask, x, other) keeps the shape");
   }
@@ -70,7 +70,8 @@ std::vector<Tensor> positions_of(const Tensor& mask) {
 // Adds a tensor index at dimension d of the view, and advances d. A 0-dim mask adds a new dimension, of size 1 or 0.
 void add_tensor(View& view, int64_t& d, Tensor index, bool keep_masks) {
   if (!is_bool(index->dtype)) return view.advanced.push_back({d++, index});
-  if (index->dim() == 0) {
+  const bool without_dims = index->dim() == 0;
+  if (without_dims) {
     view.tensor = op1(OpId::unsqueeze, {view.tensor, vdim(d)});
     index = op1(OpId::unsqueeze, {index, vdim(0)});
   }
@@ -80,6 +81,7 @@ void add_tensor(View& view, int64_t& d, Tensor index, bool keep_masks) {
     d += index->dim();
     return;
   }
+  if (without_dims && index->is_fake()) throw NeedsData("a mask without dimensions says whether there is an element");
   for (const Tensor& positions : positions_of(index)) view.advanced.push_back({d++, positions});
 }
 

@@ -101,7 +101,8 @@ void Trace::stop_if_unsteady(const Source& s) {
 }
 
 void Trace::stop_at_pin(int32_t expr) {
-  if (!ended && is_unbacked(*this, expr)) stop_at_size(*this, expr);
+  const SymRange range = is_number((*graph->env)[expr].op) ? SymRange() : graph->env->range(expr);
+  if (!ended && range.low != range.high && is_unbacked(*this, expr)) stop_at_size(*this, expr);
   if (options.changing_values.empty()) return;
   each_leaf(expr, [&](const Source* s, int dim) {
     if (s && dim < 0) stop_if_unsteady(*s);

@@ -113,13 +113,13 @@ struct Operands {
 
 // Ending the graph at item() costs nothing before the first op. In a loop it lets all iterations run the same code,
 // while a graph that continues would contain each of them.
-bool ends_graph(const Trace& t) {
-  if (t.options.fullgraph) return false;
-  const auto in_loop = [](const Frame* f) {
+bool ends_graph(const Trace& t) { return !t.options.fullgraph && (t.graph->nodes.empty() || is_in_loop(t)); }
+
+bool is_in_loop(const Trace& t) {
+  return std::any_of(t.frames.begin(), t.frames.end(), [](const Frame* f) {
     const auto& loops = f->code->loops();
     return std::any_of(loops.begin(), loops.end(), [f](const auto& l) { return l.head <= f->pc && f->pc <= l.end; });
-  };
-  return t.graph->nodes.empty() || std::any_of(t.frames.begin(), t.frames.end(), in_loop);
+  });
 }
 
 Vars run_item(Trace& t, Var*, const Vars& args) {

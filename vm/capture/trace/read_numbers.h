@@ -12,6 +12,8 @@ class Trace;
 
 // Returns whether a read may end the graph without cost: before the first op, and in a loop.
 bool ends_graph(const Trace& t);
+// Returns whether a frame of the trace is in a loop.
+bool is_in_loop(const Trace& t);
 Vars run_item(Trace& t, Var* self, const Vars& args);
 Vars run_tolist(Trace& t, Var* self, const Vars& args);
 Vars run_totable(Trace& t, Var* self, const Vars& args);

@@ -1,5 +1,6 @@
 // Makes integers of the graph for ops whose result size depends on elements. They are at least 2, since sizes 0 and 1
-// change broadcasting: a run with such a size runs the original code.
+// change broadcasting: a run with such a size runs the original code. If there are no more elements than that, the size
+// is their number.
 #include "vm/capture/trace/unbacked_sizes.h"
 
 #include <algorithm>
@@ -307,7 +308,7 @@ std::optional<Scalar> tell_element(Trace& t, const Tensor& element, bool whole) 
   constexpr double kWhole = 5, kAny = 5.7;  // a small index, and a fraction
   constexpr double kExact = 0x1p53;         // beyond it an int64 may have been rounded
   UnbackedSizes* const sizes = UnbackedSizes::current();
-  if (!sizes || !sizes->takes() || t.program.scalar_sources.size() != t.graph->scalars.size()) return {};
+  if (!sizes || !sizes->takes(false) || t.program.scalar_sources.size() != t.graph->scalars.size()) return {};
   const auto found = t.decisions.likely_sizes.find(t.unbacked.size());
   const auto fits = [&](double n) { return !whole || (std::fabs(n) < kExact && n == std::floor(n)); };
   const bool known = found != t.decisions.likely_sizes.end() && fits(found->second);
@@ -326,16 +327,22 @@ std::optional<Scalar> tell_element(Trace& t, const Tensor& element, bool whole) 
 
 // In an unrolled loop the trace accepts only a few such sizes. The break at the next one keeps the loop, so its body
 // becomes a segment, which continues after such a size.
-bool TraceSizes::takes() {
+bool TraceSizes::takes(bool first) {
   constexpr size_t kMaxInLoops = 8;
   if (t_.ended || !t_.regions.empty() || t_.decisions.sizes_outside) return false;
-  if (!ends_graph(t_)) return true;
+  if (!(first ? is_in_loop(t_) : ends_graph(t_)) || t_.options.fullgraph) return true;
   return !t_.graph->nodes.empty() && t_.unbacked.size() < kMaxInLoops;
 }
 
 SymInt TraceSizes::size(OpId op, SymInt most) {
-  if (most.hint < kLeast || t_.program.scalar_sources.size() != t_.graph->scalars.size()) return 0;
+  const bool few = most.hint < kLeast;
+  if ((few && !most.is_constant()) || t_.program.scalar_sources.size() != t_.graph->scalars.size()) return 0;
   SymEnv& env = *t_.graph->env;
+  if (few) {  // all of them, or none
+    const int32_t n = env.ask_integer(add_number(t_, str("the size of ", name(op)), double(most.hint)).expr);
+    env.ask(SymCmp::kEq, n, env.constant(most.hint));
+    return SymInt::of_expr(env, n);
+  }
   const auto found = t_.decisions.likely_sizes.find(t_.unbacked.size());
   const bool known = found != t_.decisions.likely_sizes.end();
   const bool fits = known && found->second >= double(kLeast) && found->second <= double(most.hint);

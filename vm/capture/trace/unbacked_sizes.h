@@ -13,7 +13,7 @@ class Trace;
 class TraceSizes : public UnbackedSizes {
  public:
   explicit TraceSizes(Trace& trace) : t_(trace) {}
-  bool takes() override;
+  bool takes(bool first) override;
   SymInt size(OpId op, SymInt most) override;
 
  private:
