@@ -135,6 +135,108 @@ check("the items are joined", function()
   end, list
 end, 12)
 
+-- Lists that are read whole: some lengths have entries, then the graph ends before the list is joined.
+local function joined(name, make, graphs)
+  check(name, make, graphs)
+end
+
+joined("the items are stacked", function()
+  local list = {}
+  return function(x)
+    list[#list + 1] = x * 2
+    return lt.stack(list):sum(0) + x
+  end, list
+end, 4)
+
+joined("the items of a field are joined", function()
+  local o = {k = {}}
+  return function(x)
+    o.k[#o.k + 1] = x * 2
+    return lt.cat(o.k):sum(0) + lt.stack(o.k):sum(0)
+  end, o.k
+end, 6)
+
+joined("the items of an argument", function()
+  local list = {}
+  local function f(x, k)
+    k[#k + 1] = x
+    return lt.stack(k):mean(0)
+  end
+  return function(x) return f(x, list) end, list
+end, 4)
+
+joined("a list for each layer", function()
+  local cache = {{k = {}}, {k = {}}, {k = {}}}
+  return function(x)
+    for i = 1, #cache do
+      local c = cache[i]
+      c.k[#c.k + 1] = x
+      x = (x + lt.stack(c.k):sum(0)):tanh()
+    end
+    return x
+  end, cache[2].k
+end, 4)
+
+joined("two lists", function()
+  local o = {k = {}, v = {}}
+  return function(x)
+    o.k[#o.k + 1] = x
+    o.v[#o.v + 1] = x * 2
+    return lt.stack(o.k):sum(0) + lt.stack(o.v):sum(0)
+  end, o.v
+end, 6)
+
+joined("a window", function()
+  local list = {}
+  return function(x)
+    list[#list + 1] = x * 2
+    if #list > 4 then table.remove(list, 1) end
+    return lt.stack(list):mean(0)
+  end, list
+end, 6)
+
+joined("a list that others make grow", function()
+  local list = {}
+  local function f(x) return lt.stack(list):sum(0) + x end
+  return function(x)
+    list[#list + 1] = x
+    return f(x)
+  end, list
+end, 4)
+
+joined("a list that gets a name, or keywords, in between", function()
+  local list = {}
+  return function(x, i)
+    list[#list + 1] = x * 2
+    if i == 7 then list.dim = 0 end
+    if i == 9 then list.dim = nil end
+    local ok, y = pcall(lt.stack, list)
+    if i % 5 == 0 then y = lt.stack(list, {dim = 1}):t() end
+    return ok and y[#list - 1] + y:sum(0) or x
+  end, list
+end, 12)
+
+joined("a list of other things", function()
+  local list = {}
+  return function(x, i)
+    list[#list + 1] = i == 6 and 5 or x
+    local ok, y = pcall(lt.stack, list)
+    if i == 8 then list[6] = x end
+    return ok and y:sum(0) or x * 3
+  end, list
+end, 12)
+
+test("a list that grows and is read whole names its break", function()
+  lt.reset()
+  local list = {}
+  local f = lt.compile(function(x)
+    list[#list + 1] = x * 2
+    return lt.stack(list):sum(0)
+  end)
+  for _ = 1, 5 do f(lt.ones(2)) end
+  truthy(lt._report(f).break_reasons[1].hint:find("a list that grows is read whole", 1, true))
+end)
+
 -- A list made of random steps, twice the same for a seed.
 local function made_list(seed)
   math.randomseed(seed)

@@ -94,8 +94,13 @@ bool is_near(lua_State* L, const GuardProgram& p, const CallValues& call, int ta
     spec.contiguous = false;
   }
   loose.steps.clear();
+  const auto is_list = [&](const GuardStep& keys) {
+    return std::any_of(p.steps.begin(), p.steps.end(),
+                       [&](const GuardStep& s) { return s.op == GuardOp::kLengthCheck && s.a == keys.a; });
+  };
   for (size_t i = 0; i < p.steps.size(); i++) {
     GuardStep s = p.steps[i];
+    if (s.op == GuardOp::kKeysCheck && is_list(s)) continue;
     if (int(i) != skipped_step && loosen(L, s, tables)) loose.steps.push_back(s);
   }
   GuardValues values;
@@ -235,12 +240,14 @@ void learn_related(ProtoPoint& point, const GuardProgram& p, GuardValues& values
   }
 }
 
-// Learns the other numbers and sizes of the call that have changed, so that one miss teaches all of them.
+// Learns the other numbers, sizes and lengths of the call that have changed, so that one miss teaches all of them.
 void learn_others(lua_State* L, ProtoPoint& point, const GuardProgram& p, const CallValues& call, int tables) {
   is_near(L, p, call, tables, [&](GuardValues& values, const auto& tensors) {
     learn_sizes(point, p, tensors);
     if (!p.symbols.empty()) learn_related(point, p, values, false);
     for (const GuardStep& s : p.steps) {
+      const auto length = s.op == GuardOp::kLengthCheck ? int64_t(lua_objlen(L, values.base + s.a)) : s.index;
+      if (length != s.index) note_value(point, "#" + s.source->text, str(length));
       if (!compares_constant(s.op)) continue;
       lua_rawgeti(L, tables, s.index);
       const bool is = lua_rawequal(L, -1, values.base + s.a);
@@ -433,13 +440,15 @@ void learn(lua_State* L, ProtoPoint& point, const Miss& miss, const CallValues& 
   const GuardStep& s = p.steps[size_t(miss.step)];
   const int tables = miss.tables;
   learn_functions(L, point, p, miss.step, call, tables);
-  if (r.kind == name(TensorFact::kSize) || compares_constant(s.op)) learn_others(L, point, p, call, tables);
-  if ((s.op == GuardOp::kLengthCheck || s.op == GuardOp::kNilCheck) && is_picked(L, s.source, tables))
+  const bool of_length = s.op == GuardOp::kLengthCheck;
+  if (r.kind == name(TensorFact::kSize) || of_length || compares_constant(s.op))
+    learn_others(L, point, p, call, tables);
+  if ((of_length || s.op == GuardOp::kNilCheck) && is_picked(L, s.source, tables))
     learn_picked(L, point, p, miss.step, call, tables);
   with_values(L, p, miss.step, call, tables, [&](GuardValues& values) {
     if (compares_constant(s.op)) learn_value(L, point, s, values, tables);
     if (s.op == GuardOp::kCdataCheck) note_value(point, s.source->text, r.new_text);
-    if (s.op == GuardOp::kLengthCheck) note_value(point, "#" + s.source->text, r.new_text);
+    if (of_length) note_value(point, "#" + s.source->text, r.new_text);
     if (s.op == GuardOp::kSymbolsCheck) learn_related(point, p, values, true);
     learn_places(L, point, s, values, tables);
     if (point.firsts.empty() || lessons(point) > known) return;

@@ -121,7 +121,9 @@ void push_replica(Trace& t, const Table* table) {
 
 int64_t Trace::length(Table* t) {
   t->length_read = true;
-  if (!t->appended.empty()) stop(Break::changing_key);
+  if (!t->appended.empty())
+    stop(Break::changing_key,
+         {"", "a list that grows is read whole: join it outside, or keep its items in one tensor"});
   find_replaced(*this, t);
   if (t->pin != 0) stop_if_unsteady(*source(SourceKind::kLength, t->source, nullptr, 0, "#" + t->source->text));
   if (t->pin != 0 && !t->length_known) {
@@ -154,6 +156,14 @@ int64_t Trace::length(Table* t) {
   const auto n = int64_t(lua_objlen(L, -1));
   lua_pop(L, 1);
   return n;
+}
+
+void Trace::know_length(Table* t) {
+  if (t->pin == 0) return;
+  push_pin(t->pin);
+  const bool has_items = lua_objlen(L, -1) > 0;
+  lua_pop(L, 1);
+  if (has_items || t->length_read) length(t);
 }
 
 // is_seen: the program sees the length; it is not only compared with a position.

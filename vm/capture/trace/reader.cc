@@ -36,8 +36,10 @@ ArgReader::H TrackerReader::field(H table, const char* key) {
   return add(trace_.raw_get(vars_[table]->table, trace_.string(key)));
 }
 
+// A list is guarded by its length before its keys: a miss of the length teaches that the list grows.
 std::vector<std::string> TrackerReader::keys(H table) {
   std::vector<std::string> names;
+  trace_.know_length(vars_[table]->table);
   for (Var* key : trace_.keys_in_any_order(vars_[table]->table)) {
     names.push_back(key->kind == VarKind::kString ? key->s : "?");
   }

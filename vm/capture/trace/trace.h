@@ -228,6 +228,7 @@ class Trace {
   [[noreturn]] void stop_at_index(Var* object);
   void set_index(Var* object, Var* key, Var* value);
   int64_t length(Table* t);                       // specialises
+  void know_length(Table* t);                     // specialises, if it is a list with items
   void charge(uint64_t moves);                    // counts work of a builtin, which no instruction counts
   void need_room(uint64_t more);                  // call it before `more` values are wrapped
   Var* length_of(Table* t, bool is_seen = true);  // stays symbolic if possible
