@@ -74,15 +74,6 @@ size_t frame_at(Trace& t, const Var* asks, double level) {
   return at;
 }
 
-// Shortens a file name as lj_debug_shortname does.
-std::string short_source(const std::string& chunkname, const std::string& file) {
-  constexpr size_t kMost = 59, kDots = 3;
-  if (chunkname.empty() || (chunkname[0] != '=' && chunkname[0] != '@')) return file;
-  const std::string name = chunkname.substr(1);
-  if (name.size() <= kMost) return name;
-  return chunkname[0] == '=' ? name.substr(0, kMost) : "..." + name.substr(name.size() - (kMost - kDots));
-}
-
 struct Asked {
   Trace& t;
   const LuaCode* code;
@@ -97,7 +88,7 @@ struct Asked {
   void source() {
     const bc::Proto& proto = code->proto();
     set("source", t.string(code->dump->chunkname));
-    set("short_src", t.string(short_source(code->dump->chunkname, code->file)));
+    set("short_src", t.string(short_source(*code)));
     set("linedefined", proto.first_line);
     set("lastlinedefined", proto.first_line + proto.num_lines);
     set("what", t.string(proto.first_line || !proto.num_lines ? "Lua" : "main"));
@@ -143,6 +134,15 @@ bool goes_on(const Trace& t, const Var* function) {
 }
 
 }  // namespace
+
+std::string short_source(const LuaCode& code) {
+  constexpr size_t kMost = 59, kDots = 3;
+  const std::string& chunkname = code.dump->chunkname;
+  if (chunkname.empty() || (chunkname[0] != '=' && chunkname[0] != '@')) return code.file;
+  const std::string name = chunkname.substr(1);
+  if (name.size() <= kMost) return name;
+  return chunkname[0] == '=' ? name.substr(0, kMost) : "..." + name.substr(name.size() - (kMost - kDots));
+}
 
 Vars run_getinfo(Trace& t, Var* self, const Vars& args) {
   Var* of = args.empty() ? t.nil() : t.force(args[0]);

@@ -14,6 +14,7 @@
 #include "vm/capture/trace/builtin_modes.h"
 #include "vm/capture/trace/builtin_numbers.h"
 #include "vm/capture/trace/coroutines.h"
+#include "vm/capture/trace/errors.h"
 #include "vm/capture/trace/function_node.h"
 #include "vm/capture/trace/gradient_hooks.h"
 #include "vm/capture/trace/interpreter.h"
@@ -173,26 +174,18 @@ Vars run_require(Trace& t, Var* self, const Vars& args) {
   return {module};
 }
 
-Vars run_assert(Trace& t, Var*, const Vars& args) {
-  if (args.empty() || !t.truthy(args[0])) t.stop(Break::assert_fails);
-  return args;
+Vars run_assert(Trace& t, Var* self, const Vars& args) {
+  if (!args.empty() && t.truthy(args[0])) return args;
+  const bool plain = args.size() < 2 || t.force(args[1])->kind != VarKind::kString || !may_change(args[1]);
+  if (!args.empty() && plain) raise_if_caught(t, self, args.size() < 2 ? t.string("assertion failed!") : args[1], true);
+  t.stop(Break::assert_fails);
 }
 
-// Models pcall and xpcall. An error inside is a graph break: the frames are rebuilt below the real pcall, which catches
-// the error.
-Vars run_protected(Trace& t, Var* self, const Vars& args, Var* handler) {
-  ModeCall mode{Via::kProtected};
-  mode.catches = self;
-  mode.handler = handler;
-  const size_t first = handler ? 2 : 1;
-  Vars results = t.call(args[0], Vars(args.begin() + long(first), args.end()), false, mode);
-  results.insert(results.begin(), t.boolean(true));
-  return results;
-}
-
+// Models pcall and xpcall. An error inside, other than of error and assert, is a graph break: the frames are rebuilt
+// below the real pcall, which catches the error.
 Vars run_pcall(Trace& t, Var* self, const Vars& args) {
   if (args.empty()) t.stop(Break::raises, {"pcall"});
-  return run_protected(t, self, args, nullptr);
+  return protected_call(t, self, nullptr, args[0], Vars(args.begin() + 1, args.end()));
 }
 
 Vars run_xpcall(Trace& t, Var* self, const Vars& args) {
@@ -200,10 +193,17 @@ Vars run_xpcall(Trace& t, Var* self, const Vars& args) {
   if (handler->kind != VarKind::kFunction && handler->kind != VarKind::kClosure && handler->kind != VarKind::kBinding) {
     t.stop(Break::raises, {"xpcall"});
   }
-  return run_protected(t, self, args, handler);
+  return protected_call(t, self, handler, args[0], Vars(args.begin() + 2, args.end()));
 }
 
-Vars run_error(Trace& t, Var*, const Vars&) { t.stop(Break::error_called); }
+Vars run_error(Trace& t, Var* self, const Vars& args) {
+  Var* level = arg(t, args, 1);
+  const double n = level->kind == VarKind::kNil ? 1 : level->kind == VarKind::kNumber ? t.constant(level) : -1;
+  if (n == 0 || n == 1) raise_if_caught(t, self, arg(t, args, 0), n == 1);
+  t.stop(Break::error_called);
+}
+
+Vars run_fail(Trace& t, Var*, const Vars&) { t.stop(Break::error_called); }
 
 Vars run_unpack(Trace& t, Var*, const Vars& args) {
   Table* table = table_arg(t, args, 0, "unpack");
@@ -415,7 +415,7 @@ const Builtin kRows[] = {
     {"lutra.no_grad", run_no_grad},
     {"lutra.inference_mode", run_no_grad},
     {"lutra.enable_grad", run_enable_grad},
-    {"lutra._native.fail", run_error},
+    {"lutra._native.fail", run_fail},
     {"lutra._native.autocast_check", run_autocast_check},
     {"lutra._native.autocast_region", run_autocast},
     {"lutra._native.is_plain_checkpoint", run_is_plain_checkpoint},

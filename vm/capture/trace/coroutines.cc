@@ -7,6 +7,7 @@
 
 #include "vm/capture/trace/builtin_arguments.h"
 #include "vm/capture/trace/builtins.h"
+#include "vm/capture/trace/errors.h"
 #include "vm/capture/trace/interpreter.h"
 #include "vm/capture/trace/regions.h"
 
@@ -90,6 +91,7 @@ void deliver(Trace& t, Frame& f, const Vars& results) {
 // Continues a coroutine from the yield in which it is suspended.
 Vars go_on(Trace& t, Coroutine& co, Vars values) {
   t.frames.insert(t.frames.end(), co.frames.begin(), co.frames.end());
+  co.came_back = co.frames.size();
   co.frames.clear();
   pass(t, std::exchange(co.protects, {}), values);
   while (t.frames.size() > co.first) {
@@ -118,10 +120,22 @@ Vars resume(Trace& t, Coroutine& co, Var* self, const Vars& args, bool errors) {
   co.first = t.frames.size();
   const int top = lua_gettop(t.L);
   Vars results;
+  const auto stop_running = [&] {
+    running.pop_back();
+    if (!running.empty()) running.back()->status = Status::kRunning;
+    t.effect = true;
+  };
   if (!co.frames.empty()) co.frames[0]->modes.assign(1, mode);
   try {
     results = co.frames.empty() ? t.call(co.body, args, false, mode) : go_on(t, co, args);
     co.status = Status::kDead;
+  } catch (const RaisedError&) {
+    lua_settop(t.L, top);
+    t.frames.resize(co.first);
+    t.modes.clear();
+    co.status = Status::kDead;
+    stop_running();
+    throw;
   } catch (Yielded& yield) {
     results = std::move(yield.values);
     lua_settop(t.L, top);
@@ -129,9 +143,7 @@ Vars resume(Trace& t, Coroutine& co, Var* self, const Vars& args, bool errors) {
     t.frames.resize(co.first);
     co.status = Status::kSuspended;
   }
-  running.pop_back();
-  if (!running.empty()) running.back()->status = Status::kRunning;
-  t.effect = true;
+  stop_running();
   return results;
 }
 
@@ -202,9 +214,13 @@ Vars run_coroutine_wrap(Trace& t, Var* self, const Vars& args) {
 Vars run_coroutine_resume(Trace& t, Var* self, const Vars& args) {
   Coroutine& co = thread_arg(t, self, args);
   if (const char* why = refusal(co)) return {t.boolean(false), t.string(why)};
-  Vars results = resume(t, co, self, Vars(args.begin() + 1, args.end()), true);
-  results.insert(results.begin(), t.boolean(true));
-  return results;
+  try {
+    Vars results = resume(t, co, self, Vars(args.begin() + 1, args.end()), true);
+    results.insert(results.begin(), t.boolean(true));
+    return results;
+  } catch (const RaisedError& error) {
+    return {t.boolean(false), error.value};
+  }
 }
 
 Vars run_coroutine_yield(Trace& t, Var* self, const Vars& args) {

@@ -23,6 +23,7 @@ struct Coroutine {
   std::vector<Frame*> frames;      // while it is suspended, outermost first; empty if it has not started
   std::vector<ModeCall> protects;  // calls of pcall(coroutine.yield) that it is suspended in
   size_t first = 0;                // while it runs, the index of its first frame among the trace's
+  size_t came_back = 0;            // the number of its frames that were suspended in a yield
   uint64_t step = 0;               // the step that created it
   BreakReason why;                 // the break of a segment that ends before that step
 };

@@ -55,6 +55,19 @@ void op_vararg(Trace& t, Frame& f, bc::Ins i) { place(t, f, op_a(i), op_b(i), f.
 
 }  // namespace
 
+bool is_plain_call(Op op) { return op == Op::CALL || op == Op::CALLM; }
+
+const Var* call_operand(const Frame& f, unsigned n) {
+  const bc::Ins i = f.code->proto().code[f.pc];
+  const bool tail = bc::op(i) == Op::CALLT || bc::op(i) == Op::CALLMT;
+  if (!tail && !is_plain_call(bc::op(i))) return nullptr;
+  const bool takes_list = bc::op(i) == Op::CALLM || bc::op(i) == Op::CALLMT;
+  const unsigned operands = (tail ? op_d(i) : op_c(i)) + takes_list;  // with the function
+  if (n >= operands && n > 0) return nullptr;
+  const unsigned slot = op_a(i) + (n ? n + 1 : 0);
+  return slot < f.cells.size() && f.cells[slot] ? f.cells[slot]->value : f.slots[slot];
+}
+
 void place_results(Trace& t, Frame& f, const Vars& results) {
   const bc::Ins call = f.code->proto().code[f.pc];
   place(t, f, op_a(call), op_b(call), results);
