@@ -71,7 +71,7 @@ collectgarbage()
 return x + 1]],
   environment = [[
 x = x * 2
-local scale = getfenv().scale
+local scale = getfenv(0).scale
 return x + (scale or 1)]],
   c_function = [[
 local new = newproxy

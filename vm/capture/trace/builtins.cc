@@ -159,6 +159,16 @@ Vars run_setmetatable(Trace& t, Var*, const Vars& args) {
   return {args[0]};
 }
 
+// Models getfenv for the function that calls it.
+Vars run_getfenv(Trace& t, Var* self, const Vars& args) {
+  Var* level = arg(t, args, 0);
+  Frame& f = *t.frames.back();
+  const bool own = level->kind == VarKind::kNil || (level->kind == VarKind::kNumber && t.constant(level) == 1);
+  const Var* called = is_plain_call(bc::op(f.code->proto().code[f.pc])) ? call_operand(f, 0) : nullptr;
+  if (!own || !called || called->builtin != self->builtin) t.stop(Break::environment, {self->builtin->name});
+  return {environment(t, f)};
+}
+
 // Models require: returns the value in package.loaded. If the module is not loaded yet, the original code loads it.
 Vars run_require(Trace& t, Var* self, const Vars& args) {
   Var* name = arg(t, args, 0);
@@ -356,6 +366,7 @@ const Builtin kRows[] = {
     {"tostring", run_tostring},
     {"tonumber", run_tonumber},
     {"require", run_require},
+    {"getfenv", run_getfenv},
     {"table.insert", run_insert},
     {"table.remove", run_remove},
     {"table.getn", run_getn},

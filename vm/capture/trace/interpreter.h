@@ -31,6 +31,8 @@ Var* arithmetic(Trace& t, bc::Op op, Var* a, Var* b);
 void jump(Frame& f, bc::Pc target);
 // Returns whether few iterations of the frame's loop are left; for an iterator's loop, whether it has few in total.
 bool has_few_rounds(Trace& t, const Frame& f, const bc::Loop& loop);
+// Returns the environment of the frame's function, where its globals are.
+Var* environment(Trace& t, Frame& f);
 // Returns whether it is a call, but no tail call.
 bool is_plain_call(bc::Op op);
 // Returns operand n of the frame's current call, where 0 is the called function; null if it has none in a slot.

@@ -9,7 +9,6 @@
 #include "vm/portal/portal.h"
 
 namespace lutra {
-namespace {
 
 Var* environment(Trace& t, Frame& f) {
   Var* fn = f.function;
@@ -22,6 +21,8 @@ Var* environment(Trace& t, Frame& f) {
   lua_pop(t.L, 1);
   return env;
 }
+
+namespace {
 
 Var* k_value(Trace& t, const bc::KValue& k) {
   if (auto* b = std::get_if<bool>(&k)) return t.boolean(*b);
