@@ -224,6 +224,28 @@ local function brings(f, values, graphs)
 end
 
 local ffi = require "ffi"
+
+test("ffi.istype", function()
+  local int64 = ffi.typeof("int64_t")
+  local function f(x, v)
+    local n = 0
+    for _, type in ipairs {"int64_t", "uint64_t", "int"} do n = n * 2 + (ffi.istype(type, v) and 1 or 0) end
+    return x * 2, n, ffi.istype(int64, v)
+  end
+  local values = {5LL, 5ULL, 5, "5", lt.ones(1), {}, print, ffi.new("int", 5), ffi.new("int[2]"), 6LL, 7LL, 8LL, 5ULL}
+  lt.reset()
+  local cf = lt.compile(f)
+  local x = lt.ones(2)
+  for round = 1, 2 do
+    for i, v in ipairs(values) do equal(text {cf(x, v)}, text {f(x, v)}, round .. ": " .. i) end
+    local y, n, is = cf(x, nil)
+    equal(n, 0)
+    equal(is, false)
+  end
+  local wrong = lt.compile(function(y) return y * 2, pcall(ffi.istype, "no type", y) end)
+  equal(select(2, wrong(x)), false)
+end)
+
 test("integers that calls bring", function()
   local function uses(x, k)
     return x * tonumber(k + 1LL), k * 2LL, -k, k % 5LL, k / 3LL, k ^ 2LL, tostring(k), type(k),

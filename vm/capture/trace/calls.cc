@@ -70,6 +70,7 @@ LuaCode* code_of_callee(Trace& t, Var* f, const Vars& args, Vars* results) {
   if (resumed) t.stop(Break::resumed);
   if (!code) {
     if (Var* cdata = made_cdata(t, f, args)) return made({cdata});
+    if (Var* answer = is_of_type(t, f, args)) return made({answer});
     const std::string name = function_name(t, f);
     for (Var* a : args) t.leave_out(a);
     t.stop(break_of_call(name), {name});

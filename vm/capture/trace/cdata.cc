@@ -253,13 +253,13 @@ bool is_signed_type(Trace& t) {
   return is;
 }
 
-// Returns whether the function is ffi.cast or ffi.new. A program may load ffi at any time.
-bool is_conversion(Trace& t, Var* function) {
+// Returns whether the function is one of these of ffi. A program may load ffi at any time.
+bool is_of_ffi(Trace& t, Var* function, std::initializer_list<const char*> names) {
   const int top = lua_gettop(t.L);
   if (!push_library(t.L, "ffi")) return false;
   t.push_real(function);
   bool is = false;
-  for (const char* name : {"cast", "new"}) {
+  for (const char* name : names) {
     lua_getfield(t.L, top + 1, name);
     is = is || lua_rawequal(t.L, -1, top + 2);
   }
@@ -272,7 +272,7 @@ bool is_conversion(Trace& t, Var* function) {
 // The type is the called value (int64(n)), or the first argument of ffi.cast and ffi.new.
 Var* made_cdata(Trace& t, Var* function, const Vars& args) {
   const bool called = function->kind == VarKind::kObject;
-  if (args.size() != (called ? 1U : 2U) || (!called && !is_conversion(t, function))) return nullptr;
+  if (args.size() != (called ? 1U : 2U) || (!called && !is_of_ffi(t, function, {"cast", "new"}))) return nullptr;
   Var *type = t.force(called ? function : args[0]), *from = t.force(args.back());
   const bool known = type->kind == VarKind::kString || type->kind == VarKind::kObject;
   if (!known || from->kind != VarKind::kNumber || from->tensor) return nullptr;
@@ -291,6 +291,30 @@ Var* made_cdata(Trace& t, Var* function, const Vars& args) {
   Var* v = t.constant_from_stack();
   if (expr) v->num = Scalar::of_sym(SymInt::of_expr(*t.graph->env, expr));
   return v;
+}
+
+Var* is_of_type(Trace& t, Var* function, const Vars& args) {
+  if (args.size() != 2 || !is_of_ffi(t, function, {"istype"})) return nullptr;
+  Var *type = t.force(args[0]), *v = t.force(args[1]);
+  const int top = lua_gettop(t.L);
+  if (type->kind == VarKind::kString) {
+    lua_pushstring(t.L, t.text(type).c_str());
+  } else if (type->kind == VarKind::kObject && type->source && !type->fixed) {
+    t.guard_identity(type);
+    t.push_pin(type->pin);
+  } else {
+    return nullptr;
+  }
+  if (v->kind == VarKind::kObject && !is_changing_integer(t, v) && !is_constant_cdata(t, v))
+    return lua_settop(t.L, top), nullptr;
+  t.push_real(function);
+  lua_insert(t.L, top + 1);
+  v->kind == VarKind::kObject ? t.push_pin(v->pin) : lua_pushnil(t.L);  // all others are of no C type
+  const bool fails = lua_pcall(t.L, 2, 1, 0) != 0;
+  const bool is = !fails && lua_toboolean(t.L, -1);
+  lua_settop(t.L, top);
+  if (fails) t.stop(Break::raises, {"ffi.istype"});
+  return t.boolean(is);
 }
 
 Var* cdata_operation(Trace& t, const char* metamethod, Var* a, Var* b) {

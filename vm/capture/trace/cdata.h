@@ -24,6 +24,8 @@ Var* number_of_changing(Trace& t, Var* integer);
 Var* cdata_operation(Trace& t, const char* metamethod, Var* a, Var* b);
 // Returns the result of a call that converts a number to int64_t, a constant or a symbol; null for other calls.
 Var* made_cdata(Trace& t, Var* function, const Vars& args);
+// Returns the result of ffi.istype for such an integer or for a value that is no cdata; null for other calls.
+Var* is_of_type(Trace& t, Var* function, const Vars& args);
 // Returns whether the value at the top of the stack is a 64-bit or complex number.
 bool is_number_cdata(Trace& t);
 
