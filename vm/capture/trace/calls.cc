@@ -22,12 +22,49 @@ namespace {
 
 constexpr size_t kMaxDepth = 220;
 
-std::string function_name(Trace& t, Var* f) {
-  if (f->binding) return f->binding->name;
-  if (f->builtin) return f->builtin->name;
+// Returns the name of a C function by the loaded module that it is in, as "ffi.istype".
+std::string name_in_modules(Trace& t, Var* f) {
+  std::string name = "a C function";
+  const int top = lua_gettop(t.L);
+  lua_getfield(t.L, LUA_REGISTRYINDEX, "_LOADED");
+  t.push_pin(f->pin);
+  const auto is_named = [&] { return lua_type(t.L, -2) == LUA_TSTRING; };
+  for (lua_pushnil(t.L); lua_next(t.L, top + 1); lua_pop(t.L, 1)) {
+    if (!is_named() || !lua_istable(t.L, -1)) continue;
+    const int module = lua_gettop(t.L);
+    for (lua_pushnil(t.L); lua_next(t.L, module); lua_pop(t.L, 1)) {
+      if (is_named() && lua_rawequal(t.L, -1, top + 2))
+        name = str(lua_tostring(t.L, module - 1), ".", lua_tostring(t.L, -2));
+    }
+  }
+  lua_settop(t.L, top);
+  return name;
+}
+
+// Returns whether coroutine.wrap made the function. LuaJIT marks its own functions by their kind.
+bool is_wrapped(Trace& t, Var* f) {
+  if (!mirror::available(t.L)) return false;
+  const int top = lua_gettop(t.L);
+  const auto kind_at = [&](int i) { return static_cast<const mirror::Func*>(mirror::object(t.L, i))->ffid; };
+  if (!push_library(t.L, "coroutine")) return false;
+  lua_getfield(t.L, -1, "wrap");
+  bool is = lua_iscfunction(t.L, -1) && luaL_loadstring(t.L, "") == 0;
+  is = is && lua_pcall(t.L, 1, 1, 0) == 0 && lua_iscfunction(t.L, -1);
+  if (is) {
+    t.push_pin(f->pin);
+    const int own = lua_gettop(t.L);
+    is = kind_at(own) > 1 && kind_at(own) == kind_at(own - 1);
+  }
+  lua_settop(t.L, top);
+  return is;
+}
+
+// Stops at the call of a function that has no model and no bytecode.
+[[noreturn]] void stop_at_c_function(Trace& t, Var* f) {
   const std::string name = name_of_function(t.state, f->id);
-  if (!name.empty()) return name;
-  return "a C function";
+  if (!name.empty()) t.stop(break_of_call(name), {name});
+  if (is_wrapped(t, f)) t.stop(Break::coroutine, {"a function of coroutine.wrap"});
+  t.stop(Break::c_function, {name_in_modules(t, f)});
 }
 
 size_t hash_of(size_t calls, const Frame& f) {
@@ -71,9 +108,8 @@ LuaCode* code_of_callee(Trace& t, Var* f, const Vars& args, Vars* results) {
   if (!code) {
     if (Var* cdata = made_cdata(t, f, args)) return made({cdata});
     if (Var* answer = is_of_type(t, f, args)) return made({answer});
-    const std::string name = function_name(t, f);
     for (Var* a : args) t.leave_out(a);
-    t.stop(break_of_call(name), {name});
+    stop_at_c_function(t, f);
   }
   if (const std::string* why = disabled_because(t.state, f->id)) t.stop(Break::disabled, {"", *why});
   return code;
