@@ -207,6 +207,14 @@ f(x, x:view("int32"))]],
   offset = [[
 local f = lt.compile(function(x) return x:as_strided({2}, {1}, 0) * 2 end)
 f(lt.ones(4):narrow(0, 2, 2))]],
+  resized_out = [[
+local out = lt.empty(0)
+local f = lt.compile(function(x)
+  x = x * 2
+  lt.mul(x, 3, {out = out})
+  return out + 1
+end)
+f(lt.ones(3))]],
   data_replaced = [[
 x = x * 2
 x.data = lt.zeros(3)

@@ -111,7 +111,9 @@ void write_out(const std::string& fn, const Tensor& out, const Tensor& result, b
     return;
   }
   if (to_string(out->sizes) != to_string(result->sizes)) {
-    if (out->is_fake()) throw NeedsData(fn + ": out= takes other sizes");
+    if (out->is_fake())
+      throw OtherSizes(str("out= has shape ", to_string(out->sizes), ", the result ", to_string(result->sizes),
+                           ": make it with the result's sizes"));
     resize(out, result->sizes, strided ? result->strides : contiguous_strides(result->sizes));
     note_new_layout(out);
   }

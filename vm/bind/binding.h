@@ -13,6 +13,11 @@ struct lua_State;
 
 namespace lutra {
 
+// Thrown under capture if the tensor of out= has to take other sizes.
+struct OtherSizes : NeedsData {
+  using NeedsData::NeedsData;
+};
+
 enum class LuaKind : uint8_t { kNil, kBoolean, kNumber, kInt64, kComplex, kString, kTensor, kTable, kFunction, kOther };
 
 // A call's arguments. Handles 0 .. count()-1 are the arguments; index and field make further ones.

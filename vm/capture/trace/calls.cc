@@ -206,6 +206,8 @@ Vars Trace::call_binding(const Binding& b, Vars args) {
     for (const Value& v : b.fn(b, reader)) results.push_back(value(v));
     if (backward) finish_backward();
     see_writes(*this, nodes);
+  } catch (const OtherSizes& e) {
+    stop(Break::resized_out, {b.name, e.what(), true});
   } catch (const NeedsData& e) {
     stop(Break::reads_elements, {b.name, e.what(), true});
   } catch (const Error& e) {
