@@ -419,6 +419,9 @@ struct SegmentCapture {
     }
     if (end.kind == SegmentEnd::kBreak) {
       if (std::string hint = control_hint(t, end.why); !hint.empty()) end.why.hint = hint;
+      if (declines && t.frames.size() == 1 && !t.graph->nodes.empty())
+        end.why.hint =
+            str("fewer than ", kPays, " ops before it in a function that Lua calls: its portal would cost more");
       if (wanted.fullgraph && !end.why.is_raised()) fail_fullgraph(end.why);
       if (wanted.fullgraph) return Verdict::kRaise;
     }
