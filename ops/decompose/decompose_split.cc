@@ -24,13 +24,13 @@ void check_parts(OpId op, int64_t parts) {
 
 // -- split, chunk, unbind
 
-List split_at(OpId op, const Tensor& t, int64_t dim, const std::vector<int64_t>& lengths) {
+List split_at(OpId op, const Tensor& t, int64_t dim, const Sizes& lengths) {
   List out;
-  int64_t at = 0;
-  for (int64_t n : lengths) {
-    if (n < 0) fail(name(op), ": a length must not be negative, got ", n);
+  SymInt at = 0;
+  for (const SymInt& n : lengths) {
+    if (n < 0) fail(name(op), ": a length must not be negative, got ", n.hint);
     out.push_back(part(t, dim, at, at + n));
-    at += n;
+    at = at + n;
   }
   return out;
 }
@@ -40,7 +40,7 @@ List split_equally(OpId op, const Tensor& t, int64_t dim, int64_t length) {
   if (length < 0 || (length == 0 && size != 0)) fail(name(op), ": the length of a part must be positive, got ", length);
   if (size == 0) return {part(t, dim, 0, 0)};
   check_parts(op, (size - 1) / length + 1);
-  std::vector<int64_t> lengths;
+  Sizes lengths;
   for (int64_t at = 0; at < size; at += length) lengths.push_back(std::min(length, size - at));
   return split_at(op, t, dim, lengths);
 }
@@ -51,7 +51,7 @@ List split_parts(OpId op, const Tensor& t, int64_t dim, int64_t parts) {
   if (parts <= 0) fail(name(op), ": the number of sections must be positive, got ", parts);
   check_parts(op, parts);
   const int64_t size = t->sizes[size_t(dim)].guard();
-  std::vector<int64_t> lengths;
+  Sizes lengths;
   for (int64_t i = 0; i < parts; i++) lengths.push_back(size / parts + (i < size % parts));
   return split_at(op, t, dim, lengths);
 }
@@ -107,11 +107,11 @@ Results decompose_split_with_sizes(const Args& a) {
   const Tensor t = a[0].tensor();
   const OpId op = OpId::split_with_sizes;
   const int64_t dim = split_dim(op, t, a[2]);
-  std::vector<int64_t> lengths;
-  int64_t sum = 0;
-  for (SymInt n : a[1].as<Sizes>()) lengths.push_back(n.guard()), sum += n.hint;
-  if (sum != t->sizes[size_t(dim)].guard()) {
-    fail(name(op), ": the lengths ", to_string(a[1].as<Sizes>()), " do not add up to ", t->sizes[size_t(dim)].hint,
+  const Sizes lengths = a[1].as<Sizes>();
+  SymInt sum = 0;
+  for (const SymInt& n : lengths) sum = sum + n;
+  if (sum != t->sizes[size_t(dim)]) {
+    fail(name(op), ": the lengths ", to_string(lengths), " do not add up to ", t->sizes[size_t(dim)].hint,
          ", the size of dimension ", dim);
   }
   return split_at(op, t, dim, lengths);
@@ -125,7 +125,7 @@ Results decompose_chunk(const Args& a) {
   const int64_t size = t->sizes[size_t(dim)].guard(), length = size == 0 ? 0 : (size - 1) / chunks + 1;
   if (length > 0) return split_equally(op, t, dim, length);
   check_parts(op, chunks);
-  return split_at(op, t, dim, std::vector<int64_t>(size_t(chunks), 0));
+  return split_at(op, t, dim, Sizes(size_t(chunks), 0));
 }
 
 Results decompose_unbind(const Args& a) {

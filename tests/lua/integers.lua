@@ -38,6 +38,40 @@ end
 local x = lt.arange(60):view(20, 3):to("float32")
 local one, flat = lt.ones(1, 3), lt.arange(64):to("float32")
 
+stream("a split by a list of sizes", 3, 30, function(a, b)
+  local p = flat:split({a, b, 64 - a - b})
+  return p[1]:sum() + p[2]:sum() * 2 - p[3]:sum()
+end, function(i) return i % 7 + 2, i % 5 + 2 end)
+stream("a split whose parts are joined, broadcast and written", 6, 60, function(a, b)
+  local y = flat * 2
+  local p = y:split({a, b, 64 - a - b})
+  p[2]:add_(1)
+  return lt.cat({p[3], p[1]}), p[1]:view(-1, 1) + p[2], p[1].shape[1], p[2]:stride(), p[3]:storage_offset(), y
+end, function(i) return (i * 3) % 8, (i * 5) % 4 + 1 end)
+stream("a split along another dim, of a tensor of another size", 5, 40, function(t, a)
+  local p = t:split({a, t.shape[2] - a}, 1)
+  return p[1]:sum(0), p[2] * 2, p[2]:is_contiguous()
+end, function(i) return lt.ones(3, 6 + i % 5), i % 4 + 1 end)
+stream("a split by wrong sizes", 8, 40, function(a, b)
+  local p = flat:split({a, b})
+  return p[1] * 2, p[2]:sum()
+end, function(i) return i - 5, 64 - (i - 5) + (i % 6 == 0 and 1 or 0) end)
+
+test("gradients through a split by a list of sizes", function()
+  lt.reset()
+  local w = lt.randn(12, {requires_grad = true})
+  local function f(a, b)
+    local p = w:split({a, b, 12 - a - b})
+    return (p[1]:pow(2):sum() + p[2]:exp():sum() * 2 - p[3]:sum())
+  end
+  local cf = lt.compile(f)
+  for i = 1, 12 do
+    local a, b = i % 5 + 1, i % 4 + 2
+    local want, got = lt.grad(f(a, b), {w}), lt.grad(cf(a, b), {w})
+    truthy(got[1]:equal(want[1]), "gradient " .. i)
+  end
+end)
+
 stream("an index", 3, 20, function(i) return x[i] * 2 end, function(i) return i - 1 end)
 stream("an index from both ends", 4, 40, function(i) return x[i] * 2 end, function(i) return 20 - i end)
 stream("an index that goes beyond", 4, 30, function(i) return x[i] * 2 end, function(i) return i end)
