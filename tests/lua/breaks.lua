@@ -442,4 +442,37 @@ test("a callee that breaks costs as much a call, however long it is", function()
   end
 end)
 
+-- Returns the reasons and hints of the breaks of compiled f(x).
+local function reasons(f)
+  lt.reset()
+  local cf, out = lt.compile(f), {}
+  cf(lt.ones(2))
+  for i, b in ipairs(lt._report(cf).break_reasons) do out[i] = b.reason .. ": " .. b.hint end
+  return table.concat(out, "; ")
+end
+
+test("a C function is named by its module, and by coroutine.wrap", function()
+  local ffi = require "ffi"
+  truthy(reasons(function(x) x = x * 2 return x + 1, ffi.sizeof("int") end):find("call of ffi.sizeof", 1, true))
+  local numbers = coroutine.wrap(function() while true do coroutine.yield(3) end end)
+  local wrapped = reasons(function(x) x = x * 2 return x + numbers() end)
+  truthy(wrapped:find("call of a function of coroutine.wrap", 1, true), wrapped)
+end)
+
+test("out= of an empty tensor says which sizes it needs", function()
+  local out = lt.empty(0)
+  local text = reasons(function(x) x = x * 2 lt.mul(x, 3, {out = out}) return out + 1 end)
+  truthy(text:find("out= of mul takes other sizes", 1, true) and text:find("{2}", 1, true), text)
+end)
+
+test("a callee with too few ops says so", function()
+  local function body(x) coroutine.yield(x * 2) end
+  local kept
+  local text = tostring(lt.explain(function(x)
+    kept = coroutine.wrap(body)
+    return kept(x)
+  end)(lt.ones(2))):gsub("%s+", " ")
+  truthy(text:find("fewer than 3 ops before it", 1, true), text)
+end)
+
 h.finish()
