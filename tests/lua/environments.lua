@@ -172,4 +172,35 @@ test("functions and compiled ones that reach each other are collected", function
   equal(next(dead), nil)
 end)
 
+test("getfenv of the function that calls it is part of the graph", function()
+  local inner = setfenv(function(x) return x * getfenv().scale, getfenv(1) end, environment {scale = 5})
+  local function f(x)
+    local env = getfenv()
+    local y, other = inner(x * env.scale)
+    local tail = (function() return getfenv() end)()
+    local ok, called = pcall(getfenv)
+    return y, env, other, rawequal(env, getfenv(1)), tail, ok and called
+  end
+  lt.reset()
+  local cf, x = lt.compile(f), lt.ones(2)
+  local function same()
+    local want, got = {f(x)}, {cf(x)}
+    equal(h.text(got[1]), h.text(want[1]))
+    for k = 2, 6 do equal(got[k], want[k]) end
+  end
+  local whole = lt.compile(function(v) return v * getfenv().scale end, {fullgraph = true})
+  for _ = 1, 3 do same() end
+  equal(whole(x):sum():item(), 4)
+  scale = 7
+  same()
+  equal(whole(x):sum():item(), 14)
+  local own = environment {scale = 3}
+  setfenv(f, own)
+  setfenv(inner, environment {scale = 11})
+  for _ = 1, 2 do same() end
+  setfenv(whole, own)
+  equal(whole(x):sum():item(), 6)
+  scale = 2
+end)
+
 h.finish()
