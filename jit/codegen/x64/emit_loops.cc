@@ -1,6 +1,7 @@
 // Control flow: bodies, serial loops, vector loops in strips with masked tails, lanes loops.
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "jit/codegen/x64/emitter.h"
 #include "jit/loop/abi.h"
@@ -135,7 +136,9 @@ void KernelEmitter::serial_loop(const Loop& l, LaneGroup& group) {
   cc_.bind(top);
   loop_live_[size_t(l.id)] = true;
   open_scope();
+  const bool nested = std::exchange(group.nested, true);
   body(l.body, group);
+  group.nested = nested;
   close_scope();
   loop_live_[size_t(l.id)] = false;
   spend(l, group.vectors);

@@ -1,4 +1,5 @@
 // Addresses, loads and stores: uniform, rows of lanes, gathers and scatters, each under the group's mask.
+#include <algorithm>
 #include <cstddef>
 
 #include "jit/codegen/x64/emitter.h"
@@ -251,6 +252,27 @@ KernelEmitter::Place KernelEmitter::place(const Access& a, DType type, const Lan
   p.mem = x86::ptr(at);
   p.indices = lane_offsets(a, group, u);
   if (lane_terms == 1) p.step = step;
+  return p;
+}
+
+// Prefetches what a later iteration reads or writes. A processor's own prefetches come too late where much is computed,
+// and a store waits for its line. `from`: bytes from the group's first element to the vector. The next iteration of a
+// nested loop, of a tile or of an index is elsewhere.
+void KernelEmitter::fetch_ahead(const Inst& in, const x86::Mem& row, const LaneGroup& group, int64_t from) {
+  constexpr int64_t kLine = 64, kAhead = 16 * kLine;
+  const auto& terms = in.access.terms;
+  const bool indexed = std::any_of(terms.begin(), terms.end(), [](const Access::Term& t) { return t.is_value; });
+  if (indexed || group.nested || !tiles_.empty() || from % kLine != 0) return;
+  x86::Mem m = row;
+  m.addOffset(kAhead);
+  if (in.op == Op::kLoad)
+    cc_.prefetcht0(m);
+  else
+    cc_.prefetchw(m);
+}
+KernelEmitter::Place KernelEmitter::place_ahead(const Inst& in, const LaneGroup& group, int u) {
+  const Place p = place(in.access, in.type, group, u);
+  if (p.kind == Place::kRow) fetch_ahead(in, p.mem, group, int64_t(u) * v_.lanes * int64_t(size_of(in.type)));
   return p;
 }
 

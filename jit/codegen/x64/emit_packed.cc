@@ -100,6 +100,7 @@ void KernelEmitter::packed_body(const Loop& l, const LaneGroup& group) {
     for (int u = 0; u < group.vectors; u++) {
       x86::Mem m = p.mem;
       m.addOffset(int64_t(u) * v_.bytes);
+      if (has_access(in.op)) fetch_ahead(in, m, group, int64_t(u) * v_.bytes);
       if (in.op == Op::kStore) {
         cc_.emit(Ids::kIdVmovups, m, operand_of(in.a, u));
       } else if (in.op == Op::kLoad) {

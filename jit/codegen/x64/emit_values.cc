@@ -103,7 +103,7 @@ void KernelEmitter::inst(const Inst& in, LaneGroup& group) {
     case Op::kCheck: return check(in, group);
     case Op::kStore:
       for (int u = 0; u < group.vectors; u++) {
-        store(in.type, value(in.a, u), place(in.access, in.type, group, u), group, u);
+        store(in.type, value(in.a, u), place_ahead(in, group, u), group, u);
       }
       return;
     case Op::kStoreAdd: {
@@ -158,7 +158,7 @@ Value KernelEmitter::evaluate(const Inst& in, const LaneGroup& group, int u) {
     case Op::kIndex: return index_of(in, group, u);
     case Op::kLoad:
       if (const x86::Mem* tile = tile_of(in)) return load_tile(in.type, *tile);
-      return load(in.type, place(in.access, in.type, group, u), group, u);
+      return load(in.type, place_ahead(in, group, u), group, u);
     default: break;
   }
   const int n = info(in.op).operands;

@@ -56,6 +56,7 @@ class KernelEmitter {
     int vectors = 1;
     std::vector<Mask> masks;  // one for each vector; empty: all lanes are active
     int per_vector = 0;       // lanes of a vector
+    bool nested = false;      // the body of a loop within lane_loop
     const Mask* mask(int u) const { return masks.empty() ? nullptr : &masks[size_t(u)]; }
   };
 
@@ -206,6 +207,8 @@ class KernelEmitter {
   std::optional<Base> find_base(const Access& a, const std::vector<bool>& bound) const;
   x86::Vec lane_offsets(const Access& a, const LaneGroup& group, int u);
   Place place(const Access& a, DType type, const LaneGroup& group, int u);
+  void fetch_ahead(const Inst& in, const x86::Mem& row, const LaneGroup& group, int64_t from);
+  Place place_ahead(const Inst& in, const LaneGroup& group, int u);
   Value load(DType t, const Place& p, const LaneGroup& group, int u);
   Value load_uniform(DType t, const x86::Mem& m);
   Value load_row(DType t, const x86::Mem& m, const Mask* mask);
