@@ -478,14 +478,26 @@ D far_tangent(const D& x) {
   return select(magnitude(x) < D(kInf), w, x - x);
 }
 
-// sin(x + quarter turns * pi/2)
+// sin(x + quarters * pi/2) for quarters of 0 or 1. x = half turns * pi - quarters * pi/2 + r, |r| <= pi/2 and a little
+// more; four parts of pi leave r all its digits.
 template <class D>
 D sin_double(const D& x, int quarters) {
-  using I = IntOf<D>;
-  const Turns<D> t = near_turns(x);
-  D w = turned_sine(t.r, t.k + I(quarters));
-  w = rarely(needs_far_turns(x, t.r), w, x, [quarters](const D& v) { return far_sine(v, quarters); });
-  return quarters == 0 ? select(x == D(0.0), x, w) : w;
+  const double magic = 6755399441055744.0;
+  D t = quarters ? mul_add(x, D(0.31830988618379069), D(0.5)) + D(magic) : mul_add(x, D(0.31830988618379069), D(magic));
+  D n = quarters ? (t - D(magic)) - D(0.5) : t - D(magic);
+  D r = mul_add(n, D(-3.1415926534682512), x);
+  r = mul_add(n, D(-1.2154201012607932e-10), r);
+  r = mul_add(n, D(-4.044532497591901e-21), r);
+  r = mul_add(n, D(-2.0171708071744967e-37), r);
+  // sin(r) = r + r * q. z + low is r^2.
+  D z = r * r, square = z * z, low = mul_add(r, r, D(0.0) - z), sixth(-0.16666666666666666);
+  D q = paired(z, square,
+               {2.7232090524739357e-15, -7.643181861783829e-13, 1.6058946851428793e-10, -2.5052107010063826e-08,
+                2.7557319212563526e-06, -0.00019841269841216997, 0.008333333333333214});
+  q = mul_add(z, sixth, mul_add(q, square, low * sixth));
+  D w = floating(bits(mul_add(q, r, r)) ^ shl(bits(t), 63));
+  w = rarely(magnitude(x) > D(1073741824.0), w, x, [quarters](const D& v) { return far_sine(v, quarters); });
+  return quarters ? w : select(x == D(0.0), x, w);
 }
 template <class D>
 D tan_double(const D& x) {
