@@ -176,37 +176,41 @@ F atan2_of(const F& y, const F& x) {
   }
 }
 
-// Near 1 it uses half the angle: asin(a) = pi/2 - 2 asin(root((1 - a) / 2)). hi + lo is the result where `near` holds,
-// and the half angle elsewhere.
+// The angle whose sine is a: hi + lo where `near` holds. Elsewhere hi + lo is pi/2 minus the angle, twice the one whose
+// sine is hi / 2. Its lo is less by `base_low`.
 template <class F>
 struct Arc {
   F hi, lo;
   MaskOf<F> near;
 };
 template <class F>
-Arc<F> arc_of(const F& a) {
+Arc<F> arc_of(const F& a, double base_low) {
+  using I = IntOf<F>;
   auto near = a < F(0.5);
-  F z = select(near, a * a, mul_add(a, F(-0.5), F(0.5)));
-  F root_z = root(z), s = select(near, a, root_z);
+  F square = mul_add(a, F(-2.0), F(2.0)), root_of = root(square);
+  F z = select(near, a * a, square * F(0.25)), s = select(near, a, root_of);
   F p = paired(z, z * z, {0.0376957506, 0.0143151963, 0.0318390653, 0.0445133746, 0.0750052184, 0.166666597});
-  F left = mul_add(F(0.0) - s, s, z) * rough_inverse(s + s);
+  F left = mul_add(F(0.0) - root_of, root_of, square), half_inverse = floating(I(0x7e7311c7ll) - bits(root_of));
+  left = base_low == 0 ? left * half_inverse : mul_add(left, half_inverse, F(-base_low));
   return {s, mul_add(p * z, s, select(near, F(0.0), left)), near};
 }
 template <class F>
 F asin_single(const F& x) {
-  Arc<F> v = arc_of(magnitude(x));
-  F far = sum_of(F(1.57079637), F(-4.37113883e-08), v.hi * F(-2.0), v.lo * F(-2.0));
+  Arc<F> v = arc_of(magnitude(x), -4.37113883e-08);
+  const F quarter(1.57079637);
+  F far = quarter - v.hi;
+  far = far + ((quarter - far) - v.hi - v.lo);
   return with_sign_of(select(v.near, v.hi + v.lo, far), x);
 }
+// pi/2, 0 or pi, and v with a sign. base times the constant is what base was rounded by.
 template <class F>
 F acos_single(const F& x) {
-  Arc<F> v = arc_of(magnitude(x));
-  auto negative = x < F(0.0);
-  // pi/2 - v, 2v, or pi - 2v: -v has the sign that x does not have.
-  F times = select(v.near, with_sign_of(F(1.0), F(0.0) - x), select(negative, F(-2.0), F(2.0)));
-  F base = select(v.near, F(1.57079637), select(negative, F(3.14159274), F(0.0)));
-  F low = select(v.near, F(-4.37113883e-08), select(negative, F(-8.74227766e-08), F(0.0)));
-  return sum_of(base, low, v.hi * times, v.lo * times);
+  using I = IntOf<F>;
+  Arc<F> v = arc_of(magnitude(x), 0);
+  F minus_x = floating(bits(x) ^ I(0x80000000ll));
+  F sign = with_sign_of(F(1.0), select(v.near, minus_x, x));
+  F base = select(v.near, F(1.57079637), mul_add(sign, F(-1.57079637), F(1.57079637)));
+  return base + mul_add(v.hi, sign, mul_add(v.lo, sign, base * F(-2.78275413e-08)));
 }
 template <class F>
 F asin_of(const F& x) {
@@ -386,16 +390,16 @@ F nextafter_of(const F& x, const F& y) {
 }
 
 // The probability that a normally distributed number is less than x. The polynomial g is the base-2 logarithm of twice
-// the probability that one is beyond |x|. Where it no longer is that, g falls further until 2^g is 0.
+// the probability that one is beyond |x|. Where it no longer is that, g falls further, to -126, for which 2^g is 0.
 template <class F>
 F normal_cdf_single(const F& x) {
-  F a = magnitude(x);
-  F g = horner(a, {-1.63740808e-08, 5.35335687e-07, -7.45993975e-06, 5.58585161e-05, -0.000208542071, -0.000146730512,
-                   0.00712299906, -0.0525556877, -0.459186107, -1.15110767}) *
+  F a = lower(F(11.7240076), magnitude(x));
+  F g = paired(a, a * a,
+               {-1.63740808e-08, 5.35335687e-07, -7.45993975e-06, 5.58585161e-05, -0.000208542071, -0.000146730512,
+                0.00712299906, -0.0525556877, -0.459186107, -1.15110767}) *
         a;
-  g = raise(F(-126.0), g);
   F t = g + F(12582912.0 + 126), r = g - (t - F(12582912.0 + 126));
-  F p = horner(r, {0.000153533605, 0.0013398875, 0.00961843692, 0.0555033237, 0.240226477, 0.693147182, 1.0});
+  F p = paired(r, r * r, {0.000153533605, 0.0013398875, 0.00961843692, 0.0555033237, 0.240226477, 0.693147182, 1.0});
   F beyond = p * floating(shl(bits(t), 23));
   return select(x < F(0.0), beyond, F(1.0) - beyond);
 }
