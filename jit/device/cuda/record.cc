@@ -68,7 +68,7 @@ void CudaRunner::give_up(const std::string& why) const {
 }
 
 // Returns the run's recording: one that serves it, or a new one to be filled. Null: the run goes launch by launch.
-CudaRunner::Recording* CudaRunner::pick_recording(Context& c, const std::vector<Tensor>& inputs,
+CudaRunner::Recording* CudaRunner::pick_recording(GpuRun& c, const std::vector<Tensor>& inputs,
                                                   std::unique_lock<std::mutex>& lock) const {
   if (!settings().cudagraphs) return nullptr;
   Recordings& r = *recordings_;
@@ -109,7 +109,7 @@ CudaRunner::Recording* CudaRunner::pick_recording(Context& c, const std::vector<
   return r.all.back().get();
 }
 
-void CudaRunner::set_donors(Context& c, const std::vector<Donor>& donors) const {
+void CudaRunner::set_donors(GpuRun& c, const std::vector<Donor>& donors) const {
   c.donors.clear();
   if (donors.empty()) return;
   c.donors.assign(plan_.buffers.size(), nullptr);
@@ -122,7 +122,7 @@ void CudaRunner::set_donors(Context& c, const std::vector<Donor>& donors) const 
 }
 
 // Throws where the launch cannot be part of the graph.
-void CudaRunner::check_recordable(const Context& c, const ExternLaunch& launch) const {
+void CudaRunner::check_recordable(const GpuRun& c, const ExternLaunch& launch) const {
   const Control control = control_of(launch.op);
   const bool decides = control == Control::kCond || control == Control::kWhileLoop;
   if (control == Control::kScan || (decides && cuda::has_conditional_nodes())) return;
@@ -134,7 +134,7 @@ void CudaRunner::check_recordable(const Context& c, const ExternLaunch& launch) 
 }
 
 // Copies the elements of moving inputs to memory that stays.
-void CudaRunner::bring_moving(Context& c, const std::vector<Tensor>& inputs) const {
+void CudaRunner::bring_moving(GpuRun& c, const std::vector<Tensor>& inputs) const {
   for (auto& [buffer, memory] : recordings_->moving) {
     const TensorImpl& in = *inputs[size_t(flat_.input_of[size_t(buffer)])].get();
     int64_t last = 0;
@@ -167,7 +167,7 @@ bool CudaRunner::find_moving(Recordings& r) const {
 }
 
 // Makes the key of a run. It has no addresses of results, since the recording owns these.
-void CudaRunner::make_key(const Context& c, LibraryKey& k) const {
+void CudaRunner::make_key(const GpuRun& c, LibraryKey& k) const {
   k.words.clear(), k.buffers.clear();
   k.add(uint64_t(matmul_precision()) * 2 + convolution_tf32());
   k.add(settled_times());
@@ -200,13 +200,13 @@ void CudaRunner::make_key(const Context& c, LibraryKey& k) const {
 }
 
 // Sets where launches write the results that a recording copies: its own memory, or the run's.
-void CudaRunner::place_results(Context& c, const Recording& r, bool own) const {
+void CudaRunner::place_results(GpuRun& c, const Recording& r, bool own) const {
   for (const Recording::Result& x : r.results) {
     if (r.copies) c.buffers[size_t(x.buffer)] = own ? x.own->data : c.storages[size_t(x.buffer)]->data;
   }
 }
 
-void CudaRunner::copy_results(const Context& c, const Recording& r) const {
+void CudaRunner::copy_results(const GpuRun& c, const Recording& r) const {
   for (const Recording::Result& x : r.results) {
     if (!r.copies || !x.bytes) continue;
     LUTRA_CUDA(copy_device(reinterpret_cast<cuda::DevicePtr>(c.storages[size_t(x.buffer)]->data),
@@ -214,7 +214,7 @@ void CudaRunner::copy_results(const Context& c, const Recording& r) const {
   }
 }
 
-void CudaRunner::launch_recorded(Context& c, Recording& r) const {
+void CudaRunner::launch_recorded(GpuRun& c, Recording& r) const {
   check_stop();
   if (r.exec) {
     place_results(c, r, true);
@@ -232,7 +232,7 @@ void CudaRunner::launch_recorded(Context& c, Recording& r) const {
 }
 
 // Records the run's launches as a graph. Returns false if the GPU or a library refuses.
-bool CudaRunner::record(Context& c, Recording& r) const {
+bool CudaRunner::record(GpuRun& c, Recording& r) const {
   r.results.clear(), r.kept.clear();  // left from a try that the driver did not let begin
   for (size_t i = 0; i < plan_.buffers.size(); i++) {
     const Ref<Storage>& s = c.storages[i];
@@ -282,7 +282,7 @@ bool CudaRunner::record(Context& c, Recording& r) const {
 }
 
 // Finds the node of each launch: the first block of a node contains its step.
-bool CudaRunner::find_nodes(const Context& c, Recording& r) const {
+bool CudaRunner::find_nodes(const GpuRun& c, Recording& r) const {
   const cuda::Driver& d = *cuda::driver();
   size_t count = 0;
   LUTRA_CUDA(graph_nodes(r.graph, nullptr, &count));
@@ -313,7 +313,7 @@ bool CudaRunner::find_nodes(const Context& c, Recording& r) const {
   return true;
 }
 
-void CudaRunner::update_kernels(const Context& c, Recording& r) const {
+void CudaRunner::update_kernels(const GpuRun& c, Recording& r) const {
   for (size_t g = 0; g < groups_.size(); g++) {
     Recording::Kernel& k = r.kernels[g];
     GroupLaunch l;

@@ -36,7 +36,7 @@ struct CudaRunner::Recording {
     size_t bytes;
   };
   // Returns true if nobody holds the results except the caller that gives them up.
-  bool is_free(const Context& c) const {
+  bool is_free(const GpuRun& c) const {
     return std::all_of(results.begin(), results.end(), [&](const Result& r) {
       const Storage* donor = c.donor(r.buffer);
       const Storage* s = r.own ? r.own.get() : donor;

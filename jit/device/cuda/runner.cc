@@ -34,20 +34,20 @@ CudaRunner::~CudaRunner() {
 }
 
 void CudaRunner::begin(RunContext& base, const std::vector<Tensor>& inputs) const {
-  Context& c = of(base);
+  GpuRun& c = of(base);
   set_moved(c, inputs);
   if (recordings_) c.working.take(plan_.device);
 }
 
 void CudaRunner::choose(RunContext& base, const std::vector<Tensor>& inputs, const std::vector<Donor>& donors) const {
-  Context& c = of(base);
+  GpuRun& c = of(base);
   set_donors(c, donors);
   c.scratch.emplace(recordings_ ? &c.working.scratch() : nullptr);
   c.recording = recordings_ ? pick_recording(c, inputs, c.lock) : nullptr;
 }
 
 void* CudaRunner::arena(RunContext& base, size_t bytes) const {
-  Context& c = of(base);
+  GpuRun& c = of(base);
   if (c.working) return c.working.arena(bytes);
   LaunchOrder* const order = LaunchOrder::current();
   return order ? order->arena(this, bytes, plan_.device) : Runner::arena(c, bytes);
@@ -55,7 +55,7 @@ void* CudaRunner::arena(RunContext& base, size_t bytes) const {
 
 // Reuses the results of a recording.
 Ref<Storage> CudaRunner::output(RunContext& base, int32_t buffer, size_t bytes) const {
-  const Context& c = of(base);
+  const GpuRun& c = of(base);
   if (c.recording) {
     if (Ref<Storage> s = c.recording->result(buffer)) return s;
   }
@@ -64,12 +64,12 @@ Ref<Storage> CudaRunner::output(RunContext& base, int32_t buffer, size_t bytes) 
 }
 
 void CudaRunner::launch(RunContext& base) const {
-  Context& c = of(base);
+  GpuRun& c = of(base);
   c.recording ? launch_recorded(c, *c.recording) : launch_all(c);
 }
 
 void CudaRunner::end(RunContext& base) const {
-  Context& c = of(base);
+  GpuRun& c = of(base);
   c.recording = nullptr;
   c.lock = {};
   c.scratch.reset();
@@ -93,7 +93,7 @@ void CudaRunner::launch_kernels(RunContext& base, const LaunchStep& first, const
 // Lends a library the part of the arena that is free during its launch. Launches that run functions lend nothing, since
 // the libraries in functions run in parallel.
 void CudaRunner::launch_library(RunContext& base, const LaunchStep& step) const {
-  Context& c = of(base);
+  GpuRun& c = of(base);
   const size_t i = size_t(step.launch);
   const auto& launch = std::get<ExternLaunch>(plan_.launches[i]);
   const bool runs_functions = !launch.functions.empty();
@@ -111,7 +111,7 @@ void CudaRunner::launch_library(RunContext& base, const LaunchStep& step) const 
 }
 
 // Identifies memory of functions by address: a recording passes the same memory to its functions each time.
-MemoryRange CudaRunner::range_of(const LaunchOrder& order, const Context& c, int32_t buffer) const {
+MemoryRange CudaRunner::range_of(const LaunchOrder& order, const GpuRun& c, int32_t buffer) const {
   if (c.recording) return order.range_of(buffer);
   const Buffer& b = plan_.buffers[size_t(buffer)];
   const size_t from = reinterpret_cast<size_t>(c.buffers[size_t(buffer)]);
@@ -125,7 +125,7 @@ MemoryRange CudaRunner::range_of(const LaunchOrder& order, const Context& c, int
   return MemoryRange::of(MemoryRange::kAddresses, 0, from, from + bytes);
 }
 
-void CudaRunner::put_in_order(LaunchOrder& order, const Context& c, std::span<const int32_t> launches) const {
+void CudaRunner::put_in_order(LaunchOrder& order, const GpuRun& c, std::span<const int32_t> launches) const {
   order.begin();
   for (int32_t i : launches) {
     const auto touch = [&](int32_t b, bool written) { order.touch(range_of(order, c, b), written); };
@@ -163,7 +163,7 @@ void CudaRunner::add_groups(size_t first) {
   head.end = int32_t(groups_.size());
 }
 
-void CudaRunner::fill_head(const Context& c, BlockHead* head, int32_t step, cuda::Context& gpu) const {
+void CudaRunner::fill_head(const GpuRun& c, BlockHead* head, int32_t step, cuda::Context& gpu) const {
   head->fault = cuda::fault_record(gpu);
   head->stream = gpu.stream;
   head->device = plan_.device.index;
@@ -174,7 +174,7 @@ void CudaRunner::fill_head(const Context& c, BlockHead* head, int32_t step, cuda
   head->site = site && !s.file ? cuda::site_here(site) : site;
 }
 
-bool CudaRunner::make_launch(const Context& c, const std::vector<int32_t>& group, GroupLaunch& out) const {
+bool CudaRunner::make_launch(const GpuRun& c, const std::vector<int32_t>& group, GroupLaunch& out) const {
   cuda::Context& gpu = cuda::context(plan_.device);
   const cuda::LaunchCode& code = code_of(*steps_[size_t(group[0])].kernel);
   const size_t words = size_t(steps_[size_t(group[0])].words), begin = 1 + size_t(code.most);
@@ -202,7 +202,7 @@ bool CudaRunner::make_launch(const Context& c, const std::vector<int32_t>& group
 
 // Runs the kernels by the interpreter. This never happens in a recording: a run is recorded only when all kernels are
 // ready.
-void CudaRunner::interpret(const Context& c, const std::vector<int32_t>& group) const {
+void CudaRunner::interpret(const GpuRun& c, const std::vector<int32_t>& group) const {
   cuda::Context& gpu = cuda::context(plan_.device);
   for (int32_t i : group) {
     FilledStep part;
@@ -215,7 +215,7 @@ void CudaRunner::interpret(const Context& c, const std::vector<int32_t>& group) 
 }
 
 // Launches the whole loop. A failure is reported when the host next waits.
-void CudaRunner::launch_group(const Context& c, const std::vector<int32_t>& group) const {
+void CudaRunner::launch_group(const GpuRun& c, const std::vector<int32_t>& group) const {
   cuda::Context& gpu = cuda::context(plan_.device);
   const cuda::LaunchCode& code = code_of(*steps_[size_t(group[0])].kernel);
   if (!code.ready()) return interpret(c, group);
@@ -253,7 +253,7 @@ bool CudaRunner::reads_input(int32_t position) const {
 }
 
 // Copies CPU inputs without dimensions to the GPU.
-void CudaRunner::set_moved(Context& c, const std::vector<Tensor>& inputs) const {
+void CudaRunner::set_moved(GpuRun& c, const std::vector<Tensor>& inputs) const {
   c.moved.clear();
   for (size_t i = 0; i < inputs.size(); i++) {
     const Tensor& t = inputs[i];

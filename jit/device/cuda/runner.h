@@ -29,7 +29,7 @@ class CudaRunner final : public Runner {
   struct RecordingsDeleter {
     void operator()(Recordings*) const;
   };
-  struct Context final : RunContext {
+  struct GpuRun final : RunContext {
     WorkingMemory working;           // during a run that needs any
     std::vector<Storage*> donors;    // of the run, by buffer; empty: there are none
     std::vector<Tensor> moved;       // copies on the GPU of CPU inputs without dimensions
@@ -51,9 +51,9 @@ class CudaRunner final : public Runner {
     size_t words = 0;  // used words of param
     uint64_t several[512];
   };
-  static Context& of(RunContext& c) { return static_cast<Context&>(c); }
+  static GpuRun& of(RunContext& c) { return static_cast<GpuRun&>(c); }
 
-  RunContext* make_context() const override { return new Context; }
+  RunContext* make_context() const override { return new GpuRun; }
   void begin(RunContext& c, const std::vector<Tensor>& inputs) const override;
   void choose(RunContext& c, const std::vector<Tensor>& inputs, const std::vector<Donor>& donors) const override;
   void* arena(RunContext& c, size_t bytes) const override;
@@ -67,30 +67,30 @@ class CudaRunner final : public Runner {
 
   void add_sites();
   void add_groups(size_t first);
-  MemoryRange range_of(const LaunchOrder& order, const Context& c, int32_t buffer) const;
-  void put_in_order(LaunchOrder& order, const Context& c, std::span<const int32_t> launches) const;
-  void fill_head(const Context& c, BlockHead* head, int32_t step, cuda::Context& gpu) const;
-  bool make_launch(const Context& c, const std::vector<int32_t>& group, GroupLaunch& out) const;
-  void launch_group(const Context& c, const std::vector<int32_t>& group) const;
-  void interpret(const Context& c, const std::vector<int32_t>& group) const;
+  MemoryRange range_of(const LaunchOrder& order, const GpuRun& c, int32_t buffer) const;
+  void put_in_order(LaunchOrder& order, const GpuRun& c, std::span<const int32_t> launches) const;
+  void fill_head(const GpuRun& c, BlockHead* head, int32_t step, cuda::Context& gpu) const;
+  bool make_launch(const GpuRun& c, const std::vector<int32_t>& group, GroupLaunch& out) const;
+  void launch_group(const GpuRun& c, const std::vector<int32_t>& group) const;
+  void interpret(const GpuRun& c, const std::vector<int32_t>& group) const;
   bool kernels_ready() const;
   bool reads_input(int32_t position) const;
-  void set_moved(Context& c, const std::vector<Tensor>& inputs) const;
+  void set_moved(GpuRun& c, const std::vector<Tensor>& inputs) const;
   // record.cc
   void prepare_recordings();
-  Recording* pick_recording(Context& c, const std::vector<Tensor>& inputs, std::unique_lock<std::mutex>& lock) const;
-  void set_donors(Context& c, const std::vector<Donor>& donors) const;
-  void check_recordable(const Context& c, const ExternLaunch& launch) const;
+  Recording* pick_recording(GpuRun& c, const std::vector<Tensor>& inputs, std::unique_lock<std::mutex>& lock) const;
+  void set_donors(GpuRun& c, const std::vector<Donor>& donors) const;
+  void check_recordable(const GpuRun& c, const ExternLaunch& launch) const;
   void give_up(const std::string& why) const;
-  void bring_moving(Context& c, const std::vector<Tensor>& inputs) const;
+  void bring_moving(GpuRun& c, const std::vector<Tensor>& inputs) const;
   bool find_moving(Recordings& r) const;
-  void make_key(const Context& c, struct LibraryKey& key) const;
-  void place_results(Context& c, const Recording& r, bool own) const;
-  void copy_results(const Context& c, const Recording& r) const;
-  void launch_recorded(Context& c, Recording& r) const;
-  bool record(Context& c, Recording& r) const;
-  bool find_nodes(const Context& c, Recording& r) const;
-  void update_kernels(const Context& c, Recording& r) const;
+  void make_key(const GpuRun& c, struct LibraryKey& key) const;
+  void place_results(GpuRun& c, const Recording& r, bool own) const;
+  void copy_results(const GpuRun& c, const Recording& r) const;
+  void launch_recorded(GpuRun& c, Recording& r) const;
+  bool record(GpuRun& c, Recording& r) const;
+  bool find_nodes(const GpuRun& c, Recording& r) const;
+  void update_kernels(const GpuRun& c, Recording& r) const;
 
   const std::unique_ptr<Decider> decider_;
   std::vector<GpuStep> gpu_steps_;
