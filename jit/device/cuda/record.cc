@@ -28,7 +28,6 @@
 #include "ops/cuda/allocator.h"
 #include "ops/cuda/faults.h"
 #include "ops/defs/call.h"
-#include "ops/defs/control.h"
 #include "ops/extern/precision.h"
 
 namespace lutra {
@@ -43,146 +42,122 @@ void log_line(const std::string& text) {
 
 }  // namespace
 
-void CudaRunner::RecordingsDeleter::operator()(Recordings* r) const { delete r; }
+std::unique_ptr<CudaRunner::Recorder> CudaRunner::Recorder::make(const CudaRunner& runner) {
+  const bool few = runner.steps_.size() < 2 && runner.flat_.functions.empty();
+  return few || !runner.flat_.unbacked.empty() ? nullptr : std::make_unique<Recorder>(runner);
+}
 
-void CudaRunner::prepare_recordings() {
-  if ((steps_.size() < 2 && flat_.functions.empty()) || !flat_.unbacked.empty()) return;
-  recordings_.reset(new Recordings);
-  recordings_->library_results.assign(plan_.buffers.size(), false);
+CudaRunner::Recorder::Recorder(const CudaRunner& runner)
+    : runner_(runner), plan_(runner.plan_), library_results_(plan_.buffers.size(), false) {
   for (const Launch& l : plan_.launches) {
     const auto* e = std::get_if<ExternLaunch>(&l);
     if (!e) continue;
-    recordings_->has_libraries = true;
-    for (const auto& v : e->out) recordings_->library_results[size_t(v.buffer)] = true;
+    has_libraries_ = true;
+    for (const auto& v : e->out) library_results_[size_t(v.buffer)] = true;
     for (const auto& v : e->in) {
       const bool result = v.buffer >= 0 && plan_.buffers[size_t(v.buffer)].kind == Buffer::kOutput;
-      if (result) recordings_->library_results[size_t(v.buffer)] = true;
+      if (result) library_results_[size_t(v.buffer)] = true;
     }
   }
 }
 
-void CudaRunner::give_up(const std::string& why) const {
-  recordings_->given_up = true;
-  recordings_->all.clear();
-  log_line(flat_.place() + " is not recorded: " + why + "\n");
+void CudaRunner::Recorder::give_up(const std::string& why) {
+  given_up_ = true;
+  all_.clear();
+  log_line(runner_.flat_.place() + " is not recorded: " + why + "\n");
 }
 
-// Returns the run's recording: one that serves it, or a new one to be filled. Null: the run goes launch by launch.
-CudaRunner::Recording* CudaRunner::pick_recording(GpuRun& c, const std::vector<Tensor>& inputs,
-                                                  std::unique_lock<std::mutex>& lock) const {
+CudaRunner::Recording* CudaRunner::Recorder::pick(GpuRun& c, const std::vector<Tensor>& inputs) {
   if (!settings().cudagraphs) return nullptr;
-  Recordings& r = *recordings_;
-  lock = std::unique_lock(r.mutex, std::try_to_lock);
-  if (!lock || r.given_up || (r.runs == 0 && !kernels_ready()) || r.runs++ == 0 || launches_watched() ||
-      is_unsettled() || cuda::sync_wanted())
+  c.lock = std::unique_lock(mutex_, std::try_to_lock);
+  if (!c.lock || given_up_ || (runs_ == 0 && !runner_.kernels_ready()) || runs_++ == 0 || launches_watched() ||
+      runner_.is_unsettled() || cuda::sync_wanted())
     return nullptr;
   bring_moving(c, inputs);
-  make_key(c, r.key);
-  for (size_t i = r.all.size(); i-- > 0;) {
-    if (r.all[i]->key.words != r.key.words || !r.all[i]->is_free(c)) continue;
-    std::rotate(r.all.begin() + long(i), r.all.begin() + long(i) + 1, r.all.end());
-    return r.all.back().get();
+  make_key(c);
+  for (size_t i = all_.size(); i-- > 0;) {
+    if (all_[i]->key.words != key_.words || !all_[i]->is_free(c)) continue;
+    std::rotate(all_.begin() + long(i), all_.begin() + long(i) + 1, all_.end());
+    return all_.back().get();
   }
-  if (r.tries == kMaxTries)
+  if (tries_ == kMaxTries)
     return give_up("the arguments of its library calls, or the address of the GPU's working memory, keep changing"),
            nullptr;
-  if (find_moving(r)) {
+  if (find_moving()) {
     bring_moving(c, inputs);
-    make_key(c, r.key);
+    make_key(c);
   }
   bool copies = false;
-  if (r.all.size() == kMaxRecordings) {
-    auto idle = std::find_if(r.all.begin(), r.all.end(), [&](const auto& x) { return x->is_free(c); });
-    copies = idle == r.all.end();
-    r.all.erase(copies ? r.all.begin() : idle);
+  if (all_.size() == kMaxRecordings) {
+    auto idle = std::find_if(all_.begin(), all_.end(), [&](const auto& x) { return x->is_free(c); });
+    copies = idle == all_.end();
+    all_.erase(copies ? all_.begin() : idle);
   }
   // If somebody holds a storage that the caller had given to an equal recording, that memory may be gone. The next
   // recording keeps its own.
-  const auto is_equal = [&](const auto& x) { return x->key.words == r.key.words; };
-  const bool keeps_results = std::any_of(r.all.begin(), r.all.end(), is_equal);
-  std::erase_if(r.all, [&](const auto& x) { return !x->keeps_results && is_equal(x); });
-  r.tries++;
-  r.all.push_back(std::make_unique<Recording>());
-  r.all.back()->keeps_results = keeps_results || copies;
-  r.all.back()->copies = copies;
-  r.all.back()->key = r.key;
-  return r.all.back().get();
-}
-
-void CudaRunner::set_donors(GpuRun& c, const std::vector<Donor>& donors) const {
-  c.donors.clear();
-  if (donors.empty()) return;
-  c.donors.assign(plan_.buffers.size(), nullptr);
-  for (const Donor& d : donors) {
-    const PlanOutput& out = plan_.outputs[size_t(d.output)];
-    const bool made = out.kind == PlanOutput::kTensor && plan_.buffers[size_t(out.view.buffer)].kind == Buffer::kOutput;
-    if (!made || d.storage->device != plan_.device || d.storage->freed || !cuda::is_block(*d.storage)) continue;
-    c.donors[size_t(out.view.buffer)] = d.storage;
-  }
-}
-
-// Throws where the launch cannot be part of the graph.
-void CudaRunner::check_recordable(const GpuRun& c, const ExternLaunch& launch) const {
-  const Control control = control_of(launch.op);
-  const bool decides = control == Control::kCond || control == Control::kWhileLoop;
-  if (control == Control::kScan || (decides && cuda::has_conditional_nodes())) return;
-  if (decides) throw std::runtime_error(str(name(launch.op), " waits for the GPU: the driver is older than CUDA 12.4"));
-  CallOperands operands;
-  const char* candidate = control == Control::kNone ? extern_candidate(make_call(c, launch, operands)) : "host";
-  if (candidate && !std::strcmp(candidate, "host"))
-    throw std::runtime_error(str(name(launch.op), " waits for the GPU"));
+  const auto is_equal = [&](const auto& x) { return x->key.words == key_.words; };
+  const bool keeps_results = std::any_of(all_.begin(), all_.end(), is_equal);
+  std::erase_if(all_, [&](const auto& x) { return !x->keeps_results && is_equal(x); });
+  tries_++;
+  all_.push_back(std::make_unique<Recording>());
+  all_.back()->keeps_results = keeps_results || copies;
+  all_.back()->copies = copies;
+  all_.back()->key = key_;
+  return all_.back().get();
 }
 
 // Copies the elements of moving inputs to memory that stays.
-void CudaRunner::bring_moving(GpuRun& c, const std::vector<Tensor>& inputs) const {
-  for (auto& [buffer, memory] : recordings_->moving) {
-    const TensorImpl& in = *inputs[size_t(flat_.input_of[size_t(buffer)])].get();
+void CudaRunner::Recorder::bring_moving(GpuRun& c, const std::vector<Tensor>& inputs) {
+  for (auto& [buffer, memory] : moving_) {
+    const TensorImpl& in = *inputs[size_t(runner_.flat_.input_of[size_t(buffer)])].get();
     int64_t last = 0;
     for (size_t d = 0; d < in.sizes.size(); d++) last += (in.sizes[d].hint - 1) * in.strides[d].hint;
     const size_t bytes = size_t(std::max<int64_t>(last, 0) + 1) * size_of(in.dtype);
     if (!memory || memory->nbytes != bytes) memory = allocate(bytes, plan_.device);
     cuda::Context& gpu = cuda::context(plan_.device);
-    LUTRA_CUDA(copy_device(reinterpret_cast<cuda::DevicePtr>(memory->data),
-                           reinterpret_cast<cuda::DevicePtr>(c.inputs[size_t(flat_.input_of[size_t(buffer)])].data),
-                           bytes, gpu.stream));
+    LUTRA_CUDA(
+        copy_device(reinterpret_cast<cuda::DevicePtr>(memory->data),
+                    reinterpret_cast<cuda::DevicePtr>(c.inputs[size_t(runner_.flat_.input_of[size_t(buffer)])].data),
+                    bytes, gpu.stream));
     c.buffers[size_t(buffer)] = memory->data;
   }
 }
 
 // Returns true if the run differs from the last recorded one in the addresses of inputs only. These inputs are copied
 // from now on.
-bool CudaRunner::find_moving(Recordings& r) const {
-  if (r.all.empty() || r.all.back()->key.words.size() != r.key.words.size()) return false;
-  const LibraryKey& last = r.all.back()->key;
+bool CudaRunner::Recorder::find_moving() {
+  if (all_.empty() || all_.back()->key.words.size() != key_.words.size()) return false;
+  const LibraryKey& last = all_.back()->key;
   std::vector<int32_t> found;
   for (size_t i = 0; i < last.words.size(); i++) {
-    if (last.words[i] == r.key.words[i]) continue;
-    const int32_t b = r.key.buffers[i];
+    if (last.words[i] == key_.words[i]) continue;
+    const int32_t b = key_.buffers[i];
     if (b < 0 || plan_.buffers[size_t(b)].kind != Buffer::kInput) return false;
     if (std::count(plan_.mutated.begin(), plan_.mutated.end(), plan_.buffers[size_t(b)].index)) return false;
     if (!std::count(found.begin(), found.end(), b)) found.push_back(b);
   }
-  for (int32_t b : found) r.moving.emplace_back(b, nullptr);
+  for (int32_t b : found) moving_.emplace_back(b, nullptr);
   return !found.empty();
 }
 
 // Makes the key of a run. It has no addresses of results, since the recording owns these.
-void CudaRunner::make_key(const GpuRun& c, LibraryKey& k) const {
+void CudaRunner::Recorder::make_key(const GpuRun& c) {
+  LibraryKey& k = key_;
   k.words.clear(), k.buffers.clear();
   k.add(uint64_t(matmul_precision()) * 2 + convolution_tf32());
-  k.add(settled_times());
+  k.add(runner_.settled_times());
   // The arena's address and slots: libraries' temporary memory may be there, and the order depends on them. Kernels are
   // updated if the arena moves.
-  if (recordings_->has_libraries) k.add(reinterpret_cast<uint64_t>(c.arena_base));
+  if (has_libraries_) k.add(reinterpret_cast<uint64_t>(c.arena_base));
   for (size_t bytes : c.layout.bytes) k.add(bytes);
-  for (const LaunchStep& s : steps_) {
+  for (const LaunchStep& s : runner_.steps_) {
     if (s.kernel) {
       k.add(s.extent < 0 || c.values[size_t(s.extent)].i > 0);
       continue;
     }
     const auto& e = std::get<ExternLaunch>(plan_.launches[size_t(s.launch)]);
     CallOperands o;
-    const ExternCall call = make_call(c, e, o);
+    const ExternCall call = runner_.make_call(c, e, o);
     const auto add_view = [&](const ExternView& v, int32_t buffer) {
       const bool result = buffer >= 0 && plan_.buffers[size_t(buffer)].kind == Buffer::kOutput;
       k.add(result ? 0 : reinterpret_cast<uint64_t>(v.data), buffer);
@@ -200,13 +175,13 @@ void CudaRunner::make_key(const GpuRun& c, LibraryKey& k) const {
 }
 
 // Sets where launches write the results that a recording copies: its own memory, or the run's.
-void CudaRunner::place_results(GpuRun& c, const Recording& r, bool own) const {
+void CudaRunner::Recorder::place_results(GpuRun& c, const Recording& r, bool own) const {
   for (const Recording::Result& x : r.results) {
     if (r.copies) c.buffers[size_t(x.buffer)] = own ? x.own->data : c.storages[size_t(x.buffer)]->data;
   }
 }
 
-void CudaRunner::copy_results(const GpuRun& c, const Recording& r) const {
+void CudaRunner::Recorder::copy_results(const GpuRun& c, const Recording& r) const {
   for (const Recording::Result& x : r.results) {
     if (!r.copies || !x.bytes) continue;
     LUTRA_CUDA(copy_device(reinterpret_cast<cuda::DevicePtr>(c.storages[size_t(x.buffer)]->data),
@@ -214,29 +189,29 @@ void CudaRunner::copy_results(const GpuRun& c, const Recording& r) const {
   }
 }
 
-void CudaRunner::launch_recorded(GpuRun& c, Recording& r) const {
+void CudaRunner::Recorder::launch(GpuRun& c, Recording& r) {
   check_stop();
   if (r.exec) {
     place_results(c, r, true);
     update_kernels(c, r);
   } else if (!record(c, r)) {
-    return launch_all(c);
+    return runner_.launch_all(c);
   }
   cuda::Context& gpu = cuda::context(plan_.device);
   if (r.decides) gpu.loops = true;
   LUTRA_CUDA(graph_launch(r.exec, gpu.stream));
   copy_results(c, r);
   default_generator().next_call += uint64_t(plan_.rng_calls);
-  const auto [file, line] = flat_.first_place();
+  const auto [file, line] = runner_.flat_.first_place();
   cuda::launched(gpu, "a recorded segment", file, line);
 }
 
 // Records the run's launches as a graph. Returns false if the GPU or a library refuses.
-bool CudaRunner::record(GpuRun& c, Recording& r) const {
+bool CudaRunner::Recorder::record(GpuRun& c, Recording& r) {
   r.results.clear(), r.kept.clear();  // left from a try that the driver did not let begin
   for (size_t i = 0; i < plan_.buffers.size(); i++) {
     const Ref<Storage>& s = c.storages[i];
-    if (!recordings_->library_results[i] || !s) continue;
+    if (!library_results_[i] || !s) continue;
     const bool given = !r.keeps_results && c.donor(int32_t(i)) == s.get();
     const Ref<Storage> place = r.copies ? allocate(s->nbytes, plan_.device) : s;
     r.results.push_back({int32_t(i), given ? nullptr : place, place->data, s->nbytes});
@@ -252,7 +227,7 @@ bool CudaRunner::record(GpuRun& c, Recording& r) const {
     LUTRA_CUDA(begin_capture(gpu.stream, kRelaxed));
     LaunchOrder order(plan_, c.layout, c.arena_base, gpu.stream, c.working.scratch());
     try {
-      launch_all(c);
+      runner_.launch_all(c);
     } catch (const std::exception& error) {
       wrong = error.what();
     }
@@ -276,13 +251,13 @@ bool CudaRunner::record(GpuRun& c, Recording& r) const {
     place_results(c, r, false);
     return give_up(wrong), false;
   }
-  log_line(str(flat_.place(), " is recorded (", recordings_->all.size(), "): ", steps_.size(), " launches, ", r.nodes,
-               " nodes, ", early, " launched early\n"));
+  log_line(str(runner_.flat_.place(), " is recorded (", all_.size(), "): ", runner_.steps_.size(), " launches, ",
+               r.nodes, " nodes, ", early, " launched early\n"));
   return true;
 }
 
 // Finds the node of each launch: the first block of a node contains its step.
-bool CudaRunner::find_nodes(const GpuRun& c, Recording& r) const {
+bool CudaRunner::Recorder::find_nodes(const GpuRun& c, Recording& r) const {
   const cuda::Driver& d = *cuda::driver();
   size_t count = 0;
   LUTRA_CUDA(graph_nodes(r.graph, nullptr, &count));
@@ -295,11 +270,12 @@ bool CudaRunner::find_nodes(const GpuRun& c, Recording& r) const {
     if (d.graph_node_type(nodes[n], &type) != cuda::kSuccess || type != cuda::kKernelNode) continue;
     LUTRA_CUDA(graph_kernel_params(nodes[n], &params[n]));
   }
-  r.kernels.resize(groups_.size());
-  for (size_t g = 0; g < groups_.size(); g++) {
+  r.kernels.resize(runner_.groups_.size());
+  for (size_t g = 0; g < runner_.groups_.size(); g++) {
     GroupLaunch l;
-    if (!make_launch(c, groups_[g], l)) continue;
-    const size_t first = l.param == l.several ? 1 + size_t(code_of(*steps_[size_t(groups_[g][0])].kernel).most) : 0;
+    if (!runner_.make_launch(c, runner_.groups_[g], l)) continue;
+    const size_t first =
+        l.param == l.several ? 1 + size_t(code_of(*runner_.steps_[size_t(runner_.groups_[g][0])].kernel).most) : 0;
     const int32_t step = reinterpret_cast<const BlockHead*>(l.param + first)->step;
     Recording::Kernel& k = r.kernels[g];
     for (size_t n = 0; n < count && !k.node; n++) {
@@ -313,11 +289,11 @@ bool CudaRunner::find_nodes(const GpuRun& c, Recording& r) const {
   return true;
 }
 
-void CudaRunner::update_kernels(const GpuRun& c, Recording& r) const {
-  for (size_t g = 0; g < groups_.size(); g++) {
+void CudaRunner::Recorder::update_kernels(const GpuRun& c, Recording& r) const {
+  for (size_t g = 0; g < runner_.groups_.size(); g++) {
     Recording::Kernel& k = r.kernels[g];
     GroupLaunch l;
-    if (!k.node || !make_launch(c, groups_[g], l)) continue;
+    if (!k.node || !runner_.make_launch(c, runner_.groups_[g], l)) continue;
     if (k.words.size() == l.words && std::equal(k.words.begin(), k.words.end(), l.param)) continue;
     void* params[] = {l.param};
     const cuda::KernelNodeParams p{l.function,

@@ -63,14 +63,37 @@ struct CudaRunner::Recording {
   cuda::GraphExec exec = nullptr;
 };
 
-struct CudaRunner::Recordings {
-  std::mutex mutex;  // held by the run that uses a recording
-  int runs = 0, tries = 0;
-  bool given_up = false, has_libraries = false;
-  std::vector<bool> library_results;                     // by buffer
-  std::vector<std::unique_ptr<Recording>> all;           // most recently used last
-  std::vector<std::pair<int32_t, Ref<Storage>>> moving;  // inputs by buffer, with the memory that they are copied to
-  LibraryKey key;                                        // of the present run
+// Records runs of a runner's plan, and replays them. One run at a time uses it; the others go launch by launch.
+class CudaRunner::Recorder {
+ public:
+  // Returns null if recording gains nothing.
+  static std::unique_ptr<Recorder> make(const CudaRunner& runner);
+  explicit Recorder(const CudaRunner& runner);
+  // Returns the run's recording: one that serves it, or a new one to be filled. Null: the run goes launch by launch.
+  Recording* pick(GpuRun& c, const std::vector<Tensor>& inputs);
+  // Fills the recording if it is new, and launches it.
+  void launch(GpuRun& c, Recording& r);
+
+ private:
+  void give_up(const std::string& why);
+  void bring_moving(GpuRun& c, const std::vector<Tensor>& inputs);
+  bool find_moving();
+  void make_key(const GpuRun& c);
+  void place_results(GpuRun& c, const Recording& r, bool own) const;
+  void copy_results(const GpuRun& c, const Recording& r) const;
+  bool record(GpuRun& c, Recording& r);
+  bool find_nodes(const GpuRun& c, Recording& r) const;
+  void update_kernels(const GpuRun& c, Recording& r) const;
+
+  const CudaRunner& runner_;
+  const Plan& plan_;
+  std::mutex mutex_;  // held by the run that uses a recording
+  int runs_ = 0, tries_ = 0;
+  bool given_up_ = false, has_libraries_ = false;
+  std::vector<bool> library_results_;                     // by buffer
+  std::vector<std::unique_ptr<Recording>> all_;           // most recently used last
+  std::vector<std::pair<int32_t, Ref<Storage>>> moving_;  // inputs by buffer, with the memory that they are copied to
+  LibraryKey key_;                                        // of the present run
 };
 
 }  // namespace lutra

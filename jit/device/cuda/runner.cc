@@ -3,14 +3,17 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 
 #include "jit/device/cuda/decide.h"
 #include "jit/device/cuda/record.h"
 #include "jit/runtime/executable.h"
 #include "jit/runtime/kernel_cache.h"
 #include "jit/schedule/combine.h"
+#include "ops/cuda/allocator.h"
 #include "ops/cuda/faults.h"
 #include "ops/defs/call.h"
+#include "ops/defs/control.h"
 
 namespace lutra {
 
@@ -24,7 +27,7 @@ CudaRunner::CudaRunner(const FlatPlan& flat)
   for (size_t i = 0; i < steps_.size(); i += size_t(steps_[i].beside) + 1) {
     if (steps_[i].kernel) add_groups(i);
   }
-  prepare_recordings();
+  recorder_ = Recorder::make(*this);
 }
 
 CudaRunner::~CudaRunner() {
@@ -36,14 +39,14 @@ CudaRunner::~CudaRunner() {
 void CudaRunner::begin(RunContext& base, const std::vector<Tensor>& inputs) const {
   GpuRun& c = of(base);
   set_moved(c, inputs);
-  if (recordings_) c.working.take(plan_.device);
+  if (recorder_) c.working.take(plan_.device);
 }
 
 void CudaRunner::choose(RunContext& base, const std::vector<Tensor>& inputs, const std::vector<Donor>& donors) const {
   GpuRun& c = of(base);
   set_donors(c, donors);
-  c.scratch.emplace(recordings_ ? &c.working.scratch() : nullptr);
-  c.recording = recordings_ ? pick_recording(c, inputs, c.lock) : nullptr;
+  c.scratch.emplace(recorder_ ? &c.working.scratch() : nullptr);
+  c.recording = recorder_ ? recorder_->pick(c, inputs) : nullptr;
 }
 
 void* CudaRunner::arena(RunContext& base, size_t bytes) const {
@@ -65,7 +68,7 @@ Ref<Storage> CudaRunner::output(RunContext& base, int32_t buffer, size_t bytes) 
 
 void CudaRunner::launch(RunContext& base) const {
   GpuRun& c = of(base);
-  c.recording ? launch_recorded(c, *c.recording) : launch_all(c);
+  c.recording ? recorder_->launch(c, *c.recording) : launch_all(c);
 }
 
 void CudaRunner::end(RunContext& base) const {
@@ -263,6 +266,30 @@ void CudaRunner::set_moved(GpuRun& c, const std::vector<Tensor>& inputs) const {
     copy_bytes(c.moved.back()->data(), plan_.device, t->data(), t->device(), size_of(t->dtype));
     c.inputs[i].data = c.moved.back()->data();
   }
+}
+
+void CudaRunner::set_donors(GpuRun& c, const std::vector<Donor>& donors) const {
+  c.donors.clear();
+  if (donors.empty()) return;
+  c.donors.assign(plan_.buffers.size(), nullptr);
+  for (const Donor& d : donors) {
+    const PlanOutput& out = plan_.outputs[size_t(d.output)];
+    const bool made = out.kind == PlanOutput::kTensor && plan_.buffers[size_t(out.view.buffer)].kind == Buffer::kOutput;
+    if (!made || d.storage->device != plan_.device || d.storage->freed || !cuda::is_block(*d.storage)) continue;
+    c.donors[size_t(out.view.buffer)] = d.storage;
+  }
+}
+
+// Throws where the launch cannot be part of the graph.
+void CudaRunner::check_recordable(const GpuRun& c, const ExternLaunch& launch) const {
+  const Control control = control_of(launch.op);
+  const bool decides = control == Control::kCond || control == Control::kWhileLoop;
+  if (control == Control::kScan || (decides && cuda::has_conditional_nodes())) return;
+  if (decides) throw std::runtime_error(str(name(launch.op), " waits for the GPU: the driver is older than CUDA 12.4"));
+  CallOperands operands;
+  const char* candidate = control == Control::kNone ? extern_candidate(make_call(c, launch, operands)) : "host";
+  if (candidate && !std::strcmp(candidate, "host"))
+    throw std::runtime_error(str(name(launch.op), " waits for the GPU"));
 }
 
 }  // namespace lutra

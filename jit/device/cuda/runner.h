@@ -25,10 +25,7 @@ class CudaRunner final : public Runner {
 
  private:
   struct Recording;
-  struct Recordings;
-  struct RecordingsDeleter {
-    void operator()(Recordings*) const;
-  };
+  class Recorder;
   struct GpuRun final : RunContext {
     WorkingMemory working;           // during a run that needs any
     std::vector<Storage*> donors;    // of the run, by buffer; empty: there are none
@@ -76,26 +73,13 @@ class CudaRunner final : public Runner {
   bool kernels_ready() const;
   bool reads_input(int32_t position) const;
   void set_moved(GpuRun& c, const std::vector<Tensor>& inputs) const;
-  // record.cc
-  void prepare_recordings();
-  Recording* pick_recording(GpuRun& c, const std::vector<Tensor>& inputs, std::unique_lock<std::mutex>& lock) const;
   void set_donors(GpuRun& c, const std::vector<Donor>& donors) const;
   void check_recordable(const GpuRun& c, const ExternLaunch& launch) const;
-  void give_up(const std::string& why) const;
-  void bring_moving(GpuRun& c, const std::vector<Tensor>& inputs) const;
-  bool find_moving(Recordings& r) const;
-  void make_key(const GpuRun& c, struct LibraryKey& key) const;
-  void place_results(GpuRun& c, const Recording& r, bool own) const;
-  void copy_results(const GpuRun& c, const Recording& r) const;
-  void launch_recorded(GpuRun& c, Recording& r) const;
-  bool record(GpuRun& c, Recording& r) const;
-  bool find_nodes(const GpuRun& c, Recording& r) const;
-  void update_kernels(const GpuRun& c, Recording& r) const;
 
   const std::unique_ptr<Decider> decider_;
   std::vector<GpuStep> gpu_steps_;
-  std::vector<std::vector<int32_t>> groups_;                   // steps by launch
-  std::unique_ptr<Recordings, RecordingsDeleter> recordings_;  // null if recording gains nothing
+  std::vector<std::vector<int32_t>> groups_;  // steps by launch
+  std::unique_ptr<Recorder> recorder_;        // null if recording gains nothing
 };
 
 const cuda::LaunchCode& code_of(const CachedKernel& kernel);
