@@ -16,6 +16,9 @@ struct Grid {
   unsigned blocks[3] = {1, 1, 1}, threads[3] = {1, 1, 1}, shared_bytes = 0;
 };
 
+// The most words of 8 bytes that a launch of several kernels takes by value: 4 KB, minus a reserve.
+inline constexpr size_t kParameterWords = 508;
+
 // A kernel's source, and how it is launched.
 class KernelSource {
  public:
@@ -23,8 +26,8 @@ class KernelSource {
   std::string text;   // a whole translation unit
   std::string entry;  // name of the __global__ function; it takes the block by value (abi.h)
   // If requested and possible, another __global__ function, for up to `most` parallel launches in one. It takes by
-  // value, in words of 8 bytes: the number of launches, the grid block at which each begins (`most` words), then the
-  // launches' argument blocks.
+  // value, in up to kParameterWords words: the number of launches, the grid block at which each begins (`most` words),
+  // then the launches' argument blocks.
   std::string several_entry;
   int most = 1;
   // Computes the grid from a launch's integer arguments. Returns false if there is nothing to do.

@@ -433,8 +433,6 @@ std::string preamble(const std::string& text, bool reduces) {
   return reduces ? before + device_reduce : before;
 }
 
-constexpr size_t kParameterWords = 508;  // 4 KB, minus a reserve
-
 constexpr int64_t kMaxBlocks = 0x7fffffff, kMaxAcross = 65535;  // of a grid's first dimension, and of the others
 
 class Source : public KernelSource {

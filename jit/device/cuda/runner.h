@@ -46,7 +46,7 @@ class CudaRunner final : public Runner {
     cuda::Grid grid;
     uint64_t* param = nullptr;
     size_t words = 0;  // used words of param
-    uint64_t several[512];
+    uint64_t several[cuda::kParameterWords];
   };
   static GpuRun& of(RunContext& c) { return static_cast<GpuRun&>(c); }
 
