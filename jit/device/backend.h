@@ -84,6 +84,8 @@ class Backend {
   // stated machine and these integer arguments. Returns "" if the device has no such choice.
   virtual std::string mapping(const loop::Kernel&, std::span<const int64_t>) const { return ""; }
 
+  // Returns true if the host can read and write the device's memory.
+  virtual bool has_host_memory() const { return false; }
   // Returns the runner of a flat plan. The plan must outlive it.
   virtual std::unique_ptr<Runner> make_runner(const FlatPlan& flat) const = 0;
   // Returns the stream of the device's work; null if it has none.

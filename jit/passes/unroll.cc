@@ -6,6 +6,7 @@
 // with them.
 #include <algorithm>
 
+#include "jit/device/backend.h"
 #include "jit/graph/function.h"
 #include "jit/graph/replay.h"
 #include "jit/passes/passes.h"
@@ -41,11 +42,11 @@ class Known {
     const OpInfo& row = info(n.op);
     if (n.is_input() || n.inplace || may_fail(n) || row.has(kRandom) || row.has(kMutates) || row.has(kControl))
       return false;
-    if (t->device() != Device() || !t->numel().is_constant()) return false;
+    if (!backend_of(t->device()).has_host_memory() || !t->numel().is_constant()) return false;
     const auto is_constant = [](const SymInt& s) { return s.is_constant(); };
     for (const Value& v : n.args) {
       if (v.is<Scalar>() && v.as<Scalar>().expr) return false;
-      if (v.is<Device>() && v.as<Device>() != Device()) return false;
+      if (v.is<Device>() && !backend_of(v.as<Device>()).has_host_memory()) return false;
       if (!v.is<Sizes>()) continue;
       if (!std::all_of(v.as<Sizes>().begin(), v.as<Sizes>().end(), is_constant)) return false;
     }

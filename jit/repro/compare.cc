@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "jit/device/backend.h"
 #include "ops/core/element_types.h"
 #include "ops/core/tensor_type.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 // Returns a tensor whose memory the host can read, if it has memory.
 Tensor on_host(const Tensor& t) {
-  if (t->device() == Device() || !t->storage->data) return t;
+  if (backend_of(t->device()).has_host_memory() || !t->storage->data) return t;
   Tensor copy = alias(t, t->sizes, t->strides, t->offset);
   copy->storage = allocate(t->storage->nbytes, Device());
   copy_bytes(copy->storage->data, Device(), t->storage->data, t->device(), t->storage->nbytes);
@@ -215,9 +216,11 @@ std::optional<std::string> difference(const Graph& graph, const RunResult& compi
 void spoil_free_memory(const std::vector<Value>& outputs) {
   std::vector<Ref<Storage>> held;
   for (const Value& v : outputs) {
-    if (!v.is<Tensor>() || !v.as<Tensor>() || v.as<Tensor>()->device() != Device()) continue;
+    if (!v.is<Tensor>() || !v.as<Tensor>()) continue;
+    const Tensor& t = v.as<Tensor>();
+    if (!backend_of(t->device()).has_host_memory()) continue;
     for (int twice = 0; twice < 2; twice++) {
-      held.push_back(allocate(size_t(bytes_of(v.as<Tensor>()->dtype, count(v.as<Tensor>()))), Device()));
+      held.push_back(allocate(size_t(bytes_of(t->dtype, count(t))), t->device()));
       std::memset(held.back()->data, 0xa5, held.back()->nbytes);
     }
   }

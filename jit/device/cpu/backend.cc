@@ -72,6 +72,7 @@ class CpuBackend final : public Backend {
     m.cache_bytes[2] = asked(_SC_LEVEL3_CACHE_SIZE);
     return rated(m);
   }
+  bool has_host_memory() const override { return true; }
   std::shared_ptr<Code> compile(const loop::Kernel& kernel, const KernelTarget& target, bool listing) const override {
     return compile_kernel(kernel, target, listing);
   }
