@@ -1,7 +1,7 @@
 // Moves each kernel back to the nearest group of kernels that it may join, past launches that it does not depend on.
 #include "jit/schedule/combine.h"
 
-#include "jit/schedule/budget.h"
+#include "jit/schedule/compile_limits.h"
 #include "ops/core/interrupt.h"
 
 #include <algorithm>
@@ -65,10 +65,10 @@ void combine_launches(Plan& plan) {
     Touch t = touch_of(plan, plan.launches[i]);
     Run* joined = nullptr;
     const bool open = !t.fails && !t.alone;
-    for (size_t back = 0; open && !joined && back < std::min(runs.size(), budget::kFarthest); back++) {
+    for (size_t back = 0; open && !joined && back < std::min(runs.size(), compile_limits::kFarthest); back++) {
       Run& run = runs[runs.size() - 1 - back];
       if (keeps_order(t, run.touch)) break;
-      if (run.open && run.launches.size() < budget::kBeside) joined = &run;
+      if (run.open && run.launches.size() < compile_limits::kBeside) joined = &run;
     }
     if (!joined) {
       runs.push_back({{}, {}, open});

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "jit/schedule/budget.h"
+#include "jit/schedule/compile_limits.h"
 #include "jit/schedule/schedule.h"
 #include "ops/core/interrupt.h"
 
@@ -87,7 +87,7 @@ const ViewSource& ComputeUnits::resolve(const Tensor& t) const {
 }
 
 bool ComputeUnits::map_index(const ViewSource& s, const Index& index, Index& out) const {
-  if (s.depth > budget::kViews) return false;
+  if (s.depth > compile_limits::kViews) return false;
   out = index;
   for (const ViewSource* v = &s; v->view; v = v->next) {
     const Lowered& view = views_.at(v->view);
@@ -169,7 +169,7 @@ std::vector<bool> ComputeUnits::join_operands() const {
       continue;
     const auto by = size_t(reader[i]);
     depth[i] = depth[by] + 1;
-    found[i] = units_[by].low.kind == Lowered::kJoin || (found[by] && depth[i] <= budget::kJoinedChain);
+    found[i] = units_[by].low.kind == Lowered::kJoin || (found[by] && depth[i] <= compile_limits::kJoinedChain);
   }
   return found;
 }
@@ -253,8 +253,8 @@ void ComputeUnits::choose_inlined() {
     }
     sources[i] = large_sources(u, sources);
     const bool pays = u.low.reads.size() <= 1 ||
-                      (sources[i].size() <= budget::kCutOperands && saves_bytes(u, sources[i], readers[i]));
-    u.inlined = chain[i] < budget::kInlinedChain && pays;
+                      (sources[i].size() <= compile_limits::kCutOperands && saves_bytes(u, sources[i], readers[i]));
+    u.inlined = chain[i] < compile_limits::kInlinedChain && pays;
   }
 }
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "jit/schedule/budget.h"
+#include "jit/schedule/compile_limits.h"
 #include "ops/core/interrupt.h"
 
 namespace lutra {
@@ -102,7 +102,8 @@ class Fuser {
       add_sharing(groups_[size_t(a)], others);
       for (int32_t b = next(others, a - first_ + 1); b >= 0; b = next(others, b + 1)) {
         if (is_single(b + first_)) continue;
-        if (pairs++ == budget::kPairs) return decisions_.add(str("no more than ", budget::kPairs, " pairs are tried"));
+        if (pairs++ == compile_limits::kPairs)
+          return decisions_.add(str("no more than ", compile_limits::kPairs, " pairs are tried"));
         const std::vector<int32_t> added = groups_[size_t(b + first_)];
         if (try_merge(a, b + first_, false)) add_sharing(added, others);
       }
@@ -277,7 +278,7 @@ class Fuser {
                    hoisted_[size_t(b)].end(), std::back_inserter(hoisted));
     const int instructions = instructions_[size_t(a)] + instructions_[size_t(b)];
     const int all = instructions + int(hoisted.size());
-    const bool untried = trust && all <= budget::kInstructions && goes_along(a, b);
+    const bool untried = trust && all <= compile_limits::kInstructions && goes_along(a, b);
     Work work;
     if (!is_better(a, b, both, all, trust, untried, work)) return false;
     untried_[size_t(a)] = untried, untried_[size_t(b)] = false;
@@ -300,7 +301,7 @@ class Fuser {
     const auto log_decision = [&](const std::string& why) {
       if (decisions_.wanted()) decisions_.add(str("fuse ", text_of(a), " + ", text_of(b), ": ", why));
     };
-    if (instructions > budget::kHopeless * budget::kInstructions) {
+    if (instructions > compile_limits::kHopeless * compile_limits::kInstructions) {
       log_decision(str("refused: ", instructions, " instructions"));
       return false;
     }
@@ -404,13 +405,13 @@ std::vector<Group> fuse(ComputeUnits& units, bool fuse, Decisions& decisions) {
   }
   Fuser all(units, trusted, 0, 0, decisions);
   if (!fuse) return all.ordered();
-  for (int32_t first = 0; first < units.size(); first += budget::kUnits) {
-    const int32_t last = std::min(units.size(), first + budget::kUnits);
+  for (int32_t first = 0; first < units.size(); first += compile_limits::kUnits) {
+    const int32_t last = std::min(units.size(), first + compile_limits::kUnits);
     for (int attempt = 1;; attempt++) {
       Fuser f(units, trusted, first, last, decisions);
       f.along_edges();
       if (f.distrust(trusted)) {
-        if (attempt == budget::kAttempts) trusted.assign(trusted.size(), false);
+        if (attempt == compile_limits::kAttempts) trusted.assign(trusted.size(), false);
         continue;
       }
       f.side_by_side();

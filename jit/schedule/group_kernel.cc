@@ -1,7 +1,7 @@
 // One kernel for a group of units: loops over what is kept, reductions level by level, then stores.
 #include "jit/schedule/group_kernel.h"
 
-#include "jit/schedule/budget.h"
+#include "jit/schedule/compile_limits.h"
 #include "ops/core/interrupt.h"
 
 #include <algorithm>
@@ -386,7 +386,7 @@ int32_t GroupKernel::inline_stmt(const FunctionStmt& s, const ElementFunction& f
 // Inlines the function's statements into the body, at an index. Operands become loads, or inlined functions.
 int32_t GroupKernel::inlined(const ElementFunction& f, int32_t unit, const Index& index) {
   inlined_stmts_ += f.stmts.size();
-  if (members_.size() > 1 && inlined_stmts_ > budget::kInlinedStmts) throw TooLong();
+  if (members_.size() > 1 && inlined_stmts_ > compile_limits::kInlinedStmts) throw TooLong();
   const size_t base = inlined_.size();
   inlined_.resize(base + f.stmts.size());
   for (size_t i = 0; i < f.stmts.size(); i++) inlined_[base + i] = inline_stmt(f.stmts[i], f, unit, index, base);
@@ -552,12 +552,12 @@ void GroupKernel::judge() {
   if (!body.merge_loops()) refuse("the order of a reduction");
   body.make_parallel(units_.backend.preferences.nested_parallel);
   if (members_.size() > 1) {
-    if (body.instructions() > budget::kInstructions) refuse("too many instructions");
+    if (body.instructions() > compile_limits::kInstructions) refuse("too many instructions");
     std::vector<int32_t> pointers;
     for (const Body::Use& use : body.uses()) pointers.push_back(use.buffer);
     std::sort(pointers.begin(), pointers.end());
     pointers.erase(std::unique(pointers.begin(), pointers.end()), pointers.end());
-    if (pointers.size() > budget::kPointers) refuse("too many pointers");
+    if (pointers.size() > compile_limits::kPointers) refuse("too many pointers");
     bool checks = false, writes = false;
     for (int32_t u : members_) {
       checks |= units_[u].checks;

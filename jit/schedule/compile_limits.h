@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lutra::budget {
+namespace lutra::compile_limits {
 
 // Of a fused kernel. With more instructions registers run out, and compiling takes 50 ms.
 inline constexpr int kInstructions = 300;
@@ -27,4 +27,4 @@ inline constexpr int kViews = 64;
 // The kernels in one fork and join, and how many groups back such a group is sought.
 inline constexpr size_t kBeside = 64, kFarthest = 64;
 
-}  // namespace lutra::budget
+}  // namespace lutra::compile_limits
