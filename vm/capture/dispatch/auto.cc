@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "vm/bind/module.h"
-#include "vm/capture/dispatch/budget.h"
+#include "vm/capture/dispatch/auto_budget.h"
 #include "vm/capture/dispatch/callees.h"
 #include "vm/capture/dispatch/compiled.h"
 #include "vm/capture/dispatch/rounds.h"

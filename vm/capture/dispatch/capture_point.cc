@@ -9,7 +9,7 @@
 #include "jit/runtime/profile.h"
 #include "ops/core/clock.h"
 #include "vm/bind/tensor_userdata.h"
-#include "vm/capture/dispatch/budget.h"
+#include "vm/capture/dispatch/auto_budget.h"
 #include "vm/capture/dispatch/callees.h"
 #include "vm/capture/dispatch/entries.h"
 #include "vm/capture/dispatch/profit.h"

@@ -9,7 +9,7 @@
 #include "jit/graph/unbacked.h"
 #include "jit/repro/repro.h"
 #include "ops/core/late_error.h"
-#include "vm/capture/dispatch/budget.h"
+#include "vm/capture/dispatch/auto_budget.h"
 #include "vm/capture/dispatch/callees.h"
 #include "vm/capture/dispatch/callers.h"
 #include "vm/capture/dispatch/capture_point.h"

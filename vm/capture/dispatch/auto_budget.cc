@@ -1,5 +1,5 @@
 // Compares what lt.auto has spent with what its code has saved and with the time that has passed.
-#include "vm/capture/dispatch/budget.h"
+#include "vm/capture/dispatch/auto_budget.h"
 
 #include <algorithm>
 
