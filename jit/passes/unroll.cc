@@ -114,8 +114,8 @@ struct Work {
   }
 };
 
-// The work that an outermost loop may still do.
-struct Budget {
+// An attempt to unroll an outermost loop.
+struct Attempt {
   size_t left;             // nodes that it may still record, including those that it drops again
   bool both_sides = true;  // it may compute both sides of branches
   bool chose = false;      // it computed both sides of some branch
@@ -123,15 +123,15 @@ struct Budget {
 
 class Unroller {
  public:
-  // budget: of the enclosing outermost loop; null if there is none.
-  explicit Unroller(Rebuilder& b, Budget* budget = nullptr) : b_(b), budget_(budget) {}
+  // attempt: of the enclosing outermost loop; null if there is none.
+  explicit Unroller(Rebuilder& b, Attempt* attempt = nullptr) : b_(b), attempt_(attempt) {}
 
   // Returns false, and records nothing, if the node stays.
   bool run(const Node& n, const Args& args, Results& results) {
-    if (budget_ || control_of(n.op) == Control::kCond) return try_to(n, args, results);
+    if (attempt_ || control_of(n.op) == Control::kCond) return try_to(n, args, results);
     const size_t most = control_of(n.op) == Control::kWhileLoopBack ? 2 * kMaxNodes : kMaxNodes;
-    Budget own{most};
-    budget_ = &own;
+    Attempt own{most};
+    attempt_ = &own;
     if (try_to(n, args, results)) return true;
     if (!own.chose) return false;
     own = {most, false};  // both sides of its branches may be too much work where choosing one is not
@@ -164,9 +164,9 @@ class Unroller {
     return a;
   }
   bool spend(size_t nodes) {
-    if (!budget_) return true;
-    const bool fits = nodes <= budget_->left;
-    budget_->left -= fits ? nodes : budget_->left;
+    if (!attempt_) return true;
+    const bool fits = nodes <= attempt_->left;
+    attempt_->left -= fits ? nodes : attempt_->left;
     return fits;
   }
 
@@ -177,7 +177,7 @@ class Unroller {
       Args args = now.arguments_of(*n);
       b_.at(*n);
       Results made;
-      if (!Unroller(b_, budget_).run(*n, args, made)) {
+      if (!Unroller(b_, attempt_).run(*n, args, made)) {
         if (!spend(1)) return false;
         made = b_.recorder.call(n->op, args);
       }
@@ -198,11 +198,11 @@ class Unroller {
   }
 
   bool both_sides(const Node& n, const Args& args, Results& results) {
-    if (budget_ && !budget_->both_sides) return false;
+    if (attempt_ && !attempt_->both_sides) return false;
     Work work;
     work.add(graph(args, 1)), work.add(graph(args, 2));
     if (!work.fits()) return false;
-    if (budget_) budget_->chose = true;
+    if (attempt_) attempt_->chose = true;
     Tensors f, g;
     if (!call(graph(args, 1), list(args, 3), f) || !call(graph(args, 2), list(args, 4), g)) return false;
     const ModeScope mode(&b_.recorder);
@@ -267,7 +267,7 @@ class Unroller {
   }
 
   Rebuilder& b_;
-  Budget* budget_;
+  Attempt* attempt_;
   Known known_;
 };
 
