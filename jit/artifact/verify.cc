@@ -8,7 +8,7 @@
 namespace lutra {
 namespace {
 
-const char* const kOtherArguments = "a launch of functions with other arguments than theirs";
+const char* const kOtherArguments = "a launch does not fit the arguments or results of its functions";
 
 class Verifier {
  public:
@@ -19,8 +19,8 @@ class Verifier {
     buffers();
     for (size_t i = 0; i < p_.launches.size() && wrong_.empty(); i++) launch(i);
     outputs();
-    for (const SymGuard& g : p_.guards) need(arity(g.cmp) == 1 || g.b > 0, "a guard without its second operand");
-    for (const int32_t i : p_.mutated) need(is_input(i), "a write to input ", i);
+    for (const SymGuard& g : p_.guards) need(arity(g.cmp) == 1 || g.b > 0, "a guard lacks its second operand");
+    for (const int32_t i : p_.mutated) need(is_input(i), "the plan writes to input ", i, ", which it does not have");
     for (size_t i = 0; i < p_.functions.size() && wrong_.empty(); i++) function(i);
     return wrong_;
   }
@@ -39,8 +39,8 @@ class Verifier {
     for (size_t id = 1; id < p_.exprs.size(); id++) {
       const SymExpr& e = p_.exprs[id];
       const int n = arity(e.op);
-      need(n < 1 || (e.a > 0 && size_t(e.a) < id), "expression ", id, " uses ", e.a);
-      need(n < 2 || (e.b > 0 && size_t(e.b) < id), "expression ", id, " uses ", e.b);
+      need(n < 1 || (e.a > 0 && size_t(e.a) < id), "expression ", id, " uses expression ", e.a);
+      need(n < 2 || (e.b > 0 && size_t(e.b) < id), "expression ", id, " uses expression ", e.b);
       need(n > 0 || e.a >= 0, "expression ", id, " reads input ", e.a);
     }
     each_expr(p_, [&](ExprId id) { need(is_expr(id), "there is no expression ", id); });
@@ -53,15 +53,17 @@ class Verifier {
       const bool exists = b.kind == Buffer::kInput    ? is_input(b.index)
                           : b.kind == Buffer::kOutput ? true
                                                       : b.index >= 0 && size_t(b.index) < places;
-      need(exists, "buffer b", i, " has place ", b.index);
+      need(exists, "buffer b", i, " has no place ", b.index);
     }
-    for (const int32_t at : p_.positions) need(at >= -1 && at < int32_t(p_.positions.size()), "an input at ", at);
-    need(p_.constants >= 0, p_.constants, " constants");
+    for (const int32_t at : p_.positions)
+      need(at >= -1 && at < int32_t(p_.positions.size()), "there is no position ", at, " of an input");
+    need(p_.constants >= 0, "the plan has ", p_.constants, " constants");
   }
 
   void view(const BufferView& v, bool absent) {
     need(is_buffer(v.buffer) || (absent && v.buffer == -1), "there is no buffer b", v.buffer);
-    need(v.sizes.size() == v.strides.size(), "a view of ", v.sizes.size(), " sizes and ", v.strides.size(), " strides");
+    need(v.sizes.size() == v.strides.size(), "a view has ", v.sizes.size(), " sizes and ", v.strides.size(),
+         " strides");
   }
 
   void launch(size_t i) {
@@ -77,7 +79,8 @@ class Verifier {
              k.scalars.size() == size_t(k.kernel.scalars),
          "launch ", i, " of ", k.kernel.name, " has other arguments than the kernel");
     for (const int32_t b : k.buffers) need(is_buffer(b), "launch ", i, ": there is no buffer b", b);
-    for (const Fault& f : k.faults) need(f.arg >= 0 && f.arg < k.kernel.ints, "launch ", i, " checks n", f.arg);
+    for (const Fault& f : k.faults)
+      need(f.arg >= 0 && f.arg < k.kernel.ints, "launch ", i, " checks n", f.arg, ", which the kernel does not have");
     if (std::string wrong = loop::verify(k.kernel); !wrong.empty()) need(false, "kernel ", k.kernel.name, ": ", wrong);
   }
 
@@ -86,16 +89,18 @@ class Verifier {
     if (!wrong_.empty()) return;
     if (tells_number(e.op)) {
       const ExprId number = e.scalars.empty() ? 0 : e.scalars.back();
-      need(number > 0 && p_.exprs[size_t(number)].op == SymOp::kScalarInput && !e.out.empty(), "a number that is none");
+      need(number > 0 && p_.exprs[size_t(number)].op == SymOp::kScalarInput && !e.out.empty(),
+           "the number that an op determines is not a number of the graph");
     } else {
       const ExprId size = !e.out.empty() && !e.out[0].sizes.empty() ? e.out[0].sizes[0] : 0;
       const SymExpr &n = p_.exprs[size_t(size)], &number = p_.exprs[size_t(n.a)];
-      need(size > 0 && n.op == SymOp::kToInt && number.op == SymOp::kScalarInput, "a size that no number tells");
+      need(size > 0 && n.op == SymOp::kToInt && number.op == SymOp::kScalarInput,
+           "a data-dependent size is not a number of the graph");
     }
     size_t in = 0;
     for (const ArgInfo& arg : info(e.op).args) {
       if (arg.type != ArgType::kTensor) continue;
-      need(in < e.in.size() && (e.in[in].buffer >= 0 || arg.optional), "an operand that is absent");
+      need(in < e.in.size() && (e.in[in].buffer >= 0 || arg.optional), "a required operand is missing");
       if (!wrong_.empty()) return;
       in++;
     }
@@ -106,14 +111,15 @@ class Verifier {
     const Plan& f = p_.functions[i];
     if (std::string wrong = verify(f); !wrong.empty()) return need(false, "function ", i, ": ", wrong);
     need(f.constants == 0 && f.mutated.empty() && f.rng_calls == 0 && f.guards.empty(), "function ", i,
-         " is more than its arguments and results");
+         " has constants, writes, random numbers or guards");
     for (const PlanOutput& out : f.outputs) {
       const bool own = out.kind == PlanOutput::kTensor && out.view.buffer >= 0 &&
                        f.buffers[size_t(out.view.buffer)].kind == Buffer::kOutput;
-      need(own, "function ", i, " gives what is not its own");
+      need(own, "function ", i, " returns a result without a buffer of its own");
     }
     for (const SymExpr& e : f.exprs)
-      need(e.op == SymOp::kConstInt || e.op == SymOp::kConstNum || arity(e.op) > 0, "function ", i, " has symbols");
+      need(e.op == SymOp::kConstInt || e.op == SymOp::kConstNum || arity(e.op) > 0, "function ", i,
+           " reads sizes or numbers of the graph");
   }
 
   // Returns the number of arguments of function k of a launch.
@@ -128,9 +134,10 @@ class Verifier {
   }
   // Returns the value of integer argument k, a number of arguments or results.
   size_t number(const ExternLaunch& e, size_t k) {
-    need(k < e.ints.size() && p_.exprs[size_t(e.ints[k])].op == SymOp::kConstInt, "a count that is none");
+    need(k < e.ints.size() && p_.exprs[size_t(e.ints[k])].op == SymOp::kConstInt,
+         "an argument that counts others is not a constant");
     const int64_t n = wrong_.empty() ? p_.exprs[size_t(e.ints[k])].i : 0;
-    need(n >= 0 && n <= int64_t(e.in.size() + e.out.size() + kMaxDims), "a count of ", n);
+    need(n >= 0 && n <= int64_t(e.in.size() + e.out.size() + kMaxDims), "an argument counts ", n, " others");
     return wrong_.empty() ? size_t(n) : 0;
   }
 
@@ -150,7 +157,8 @@ class Verifier {
     need(e.functions.size() == 2 || (taken(e, 2) == in && given(e, 2) == 1 && taken(e, 3) == carried + reads &&
                                      given(e, 3) == carried + kStepsAtOnce * (out - carried)),
          kOtherArguments);
-    for (size_t k = carried; wrong_.empty() && k < out; k++) need(!e.out[k].sizes.empty(), "a stack without steps");
+    for (size_t k = carried; wrong_.empty() && k < out; k++)
+      need(!e.out[k].sizes.empty(), "a stacked result has no dimension for the steps");
   }
 
   void while_loop_back(const ExternLaunch& e) {
@@ -176,7 +184,8 @@ class Verifier {
              e.ints.size() == 4 + slices,
          kOtherArguments);
     for (size_t k = 0; wrong_.empty() && k < slices; k++) {
-      need(number(e, 2 + k) < e.in[carried + k].sizes.size(), "a scan along a dim that there is not");
+      need(number(e, 2 + k) < e.in[carried + k].sizes.size(),
+           "a scan goes along a dimension that its input does not have");
     }
   }
 
@@ -194,7 +203,7 @@ class Verifier {
   void outputs() {
     for (const PlanOutput& out : p_.outputs) {
       if (out.kind == PlanOutput::kTensor) view(out.view, false);
-      need(out.kind != PlanOutput::kScalar || out.scalar > 0, "an output without its expression");
+      need(out.kind != PlanOutput::kScalar || out.scalar > 0, "an output lacks its expression");
     }
   }
 
@@ -220,7 +229,7 @@ std::string why_not_of(const Artifact& a, const Graph& graph) {
   int32_t next = 0;
   for (size_t i = 0; i < p.positions.size(); i++) {  // a pass may have appended constants
     const bool constant = i >= inputs || graph.inputs[i].constant;
-    if (p.positions[i] != (constant ? -1 : next++)) return str("input ", i, " is another one");
+    if (p.positions[i] != (constant ? -1 : next++)) return str("input ", i, " has another position");
   }
   for (const Buffer& b : p.buffers) {
     if (b.kind == Buffer::kInput && size_t(b.index) >= inputs) return str("it reads input ", b.index);
@@ -238,7 +247,7 @@ std::string why_not_of(const Artifact& a, const Graph& graph) {
   for (const Constant& c : a.constants) {
     if (c.given >= 0 && size_t(c.given) >= constants) return str("it reads constant ", c.given);
   }
-  if (p.outputs.size() != graph.outputs.size()) return str("it gives ", p.outputs.size(), " results");
+  if (p.outputs.size() != graph.outputs.size()) return str("it has ", p.outputs.size(), " results");
   for (size_t i = 0; i < p.outputs.size(); i++) {
     if (p.outputs[i].kind != kind_of(graph.outputs[i])) return str("result ", i, " is of another kind");
   }
@@ -250,7 +259,7 @@ std::string why_not_of(const Artifact& a, const Graph& graph) {
 
 void check_serves(const Artifact& artifact, const Graph& graph) {
   const std::string why = why_not_of(artifact, graph);
-  if (!why.empty()) throw artifact::Damaged("it is not of this graph: " + why);
+  if (!why.empty()) throw artifact::Damaged("it is of another graph: " + why);
 }
 
 }  // namespace lutra
