@@ -25,8 +25,8 @@ constexpr int64_t kBlocks[] = {64, 128, 256};  // threads
 
 class Mapper {
  public:
-  Mapper(const Kernel& k, std::span<const int64_t> hints, const Machine& machine, std::string* told)
-      : k_(k), hints_(hints), machine_(machine), told_(told), busy_(busy_threads(machine)) {
+  Mapper(const Kernel& k, std::span<const int64_t> hints, const Machine& machine, std::string* log)
+      : k_(k), hints_(hints), machine_(machine), log_(log), busy_(busy_threads(machine)) {
     for (const Param& p : k.params) written_.push_back(p.written);
   }
   Mapping run();
@@ -53,14 +53,14 @@ class Mapper {
   double of_each(double threads) const { return threads / double(machine_.processors); }
   template <class... Parts>
   void tell(const Parts&... parts) {
-    if (told_) *told_ += str("map ", k_.name, ": ", parts..., "\n");
+    if (log_) *log_ += str("map ", k_.name, ": ", parts..., "\n");
   }
 
   const Kernel& k_;
   std::span<const int64_t> hints_;
   const Machine& machine_;
-  std::string* const told_;  // what was weighed, a line each
-  const int64_t busy_;       // threads of a multiprocessor that keep its share of memory busy
+  std::string* const log_;  // a line for each choice
+  const int64_t busy_;      // threads of a multiprocessor that keep its share of memory busy
   std::vector<bool> written_;
   Mapping m_;
 };
@@ -449,8 +449,8 @@ Mapping Mapper::run() {
 
 }  // namespace
 
-Mapping map_kernel(const Kernel& kernel, std::span<const int64_t> hints, const Machine& machine, std::string* told) {
-  return Mapper(kernel, hints, machine, told).run();
+Mapping map_kernel(const Kernel& kernel, std::span<const int64_t> hints, const Machine& machine, std::string* log) {
+  return Mapper(kernel, hints, machine, log).run();
 }
 
 }  // namespace lutra::cuda

@@ -48,9 +48,9 @@ struct Mapping {
   int groups() const { return block / threads; }
 };
 
-// told: receives what was weighed, one line each.
+// log: receives a line for each choice between mappings.
 Mapping map_kernel(const loop::Kernel& kernel, std::span<const int64_t> hints, const Machine& machine,
-                   std::string* told = nullptr);
+                   std::string* log = nullptr);
 
 // Returns how an access moves with the loop's variable. depends: values that differ from iteration to iteration.
 Along along(const loop::Access& a, int32_t loop_id, const std::vector<bool>& depends);
