@@ -25,15 +25,15 @@ constexpr int32_t kLookAfter = 1 << 16;
 
 struct Entry {
   std::shared_ptr<CachedKernel> kernel;
-  bool removable = false;  // once nobody uses it; false for a GPU, whose code may still be running
-  uint64_t asked = 0;      // when it was last asked for
+  bool removable = false;    // once nobody uses it; false for a GPU, whose code may still be running
+  uint64_t last_lookup = 0;  // by Cache::lookups
   bool is_idle() const { return removable && kernel.use_count() == 1 && !kernel->launches; }
 };
 
 struct Cache {
   std::mutex mutex;
   std::unordered_map<std::string, Entry> kernels;
-  uint64_t asked = 0;                         // counts the calls
+  uint64_t lookups = 0;
   size_t look_at = 2 * kIdle;                 // number of kernels at which idle ones are removed
   std::unordered_set<std::string> compiling;  // keys that some thread is compiling
   std::condition_variable compiled;           // notified when a key is removed from `compiling`
@@ -61,23 +61,23 @@ Cache& cache() {
 }
 
 // Removes the kernels that have been idle longest. Call it with the lock held. A removed kernel is compiled again when
-// it is asked for.
+// it is needed.
 void forget_idle(Cache& c) {
   if (c.kernels.size() < c.look_at) return;
   std::vector<uint64_t> idle;
   for (const auto& [key, entry] : c.kernels) {
-    if (entry.is_idle()) idle.push_back(entry.asked);
+    if (entry.is_idle()) idle.push_back(entry.last_lookup);
   }
   if (idle.size() > kIdle) {
     const auto oldest_kept = idle.end() - std::ptrdiff_t(kIdle);
     std::nth_element(idle.begin(), oldest_kept, idle.end());
-    std::erase_if(c.kernels, [&](const auto& k) { return k.second.is_idle() && k.second.asked < *oldest_kept; });
+    std::erase_if(c.kernels, [&](const auto& k) { return k.second.is_idle() && k.second.last_lookup < *oldest_kept; });
   }
   c.look_at = c.kernels.size() + kIdle;
 }
 
-std::shared_ptr<CachedKernel> ask(Cache& c, Entry& entry) {
-  entry.asked = ++c.asked;
+std::shared_ptr<CachedKernel> looked_up(Cache& c, Entry& entry) {
+  entry.last_lookup = ++c.lookups;
   return entry.kernel;
 }
 
@@ -86,7 +86,7 @@ std::shared_ptr<CachedKernel> publish(Cache& c, const std::string& key, const Ba
                                       std::shared_ptr<CachedKernel> kernel) {
   forget_idle(c);
   const bool removable = !backend.preferences.leaves_processors;
-  return ask(c, c.kernels.emplace(key, Entry{std::move(kernel), removable}).first->second);
+  return looked_up(c, c.kernels.emplace(key, Entry{std::move(kernel), removable}).first->second);
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ std::shared_ptr<CachedKernel> cached_kernel(const loop::Kernel& kernel, const Ke
     lock.lock();
   }
   if (const auto it = c.kernels.find(key); it != c.kernels.end()) {
-    const std::shared_ptr<CachedKernel> found = ask(c, it->second);
+    const std::shared_ptr<CachedKernel> found = looked_up(c, it->second);
     lock.unlock();
     if (!target.at_once) found->code->complete();
     return found;
@@ -136,7 +136,7 @@ std::shared_ptr<CachedKernel> loaded_kernel(const std::string& name, const std::
   Cache& c = cache();
   std::lock_guard<std::mutex> lock(c.mutex);
   const std::string key = str("image ", digest(image), " ", name);
-  if (const auto it = c.kernels.find(key); it != c.kernels.end()) return ask(c, it->second);
+  if (const auto it = c.kernels.find(key); it != c.kernels.end()) return looked_up(c, it->second);
   auto made = std::make_shared<CachedKernel>();
   made->code = backend.load(image);
   made->name = name;
