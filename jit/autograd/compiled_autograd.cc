@@ -63,9 +63,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
 
   CompiledNode() { joint = true; }
   const char* name() const override { return "CompiledBackward"; }
-  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
-    fail_internal("a joint node is asked jointly");
-  }
+  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override { fail_internal("apply of a joint node"); }
 
   // Returns a value by its place: the run's inputs, then the kept values.
   const Tensor& value(size_t i) const {
@@ -275,7 +273,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
   BackwardRequest request(const JointCall& call) const {
     BackwardRequest r;
     r.gradients = call.grads;
-    r.gradients.resize(code->traced_.results.size());  // the engine passes only as many as it met
+    r.gradients.resize(code->traced_.results.size());  // the engine passes only as many as have arrived
     for (size_t k = 0; k < r.gradients.size(); k++) {
       r.gradients[k] = said_by_sizes(r.gradients[k], code->traced_.results[k]->sizes);
     }
@@ -284,7 +282,7 @@ struct CompiledNode : GradNode, Pooled<CompiledNode> {
     r.create_graph = call.create_graph;
     for (size_t i = 0; i < next.size(); i++) {
       r.wanted.push_back(call.wanted(next[i]));
-      Tensor* so_far = r.wanted[i] && code->traced_.met[i] ? call.so_far(next[i]) : nullptr;
+      Tensor* so_far = r.wanted[i] && code->traced_.accumulates[i] ? call.so_far(next[i]) : nullptr;
       r.so_far.push_back(so_far ? said_by_sizes(std::exchange(*so_far, {}), code->traced_.inputs[i]->sizes) : Tensor());
     }
     return r;

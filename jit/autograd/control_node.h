@@ -60,9 +60,7 @@ struct ControlNode : GradNode {
   bool released = false;
 
   ControlNode() { joint = true; }
-  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override {
-    fail_internal("a joint node is asked jointly");
-  }
+  std::vector<Tensor> apply(const std::vector<Tensor>&, bool) override { fail_internal("apply of a joint node"); }
   bool leads(uint32_t, const std::function<bool(const Edge&)>& wanted) override {
     return std::any_of(next.begin(), next.end(), wanted);
   }

@@ -26,8 +26,8 @@ struct Follower : TapeWatch {
   const GradNode* last = nullptr;
   std::vector<const GradNode*> leaves;
   std::vector<BackwardPiece> pieces;
-  std::unordered_set<const GradNode*> met;      // nodes that got several gradients, or a sum
-  std::unordered_set<const Storage*> reported;  // storages whose versions an error reports
+  std::unordered_set<const GradNode*> accumulated;  // nodes that got several gradients, or a sum
+  std::unordered_set<const Storage*> reported;      // storages whose versions an error reports
 
   Follower(TracedForward& forward, const BackwardRequest& request, bool tolerant)
       : forward(forward), request(request), tolerant(tolerant) {
@@ -45,7 +45,7 @@ struct Follower : TapeWatch {
     for (const BranchReads* b = branch_reads; b; b = b->above) read.branches.push_back({b->flag, b->holds, b->steps});
     pieces.back().reads.push_back(std::move(read));
   }
-  void added(const GradNode* node) override { met.insert(node); }
+  void added(const GradNode* node) override { accumulated.insert(node); }
   bool skip(const GradNode* node, const Error& e) override {
     unfinished = node == last;
     return tolerant && e.kind == ErrorKind::kUser && !dynamic_cast<const NeedsData*>(&e);
@@ -461,14 +461,14 @@ TracedBackward trace_backward(TracedForward& forward, const BackwardRequest& req
 }
 
 ResultReach reach_of(const TracedForward& forward, uint32_t result) {
-  const std::unordered_set<const GradNode*> met = nodes_behind(forward.results[result]);
+  const std::unordered_set<const GradNode*> history = nodes_behind(forward.results[result]);
   ResultReach reach;
   for (size_t i = 0; i < forward.sources.size(); i++) {
-    if (met.count(forward.sources[i].node.get())) reach.sources.push_back(i);
+    if (history.count(forward.sources[i].node.get())) reach.sources.push_back(i);
   }
   for (uint32_t k = 0; k < forward.results.size(); k++) {
     const Tensor& y = forward.results[k];
-    if (k != result && y->requires_grad && met.count(gradient_edge(y).node.get())) reach.results.push_back(k);
+    if (k != result && y->requires_grad && history.count(gradient_edge(y).node.get())) reach.results.push_back(k);
   }
   return reach;
 }
@@ -521,9 +521,9 @@ void find_saved(TracedForward& forward) {
     forward.saved = read_of_forward(tracer, forward.views);
     forward.reads = inputs_that_are_read(tracer);
     forward.reported.insert(tracer.follower.reported.begin(), tracer.follower.reported.end());
-    const std::unordered_set<const GradNode*>& met = tracer.follower.met;
+    const std::unordered_set<const GradNode*>& accumulated = tracer.follower.accumulated;
     for (size_t i = 0; first && i < forward.sources.size(); i++) {
-      forward.met.push_back(met.count(forward.sources[i].node.get()) > 0);
+      forward.accumulates.push_back(accumulated.count(forward.sources[i].node.get()) > 0);
     }
     more = false;
     for (const Tensor& y : asked) known.insert(y.get());
@@ -532,7 +532,7 @@ void find_saved(TracedForward& forward) {
       for (const Tensor& v : *list) {
         if (!v->requires_grad || !gradient_edge(v).node || !known.insert(v.get()).second) continue;
         forward.results.push_back(v);
-        more = more || v->node->results.size() > 1 || !met.count(gradient_edge(v).node.get());
+        more = more || v->node->results.size() > 1 || !accumulated.count(gradient_edge(v).node.get());
       }
     }
   }

@@ -46,9 +46,8 @@ struct TracedForward {
   std::vector<Tensor> views;           // of saved values and inputs; gradients of gradients pass through them
   std::vector<uint32_t> views_result;  // by view, as saved_result
   std::unordered_map<const GradNode*, uint32_t> spendable;  // nodes that a release frees, numbered
-  std::vector<bool> met;                                    // by source: several gradients are added there, or a sum so
-                                                            // far is added to
-  std::vector<bool> reads;  // by input of a run: a backward may read its elements, or checks whether they changed
+  std::vector<bool> accumulates;  // by source: several gradients are added there, or a sum so far is added to
+  std::vector<bool> reads;        // by input of a run: a backward may read its elements, or checks whether they changed
   std::unordered_set<const Storage*> reported;  // storages whose versions appear in errors
 
   std::shared_ptr<Graph> primitives{};  // the graph that runs and that partition refers to; null: all values are saved
