@@ -68,25 +68,25 @@ std::vector<Tensor> with_history(const Graph& graph) {
 // a backward of y raises its error.
 bool leads_to_output(const Graph& graph, const Tensor& y) {
   const Edge own = gradient_edge(y);
-  const std::unordered_set<const GradNode*> met = nodes_behind(y);
+  const std::unordered_set<const GradNode*> history = nodes_behind(y);
   for (const Tensor& z : with_history(graph)) {
     const Edge edge = gradient_edge(z);
-    if (!(edge.node == own.node && edge.result == own.result) && met.count(edge.node.get())) return true;
+    if (!(edge.node == own.node && edge.result == own.result) && history.count(edge.node.get())) return true;
   }
   return false;
 }
 
 // Returns the inputs, and the leaves made here that are outputs, to which the history of y leads.
 std::vector<Recipe> reached_by(const Trace& t, const Tensor& y, const std::vector<Edge>& sources) {
-  const std::unordered_set<const GradNode*> met = nodes_behind(y);
+  const std::unordered_set<const GradNode*> history = nodes_behind(y);
   std::vector<Recipe> reached;
   for (size_t i = 0; i < sources.size(); i++) {
-    if (sources[i].node && met.count(sources[i].node.get())) reached.push_back({Recipe::kTensorIn, int(i)});
+    if (sources[i].node && history.count(sources[i].node.get())) reached.push_back({Recipe::kTensorIn, int(i)});
   }
   for (size_t i = 0; i < t.graph->outputs.size(); i++) {
     const Tensor z = t.graph->outputs[i].tensor();
     const bool made = is_leaf(z) && z->autograd && !t.input_of_fake.count(z.get());
-    if (made && met.count(z->autograd->accumulator)) reached.push_back({Recipe::kTensorOut, int(i)});
+    if (made && history.count(z->autograd->accumulator)) reached.push_back({Recipe::kTensorOut, int(i)});
   }
   return reached;
 }
@@ -258,15 +258,15 @@ void output_bases(Trace& t) {
 }
 
 void find_requires_grad_writes(const Trace& t, Effects& left) {
-  std::unordered_set<const GradNode*> met;
+  std::unordered_set<const GradNode*> history;
   for (const Value& v : t.graph->outputs) {
-    if (v.tensor()->requires_grad && !is_leaf(v.tensor())) met.merge(nodes_behind(v.tensor()));
+    if (v.tensor()->requires_grad && !is_leaf(v.tensor())) history.merge(nodes_behind(v.tensor()));
   }
   for (size_t i = 0; i < t.inputs.size(); i++) {
     const auto& in = t.inputs[i];
     if (!in.source || !is_leaf(in.fake)) continue;
     const bool now = in.fake->requires_grad;
-    const bool recorded = now || (in.fake->autograd && met.count(in.fake->autograd->accumulator));
+    const bool recorded = now || (in.fake->autograd && history.count(in.fake->autograd->accumulator));
     if (now != in.requires_grad || recorded != in.requires_grad) {
       left.requires_grad_writes.push_back({int(i), recorded, now});
     }
