@@ -504,16 +504,16 @@ Edge gradient_edge(const Tensor& t) {
 }
 
 std::unordered_set<const GradNode*> nodes_behind(const Tensor& t) {
-  std::unordered_set<const GradNode*> met;
+  std::unordered_set<const GradNode*> visited;
   const Edge own = gradient_edge(t);
   std::vector<const GradNode*> stack = {own.node.get()};
   while (!stack.empty()) {
     const GradNode* node = stack.back();
     stack.pop_back();
-    if (!node || !met.insert(node).second) continue;
+    if (!node || !visited.insert(node).second) continue;
     for (const Edge& e : node->next) stack.push_back(e.node.get());
   }
-  return met;
+  return visited;
 }
 
 void link(GradNode& node, const std::vector<Tensor>& inputs) {
