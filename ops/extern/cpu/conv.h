@@ -34,6 +34,17 @@ struct ConvWindow {
   int64_t n, c0, c;
   int64_t h0, h1, w0, w1;  // rows and columns; elements outside the image are zero
 };
+// Returns rows [begin, end) of the map.
+inline ConvWindow map_window(const ExternView& map, const ConvGeometry& g, int64_t n, int64_t c0, int64_t c,
+                             int64_t begin, int64_t end) {
+  return {map, n, c0, c, begin, end, 0, g.ow};
+}
+// Returns the rows of the image from which rows [begin, end) of the map are computed, `wide` columns with the padding.
+inline ConvWindow image_window(const ExternView& image, const ConvGeometry& g, int64_t n, int64_t c0, int64_t c,
+                               int64_t begin, int64_t end, int64_t wide) {
+  const int64_t h0 = begin * g.sh - g.ph, h1 = (end - 1) * g.sh - g.ph + (g.kh - 1) * g.dh + 1;
+  return {image, n, c0, c, h0, h1, -g.pw, wide - g.pw};
+}
 // Returns whether the view's elements are T.
 template <class T>
 bool is_of(const ExternView& v);

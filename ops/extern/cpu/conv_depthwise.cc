@@ -243,10 +243,9 @@ class Gradient {
 
   void add_block(int64_t n, int64_t part, int64_t begin, int64_t end, T* sums) const {
     const int64_t c0 = part * kPartChannels, c = channels(part), padded = padded_to(c, micro_.width);
-    const ConvWindow map_window{call_.in[0], n, c0, c, begin, end, 0, g_.ow};
-    const ConvImage<T> map = packed_window<T>(micro_, map_window, direct_map_, padded, Scratch::kConvMap);
-    const int64_t h0 = begin * g_.sh - g_.ph, h1 = (end - 1) * g_.sh - g_.ph + (g_.kh - 1) * g_.dh + 1;
-    const ConvWindow window{call_.in[1], n, c0, c, h0, h1, -g_.pw, wide_ - g_.pw};
+    const ConvWindow rows = map_window(call_.in[0], g_, n, c0, c, begin, end);
+    const ConvImage<T> map = packed_window<T>(micro_, rows, direct_map_, padded, Scratch::kConvMap);
+    const ConvWindow window = image_window(call_.in[1], g_, n, c0, c, begin, end, wide_);
     const ConvImage<T> image = packed_window<T>(micro_, window, direct_image_, padded, Scratch::kConvImage);
     std::vector<ConvTap<T>> taps;
     for (int64_t tap = 0; tap < taps_; tap++) {

@@ -112,10 +112,9 @@ class Gradient {
   }
 
   void add_block(int64_t n, int64_t group, int64_t begin, int64_t end, int64_t row, int64_t row_end, T* sums) const {
-    const ConvWindow map_window{call_.in[0], n, group * g_.k, g_.k, begin, end, 0, g_.ow};
-    const ConvImage<T> map = packed_window<T>(micro_, map_window, direct_map_, padded_, Scratch::kConvMap);
-    const int64_t h0 = begin * g_.sh - g_.ph, h1 = (end - 1) * g_.sh - g_.ph + (g_.kh - 1) * g_.dh + 1;
-    const ConvWindow window{call_.in[1], n, group * g_.c, g_.c, h0, h1, -g_.pw, wide_ - g_.pw};
+    const ConvWindow rows = map_window(call_.in[0], g_, n, group * g_.k, g_.k, begin, end);
+    const ConvImage<T> map = packed_window<T>(micro_, rows, direct_map_, padded_, Scratch::kConvMap);
+    const ConvWindow window = image_window(call_.in[1], g_, n, group * g_.c, g_.c, begin, end, wide_);
     const ConvImage<T> image = packed_window<T>(micro_, window, direct_image_, g_.c, Scratch::kConvImage);
     ConvOuter<T> outer{};
     outer.a_pixel = g_.sw * image.pixel, outer.a_line = g_.sh * image.line;
