@@ -23,6 +23,16 @@ void check_statistics(const char* fn, const Tensor& x, const Value& v, const cha
   }
 }
 
+// Returns the input normalised by running statistics; null if it is to be normalised by its own. otherwise: ends the
+// message for missing statistics.
+Tensor by_running_statistics(const char* fn, const Args& args, const char* otherwise) {
+  check_statistics(fn, args[0].as<Tensor>(), args[1], "running_mean");
+  check_statistics(fn, args[0].as<Tensor>(), args[2], "running_var");
+  if (args[5].as<bool>()) return {};
+  if (args[1].is_none() || args[2].is_none()) fail(fn, ": running_mean and running_var are needed ", otherwise);
+  return op1(OpId::batch_norm_infer, {args[0], args[1], args[2], args[3], args[4], args[7]});
+}
+
 // Fails if each channel has one element, whose variance means nothing.
 void check_many(const char* fn, const char* what, const Tensor& x, bool batch) {
   bool one = true;
@@ -39,14 +49,7 @@ Results decompose_batch_norm(const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
   if (args[5].as<bool>() && !scalar_ask(SymCmp::kLt, Scalar(0.0), args[7].as<Scalar>()))
     fail("batch_norm: eps must be positive, got ", to_string(args[7].as<Scalar>()));
-  check_statistics("batch_norm", x, args[1], "running_mean");
-  check_statistics("batch_norm", x, args[2], "running_var");
-  if (!args[5].as<bool>()) {
-    if (args[1].is_none() || args[2].is_none()) {
-      fail("batch_norm: running_mean and running_var are needed when not training");
-    }
-    return {op1(OpId::batch_norm_infer, {x, args[1], args[2], args[3], args[4], args[7]})};
-  }
+  if (Tensor y = by_running_statistics("batch_norm", args, "when not training")) return {y};
   if (x->dim() >= 2) check_many("batch_norm", "value per channel", x, true);
   const Results r = call_op(OpId::batch_norm_train, {x, args[3], args[4], args[7]});
   const Scalar& momentum = args[6].as<Scalar>();
@@ -75,14 +78,7 @@ Results decompose_instance_norm(const Args& args) {
   if (x->dim() < 3) {
     fail("instance_norm: the input must have at least 3 dimensions, got shape ", to_string(x->sizes));
   }
-  check_statistics("instance_norm", x, args[1], "running_mean");
-  check_statistics("instance_norm", x, args[2], "running_var");
-  if (!args[5].as<bool>()) {
-    if (args[1].is_none() || args[2].is_none()) {
-      fail("instance_norm: running_mean and running_var are needed without use_input_stats");
-    }
-    return {op1(OpId::batch_norm_infer, {x, args[1], args[2], args[3], args[4], args[7]})};
-  }
+  if (Tensor y = by_running_statistics("instance_norm", args, "without use_input_stats")) return {y};
   check_many("instance_norm", "spatial element", x, false);
   const SymInt n = x->sizes[0], c = x->sizes[1];
   SymInt inner = 1;
