@@ -61,24 +61,23 @@ Variance variance(OpId op, const Args& args) {
   return {div(squares, left), without_dims(op, mean, x, args[1], keepdim)};
 }
 
+// op: var_mean or std_mean. alone: the same op without the mean, which has a rule for its gradient.
+Results with_mean(OpId op, OpId alone, const Args& args) {
+  if (grad_enabled()) return {op1(alone, args), op1(OpId::mean, {args[0], args[1], args[3]})};
+  const DType type = args[0].tensor()->dtype;
+  const Variance v = variance(op, args);
+  const Tensor spread = op == OpId::std_mean ? op1(OpId::sqrt, {v.var}) : v.var;
+  return {to_dtype(spread, type), to_dtype(v.mean, type)};
+}
+
 }  // namespace
 
 Results decompose_var(const Args& args) { return {to_dtype(variance(OpId::var, args).var, args[0].tensor()->dtype)}; }
 Results decompose_std(const Args& args) {
   return {to_dtype(op1(OpId::sqrt, {variance(OpId::std, args).var}), args[0].tensor()->dtype)};
 }
-Results decompose_var_mean(const Args& args) {
-  DType type = args[0].tensor()->dtype;
-  if (grad_enabled()) return {op1(OpId::var, args), op1(OpId::mean, {args[0], args[1], args[3]})};
-  Variance v = variance(OpId::var_mean, args);
-  return {to_dtype(v.var, type), to_dtype(v.mean, type)};
-}
-Results decompose_std_mean(const Args& args) {
-  DType type = args[0].tensor()->dtype;
-  if (grad_enabled()) return {op1(OpId::std, args), op1(OpId::mean, {args[0], args[1], args[3]})};
-  Variance v = variance(OpId::std_mean, args);
-  return {to_dtype(op1(OpId::sqrt, {v.var}), type), to_dtype(v.mean, type)};
-}
+Results decompose_var_mean(const Args& args) { return with_mean(OpId::var_mean, OpId::var, args); }
+Results decompose_std_mean(const Args& args) { return with_mean(OpId::std_mean, OpId::std, args); }
 
 Results decompose_logsumexp(const Args& args) {
   Tensor x = args[0].tensor();
