@@ -262,16 +262,18 @@ Blocks blocks_of(const char* fn, const Args& args, size_t first, SymInt h, SymIn
   return b;
 }
 
-}  // namespace
-
-// (input, kernel_size, dilation, padding, stride). Turns {n, c, h, w} into {n, c * kh * kw, blocks}. n may be missing.
-Results decompose_im2col(const Args& args) {
-  Tensor x = args[0].as<Tensor>();
-  if (x->dim() != 3 && x->dim() != 4) {
-    fail("nn.functional.unfold: the input must have 3 (unbatched) or 4 dimensions, got shape ", to_string(x->sizes));
+// Applies f to a batch: an input of dimension dim - 1 becomes a batch of one.
+template <class F>
+Results on_batch(const char* fn, const Tensor& x, int64_t dim, const F& f) {
+  if (x->dim() != dim && x->dim() != dim - 1) {
+    fail(fn, ": the input must have ", dim - 1, " (unbatched) or ", dim, " dimensions, got shape ",
+         to_string(x->sizes));
   }
-  const bool batched = x->dim() == 4;
-  if (!batched) x = op1(OpId::unsqueeze, {x, vdim(0)});
+  if (x->dim() == dim) return {f(x)};
+  return {op1(OpId::select, {f(op1(OpId::unsqueeze, {x, vdim(0)})), vdim(0), vdim(0)})};
+}
+
+Tensor im2col(Tensor x, const Args& args) {
   const Blocks b = blocks_of("nn.functional.unfold", args, 1, x->sizes[2], x->sizes[3]);
   const SymInt c = x->sizes[1];
   x = op1(OpId::constant_pad_nd, {x, Sizes{b.padding[1], b.padding[1], b.padding[0], b.padding[0]}, vnum(0)});
@@ -283,8 +285,14 @@ Results decompose_im2col(const Args& args) {
     x = op1(OpId::slice, {x, vdim(d + 4), Value(), Value(), vint(b.dilation[d])});
   }
   x = op1(OpId::permute, {x, Sizes{0, 1, 4, 5, 2, 3}});
-  x = reshape(x, Sizes{x->sizes[0], c * b.kernel[0] * b.kernel[1], b.count[0] * b.count[1]});
-  return {batched ? x : op1(OpId::select, {x, vdim(0), vdim(0)})};
+  return reshape(x, Sizes{x->sizes[0], c * b.kernel[0] * b.kernel[1], b.count[0] * b.count[1]});
+}
+
+}  // namespace
+
+// (input, kernel_size, dilation, padding, stride). Turns {n, c, h, w} into {n, c * kh * kw, blocks}. n may be missing.
+Results decompose_im2col(const Args& args) {
+  return on_batch("nn.functional.unfold", args[0].as<Tensor>(), 4, [&](const Tensor& x) { return im2col(x, args); });
 }
 
 namespace {
@@ -296,16 +304,7 @@ Tensor positions(const Blocks& b, size_t d, const Tensor& like) {
   return reshape(op1(OpId::add, {op1(OpId::unsqueeze, {k, vdim(1)}), i}), Sizes{b.kernel[d] * b.count[d]});
 }
 
-}  // namespace
-
-// (input, output_size, kernel_size, dilation, padding, stride). Sums overlapping blocks.
-Results decompose_col2im(const Args& args) {
-  Tensor x = args[0].as<Tensor>();
-  if (x->dim() != 2 && x->dim() != 3) {
-    fail("fold: the input must have 2 (unbatched) or 3 dimensions, got shape ", to_string(x->sizes));
-  }
-  const bool batched = x->dim() == 3;
-  if (!batched) x = op1(OpId::unsqueeze, {x, vdim(0)});
+Tensor col2im(Tensor x, const Args& args) {
   const SymInt h = entry("fold", "output_size", args[1], 0, 1), w = entry("fold", "output_size", args[1], 1, 1);
   const Blocks b = blocks_of("fold", args, 2, h, w);
   const SymInt area = b.kernel[0] * b.kernel[1], n = x->sizes[0];
@@ -326,8 +325,14 @@ Results decompose_col2im(const Args& args) {
   x = op1(OpId::index_add, {zeros(rows), vdim(3), positions(b, 1, x), x});
   x = op1(OpId::index_add, {zeros(high), vdim(2), positions(b, 0, x), x});
   x = op1(OpId::slice, {x, vdim(2), vint(b.padding[0]), vint(b.padding[0] + h), vdim(1)});
-  x = op1(OpId::contiguous, {op1(OpId::slice, {x, vdim(3), vint(b.padding[1]), vint(b.padding[1] + w), vdim(1)})});
-  return {batched ? x : op1(OpId::select, {x, vdim(0), vdim(0)})};
+  return op1(OpId::contiguous, {op1(OpId::slice, {x, vdim(3), vint(b.padding[1]), vint(b.padding[1] + w), vdim(1)})});
+}
+
+}  // namespace
+
+// (input, output_size, kernel_size, dilation, padding, stride). Sums overlapping blocks.
+Results decompose_col2im(const Args& args) {
+  return on_batch("fold", args[0].as<Tensor>(), 3, [&](const Tensor& x) { return col2im(x, args); });
 }
 
 }  // namespace lutra
