@@ -417,6 +417,30 @@ bool simpler(const SymEnv& env, Bound& b, bool* never) {
   return true;
 }
 
+bool is_order_or_equality(SymCmp cmp) { return cmp == SymCmp::kLt || cmp == SymCmp::kLe || cmp == SymCmp::kEq; }
+
+// Returns "x cmp c" as a bound, where c is a constant expression; with flipped, "c cmp x". *decided: the guard holds
+// for all values of x.
+Bound bound_of(const SymExpr& constant, SymGuard g, int32_t x, bool flipped, bool* decided) {
+  const double c = as_number(constant);
+  const bool number = is_number(constant.op);
+  const auto rounded = [&](bool up) { return !number ? constant.i : int64_t(up ? std::ceil(c) : std::floor(c)); };
+  if (g.cmp == SymCmp::kEq) {
+    *decided = number && std::floor(c) != c;
+    return {x, Bound::kIs, rounded(false)};
+  }
+  const bool strict = g.cmp == SymCmp::kLt;
+  Bound b{x, flipped ? Bound::kLeast : Bound::kMost, rounded(strict != flipped)};
+  if (strict && b.value == (flipped ? INT64_MAX : INT64_MIN)) return *decided = true, b;
+  if (strict) b.value += flipped ? 1 : -1;
+  if (!g.outcome) {  // x >= c, or c >= x
+    if (b.value == (flipped ? INT64_MIN : INT64_MAX)) return *decided = true, b;
+    b.value += flipped ? -1 : 1;
+    b.kind = flipped ? Bound::kMost : Bound::kLeast;
+  }
+  return b;
+}
+
 // Returns id if it is an integer expression, or the integer that the number was made of if a double holds it; else 0.
 int32_t integer_in(const SymEnv& env, int32_t id) {
   const SymExpr& e = env[id];
@@ -426,6 +450,17 @@ int32_t integer_in(const SymEnv& env, int32_t id) {
 
 }  // namespace
 
+// Moves the negation of one side of a guard to the constant on its other side. Returns false if there is none.
+bool SymEnv::moves_negation(SymGuard& g) {
+  const bool left = exprs_[g.a].op == SymOp::kNNeg;
+  if (!is_order_or_equality(g.cmp) || !(left || exprs_[g.b].op == SymOp::kNNeg) ||
+      !is_constant(exprs_[left ? g.b : g.a]))
+    return false;
+  const int32_t x = exprs_[left ? g.a : g.b].a, c = number(-as_number(exprs_[left ? g.b : g.a]));
+  g.a = left == (g.cmp == SymCmp::kEq) ? x : c, g.b = g.a == x ? c : x;
+  return true;
+}
+
 // Returns the guard in its simplest form: integers stay integers, constants are on the right, sums and products with
 // constants are solved. *decided: the guard holds for all values.
 SymGuard SymEnv::reduced(SymGuard g, bool* decided) {
@@ -433,12 +468,7 @@ SymGuard SymEnv::reduced(SymGuard g, bool* decided) {
     *decided = g.cmp == SymCmp::kWhole && integer_in(*this, g.a);
     return g;
   }
-  while ((g.cmp == SymCmp::kLt || g.cmp == SymCmp::kLe || g.cmp == SymCmp::kEq) &&
-         (exprs_[g.a].op == SymOp::kNNeg || exprs_[g.b].op == SymOp::kNNeg) &&
-         (is_constant(exprs_[g.a]) || is_constant(exprs_[g.b]))) {
-    const bool left = exprs_[g.a].op == SymOp::kNNeg;
-    const int32_t x = exprs_[left ? g.a : g.b].a, c = number(-as_number(exprs_[left ? g.b : g.a]));
-    g.a = left == (g.cmp == SymCmp::kEq) ? x : c, g.b = g.a == x ? c : x;
+  while (moves_negation(g)) {
   }
   const bool constant_left = is_constant(exprs_[g.a]), constant_right = is_constant(exprs_[g.b]);
   const int32_t x = constant_left ? 0 : integer_in(*this, g.a), y = constant_right ? 0 : integer_in(*this, g.b);
@@ -454,27 +484,8 @@ SymGuard SymEnv::reduced(SymGuard g, bool* decided) {
   const double c = as_number(side);
   if (is_number(side.op) && !is_exact(range(x ? x : y))) return g;
   if (std::isnan(c) || (is_number(side.op) && std::fabs(c) >= 0x1p62)) return *decided = true, g;
-  const bool whole = !is_number(side.op) || std::floor(c) == c;
-  const auto rounded = [&](bool up) {
-    return !is_number(side.op) ? side.i : int64_t(up ? std::ceil(c) : std::floor(c));
-  };
-  Bound b{x ? x : y, Bound::kIs, rounded(false)};
-  if (g.cmp == SymCmp::kEq) {
-    if (!whole) return *decided = true, g;
-  } else {
-    // x < c, or c < x.
-    const bool strict = g.cmp == SymCmp::kLt;
-    b.kind = x ? Bound::kMost : Bound::kLeast;
-    b.value = x ? rounded(strict) : rounded(!strict);
-    if (strict && b.value == (x ? INT64_MIN : INT64_MAX)) return *decided = true, g;
-    if (strict) b.value += x ? -1 : 1;
-    if (!g.outcome) {  // x >= c, or c >= x
-      if (b.value == (x ? INT64_MAX : INT64_MIN)) return *decided = true, g;
-      b.value += x ? 1 : -1;
-      b.kind = x ? Bound::kLeast : Bound::kMost;
-    }
-  }
-  while (simpler(*this, b, decided)) {
+  Bound b = bound_of(side, g, x ? x : y, !x, decided);
+  while (!*decided && simpler(*this, b, decided)) {
   }
   if (*decided) return g;
   const int32_t value = constant(b.value);

@@ -186,6 +186,7 @@ class SymEnv {
   int32_t simplify(SymOp op, int32_t a, int32_t b);  // 0: there is nothing simpler
   SymRange range_of(const SymExpr& e) const;
   SymGuard reduced(SymGuard g, bool* decided);
+  bool moves_negation(SymGuard& g);
 
   std::vector<SymExpr> exprs_;
   std::vector<SymRange> ranges_;  // by expression: its made_range
