@@ -98,56 +98,76 @@ Results unique_elements(const Tensor& t, bool sort, Wanted wanted, ParallelFor p
   return results;
 }
 
-// Treats the slices along dim as rows of one matrix, and compares them from their first element on.
+// Calls visit(slice, first) for each slice along dim: a view of size 1 there, and the slice's first element.
+template <class F>
+void each_slice(const ExternView& v, int64_t dim, const F& visit) {
+  ExternView slice = v;
+  slice.sizes[dim] = 1;
+  for (int64_t i = 0; i < v.sizes[dim]; i++) visit(slice, i * v.strides[dim]);
+}
+
+// The slices of a tensor along a dimension, as rows of one matrix.
+template <class T>
+struct SliceRows {
+  std::vector<T> elements;
+  int64_t width;  // of a row
+
+  SliceRows(const ExternView& v, int64_t dim) : width(v.sizes[dim] ? v.numel() / v.sizes[dim] : 0) {
+    elements.reserve(size_t(v.sizes[dim] * width));
+    each_slice(v, dim, [&](const ExternView& slice, int64_t first) {
+      const T* from = static_cast<const T*>(v.data) + first;
+      each_element(slice, [&](int64_t at) { elements.push_back(from[at]); });
+    });
+  }
+  const T& at(uint32_t row, int64_t k) const { return elements[size_t(row * width + k)]; }
+  // Compares from the first element on.
+  bool is_less(uint32_t a, uint32_t b) const {
+    for (int64_t k = 0; k < width; k++) {
+      look(k);
+      const auto x = order::key(at(a, k)), y = order::key(at(b, k));
+      if (x != y) return x < y;
+    }
+    return false;
+  }
+  bool is_same(uint32_t a, uint32_t b) const {
+    for (int64_t k = 0; k < width; k++) {
+      look(k);
+      if (!same_element(at(a, k), at(b, k))) return false;
+    }
+    return true;
+  }
+};
+
+// Returns the first slice of each run as a tensor, in which dim comes first in memory.
+template <class T>
+Tensor first_slices(const SliceRows<T>& rows, const Runs& runs, const std::vector<uint32_t>& order, const Tensor& t,
+                    int64_t dim) {
+  Sizes sizes = t->sizes, one = t->sizes;
+  sizes[size_t(dim)] = runs.count(), one[size_t(dim)] = 1;
+  Sizes strides = contiguous_strides(one);
+  strides[size_t(dim)] = std::max<int64_t>(rows.width, 1);
+  Tensor values = make_tensor(sizes, strides, t->dtype);
+  int64_t run = 0;
+  each_slice(view_of(values), dim, [&](const ExternView& slice, int64_t first) {
+    T* to = values->data_as<T>() + first;
+    const uint32_t row = order[size_t(runs.first[size_t(run++)])];
+    int64_t k = 0;
+    each_element(slice, [&](int64_t at) { to[at] = rows.at(row, k++); });
+  });
+  return values;
+}
+
 Results unique_slices(const Tensor& t, int64_t dim, bool sort, Wanted wanted) {
-  ExternView v = view_of(t);
-  const int64_t n = v.sizes[dim], width = n ? v.numel() / n : 0;
+  const ExternView v = view_of(t);
+  const int64_t n = v.sizes[dim];
   Results results;
   with_element_type(v.dtype, [&]<class T>() {
-    std::vector<T> rows;
-    rows.reserve(size_t(n * width));
-    for (int64_t i = 0; i < n; i++) {
-      ExternView slice = v;
-      slice.sizes[dim] = 1;
-      const T* from = static_cast<const T*>(v.data) + i * v.strides[dim];
-      each_element(slice, [&](int64_t at) { rows.push_back(from[at]); });
-    }
+    const SliceRows<T> rows(v, dim);
     std::vector<uint32_t> order = in_place_order(n);
-    const auto compare = [&](uint32_t a, uint32_t b) {
-      for (int64_t k = 0; k < width; k++) {
-        look(k);
-        const auto x = order::key(rows[size_t(a * width + k)]), y = order::key(rows[size_t(b * width + k)]);
-        if (x != y) return x < y;
-      }
-      return false;
-    };
-    if (sort) std::stable_sort(order.begin(), order.end(), compare);
-    const Runs runs(n, [&](int64_t i) {
-      const int64_t a = order[size_t(i)], b = order[size_t(i - 1)];
-      for (int64_t k = 0; k < width; k++) {
-        look(k);
-        if (!same_element(rows[size_t(a * width + k)], rows[size_t(b * width + k)])) return false;
-      }
-      return true;
-    });
-    const int64_t count = runs.count();
-    Sizes sizes = t->sizes;
-    sizes[size_t(dim)] = count;
-    // Stores slice by slice: dim comes first in memory.
-    Sizes one = sizes;
-    one[size_t(dim)] = 1;
-    Sizes strides = contiguous_strides(one);
-    strides[size_t(dim)] = std::max<int64_t>(width, 1);
-    Tensor values = make_tensor(sizes, strides, v.dtype);
-    const ExternView out = view_of(values);
-    for (int64_t j = 0; j < count; j++) {
-      ExternView slice = out;
-      slice.sizes[dim] = 1;
-      T* to = values->data_as<T>() + j * out.strides[dim];
-      int64_t k = int64_t(order[size_t(runs.first[size_t(j)])]) * width;
-      each_element(slice, [&](int64_t at) { to[at] = rows[size_t(k++)]; });
-    }
-    results = results_of(values, runs, order, {n}, wanted);
+    const auto is_less = [&](uint32_t a, uint32_t b) { return rows.is_less(a, b); };
+    if (sort) std::stable_sort(order.begin(), order.end(), is_less);
+    const Runs runs(n, [&](int64_t i) { return rows.is_same(order[size_t(i)], order[size_t(i - 1)]); });
+    results = results_of(first_slices(rows, runs, order, t, dim), runs, order, {n}, wanted);
   });
   return results;
 }
