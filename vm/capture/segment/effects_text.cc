@@ -211,59 +211,75 @@ struct Parser : TextReader {
     }
   }
 
+  void results() {
+    do e.results.push_back(recipe());
+    while (accept(","));
+  }
+
+  void set_upvalue() {
+    const Recipe function = recipe();
+    const int i = place();
+    e.upvalue_writes.push_back({function, i, after("=")});
+  }
+
+  void set_slot() {
+    const int i = int(integer());
+    e.slot_writes.push_back({i, after("=")});
+  }
+
+  void set_requires_grad() {
+    const int i = of("in");
+    expect("=");
+    const bool recorded = boolean();
+    e.requires_grad_writes.push_back({i, recorded, accept("then") ? boolean() : recorded});
+  }
+
+  void set_history() {
+    const int i = of("in");
+    expect("=");
+    e.history_writes.push_back({i, of("out")});
+  }
+
+  // Reads a recipe, then "word value", into a list.
+  template <class Write>
+  void write(std::vector<Write>& to, const char* word) {
+    const Recipe target = recipe();
+    to.push_back({target, after(word)});
+  }
+
   void statement() {
-    if (accept("table")) return table();
-    if (accept("closure")) return closure();
-    if (accept("text")) return text_made();
-    if (accept("view")) return view();
-    if (accept("refuse")) return refuse();
-    if (accept("set")) return set();
-    if (accept("grad")) return grad();
-    if (accept("return")) {
-      do e.results.push_back(recipe());
-      while (accept(","));
-    } else if (accept("setmetatable")) {
-      const Recipe target = recipe();
-      e.metatable_writes.push_back({target, after(",")});
-    } else if (accept("upvalue")) {
-      const Recipe function = recipe();
-      const int i = place();
-      e.upvalue_writes.push_back({function, i, after("=")});
-    } else if (accept("slot")) {
-      const int i = int(integer());
-      e.slot_writes.push_back({i, after("=")});
-    } else if (accept("requires_grad")) {
-      const int i = of("in");
-      expect("=");
-      const bool recorded = boolean();
-      e.requires_grad_writes.push_back({i, recorded, accept("then") ? boolean() : recorded});
-    } else if (accept("writes")) {
-      e.written.push_back(of("in"));
-    } else if (accept("leaf")) {
-      e.leaf_outputs.push_back(of("out"));
-    } else if (accept("hidden")) {
-      e.hidden_bases.push_back(of("out"));
-    } else if (accept("retain")) {
-      e.retained.push_back(recipe());
-    } else if (accept("hook")) {
-      const Recipe tensor = recipe();
-      e.hooks.push_back({tensor, after("=")});
-    } else if (accept("draw")) {
-      e.draws.function = recipe();
-      e.draws.count = place();
-    } else if (accept("seed")) {
-      e.seed = recipe();
-    } else if (accept("history")) {
-      const int i = of("in");
-      expect("=");
-      e.history_writes.push_back({i, of("out")});
-    } else if (accept("grad_mode")) {
-      e.grad_mode = boolean(), e.sets_grad_mode = true;
-    } else if (accept("autocast")) {
-      e.autocast = place();
-    } else {
-      error("unknown effect '" + word() + "'");
+    struct Kind {
+      const char* word;
+      void (*read)(Parser&);
+    };
+    static constexpr Kind kKinds[] = {
+        {"table", [](Parser& p) { p.table(); }},
+        {"closure", [](Parser& p) { p.closure(); }},
+        {"text", [](Parser& p) { p.text_made(); }},
+        {"view", [](Parser& p) { p.view(); }},
+        {"refuse", [](Parser& p) { p.refuse(); }},
+        {"set", [](Parser& p) { p.set(); }},
+        {"grad", [](Parser& p) { p.grad(); }},
+        {"return", [](Parser& p) { p.results(); }},
+        {"setmetatable", [](Parser& p) { p.write(p.e.metatable_writes, ","); }},
+        {"upvalue", [](Parser& p) { p.set_upvalue(); }},
+        {"slot", [](Parser& p) { p.set_slot(); }},
+        {"requires_grad", [](Parser& p) { p.set_requires_grad(); }},
+        {"writes", [](Parser& p) { p.e.written.push_back(p.of("in")); }},
+        {"leaf", [](Parser& p) { p.e.leaf_outputs.push_back(p.of("out")); }},
+        {"hidden", [](Parser& p) { p.e.hidden_bases.push_back(p.of("out")); }},
+        {"retain", [](Parser& p) { p.e.retained.push_back(p.recipe()); }},
+        {"hook", [](Parser& p) { p.write(p.e.hooks, "="); }},
+        {"draw", [](Parser& p) { p.e.draws.function = p.recipe(), p.e.draws.count = p.place(); }},
+        {"seed", [](Parser& p) { p.e.seed = p.recipe(); }},
+        {"history", [](Parser& p) { p.set_history(); }},
+        {"grad_mode", [](Parser& p) { p.e.grad_mode = p.boolean(), p.e.sets_grad_mode = true; }},
+        {"autocast", [](Parser& p) { p.e.autocast = p.place(); }},
+    };
+    for (const Kind& kind : kKinds) {
+      if (accept(kind.word)) return kind.read(*this);
     }
+    error("unknown effect '" + word() + "'");
   }
 
   Effects run() {
