@@ -7,12 +7,8 @@ local nn = lt.nn
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local zoo = dofile(here .. "zoo.lua")
 
-local function conv_norm(c, k, kernel, stride, groups, activation)
-  local block = nn.Sequential(
-    nn.Conv2d(c, k, kernel, {stride = stride, padding = (kernel - 1) / 2, groups = groups, bias = false}),
-    nn.BatchNorm2d(k))
-  if activation then block:append(nn.SiLU {inplace = true}) end
-  return block
+local function conv_norm(c, k, kernel, stride, groups, ends)
+  return zoo.conv_norm(c, k, kernel, stride, groups, nil, not ends and nn.SiLU or nil)
 end
 
 local SqueezeExcite = nn.Module:extend("SqueezeExcite")
@@ -24,15 +20,11 @@ function SqueezeExcite:forward(x)
   return x * self.fc2(self.activation(self.fc1(x:mean({2, 3}, true)))):sigmoid()
 end
 
-local MBConv = nn.Module:extend("MBConv")
+local MBConv = zoo.Inverted:extend("MBConv")
 function MBConv:init(c, k, kernel, stride, expand, drop)
-  local hidden = c * expand
-  self.residual, self.drop = stride == 1 and c == k, drop
-  self.block = nn.Sequential()
-  if expand ~= 1 then self.block:append(conv_norm(c, hidden, 1, 1, 1, true)) end
-  self.block:append(conv_norm(hidden, hidden, kernel, stride, hidden, true))
-  self.block:append(SqueezeExcite(hidden, math.max(1, math.floor(c / 4))))
-  self.block:append(conv_norm(hidden, k, 1, 1, 1, false))
+  local function squeeze(hidden) return SqueezeExcite(hidden, math.max(1, math.floor(c / 4))) end
+  zoo.Inverted.init(self, c, c * expand, k, kernel, stride, conv_norm, squeeze)
+  self.drop = drop
 end
 function MBConv:forward(x)
   local y = self.block(x)
@@ -51,7 +43,7 @@ local stages = {{1, 3, 1, 16, 1}, {6, 3, 2, 24, 2}, {6, 5, 2, 40, 2}, {6, 3, 2, 
 local EfficientNet = nn.Module:extend("EfficientNet")
 function EfficientNet:init(s)
   local c = zoo.channels(32 * s.width)
-  self.features = nn.Sequential(conv_norm(3, c, 3, 2, 1, true))
+  self.features = nn.Sequential(conv_norm(3, c, 3, 2, 1))
   local at = 0
   for _, stage in ipairs(stages) do
     local expand, kernel, stride, channels, count = unpack(stage)
@@ -61,7 +53,7 @@ function EfficientNet:init(s)
       c, at = k, at + 1
     end
   end
-  self.features:append(conv_norm(c, 4 * c, 1, 1, 1, true))
+  self.features:append(conv_norm(c, 4 * c, 1, 1, 1))
   self.avgpool = nn.AdaptiveAvgPool2d(1)
   self.classifier = nn.Sequential(nn.Dropout(s.dropout), nn.Linear(4 * c, s.classes))
   zoo.init_convolutions(self)

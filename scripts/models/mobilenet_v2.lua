@@ -7,9 +7,7 @@ local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local zoo = dofile(here .. "zoo.lua")
 
 local function conv_norm(c, k, kernel, stride, groups)
-  return nn.Sequential(
-    nn.Conv2d(c, k, kernel, {stride = stride, padding = (kernel - 1) / 2, groups = groups, bias = false}),
-    nn.BatchNorm2d(k), nn.ReLU6 {inplace = true})
+  return zoo.conv_norm(c, k, kernel, stride, groups, nil, nn.ReLU6)
 end
 
 local Inverted = nn.Module:extend("Inverted")

@@ -6,12 +6,10 @@ local nn = lt.nn
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local zoo = dofile(here .. "zoo.lua")
 
-local function conv_norm(c, k, kernel, stride, groups, activation)
-  local block = nn.Sequential(
-    nn.Conv2d(c, k, kernel, {stride = stride, padding = (kernel - 1) / 2, groups = groups, bias = false}),
-    nn.BatchNorm2d(k, {eps = 0.001, momentum = 0.01}))
-  if activation then block:append(activation {inplace = true}) end
-  return block
+local function conv_norm_of(activation)
+  return function(c, k, kernel, stride, groups, ends)
+    return zoo.conv_norm(c, k, kernel, stride, groups, {eps = 0.001, momentum = 0.01}, not ends and activation or nil)
+  end
 end
 
 local SqueezeExcite = nn.Module:extend("SqueezeExcite")
@@ -25,20 +23,6 @@ function SqueezeExcite:forward(x)
   return x * self.scale(self.fc2(self.activation(self.fc1(self.avgpool(x)))))
 end
 
-local Inverted = nn.Module:extend("Inverted")
-function Inverted:init(c, hidden, k, kernel, stride, squeeze, activation)
-  self.residual = stride == 1 and c == k
-  self.block = nn.Sequential()
-  if hidden ~= c then self.block:append(conv_norm(c, hidden, 1, 1, 1, activation)) end
-  self.block:append(conv_norm(hidden, hidden, kernel, stride, hidden, activation))
-  if squeeze then self.block:append(SqueezeExcite(hidden)) end
-  self.block:append(conv_norm(hidden, k, 1, 1, 1))
-end
-function Inverted:forward(x)
-  if self.residual then return x + self.block(x) end
-  return self.block(x)
-end
-
 local R, H = nn.ReLU, nn.Hardswish
 -- Kernel, expanded channels, channels, squeeze-excite, activation, stride.
 local blocks = {
@@ -50,14 +34,15 @@ local blocks = {
 local MobileNetV3 = nn.Module:extend("MobileNetV3")
 function MobileNetV3:init(s)
   local c = zoo.channels(16 * s.width)
-  self.features = nn.Sequential(conv_norm(3, c, 3, 2, 1, H))
+  self.features = nn.Sequential(conv_norm_of(H)(3, c, 3, 2, 1))
   for _, b in ipairs(blocks) do
     local kernel, hidden, channels, squeeze, activation, stride = unpack(b)
     local k = zoo.channels(channels * s.width)
-    self.features:append(Inverted(c, zoo.channels(hidden * s.width), k, kernel, stride, squeeze, activation))
+    self.features:append(zoo.Inverted(c, zoo.channels(hidden * s.width), k, kernel, stride, conv_norm_of(activation),
+      squeeze and SqueezeExcite))
     c = k
   end
-  self.features:append(conv_norm(c, 6 * c, 1, 1, 1, H))
+  self.features:append(conv_norm_of(H)(c, 6 * c, 1, 1, 1))
   self.avgpool = nn.AdaptiveAvgPool2d(1)
   local last = zoo.channels(1280 * s.width)
   self.classifier = nn.Sequential(nn.Linear(6 * c, last), nn.Hardswish {inplace = true}, nn.Dropout(s.dropout),

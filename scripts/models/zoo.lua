@@ -8,7 +8,7 @@
 -- random numbers in a program, and numbers by a formula in tests. kinds and flags are further options. main(options)
 -- may return another program. If the file is loaded by dofile, it returns the model and runs nothing.
 local lt = require "lutra"
-local F = lt.nn.functional
+local nn, F = lt.nn, lt.nn.functional
 local here = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
 local common = dofile(here .. "common.lua")
 local zoo = {median = common.median}
@@ -46,11 +46,37 @@ function zoo.channels(wanted)
   return whole < 0.9 * wanted and whole + 8 or whole
 end
 
+-- Returns a convolution, which keeps the size at stride 1, its batch norm with the options `norm`, and the activation
+-- if there is one.
+function zoo.conv_norm(c, k, kernel, stride, groups, norm, activation)
+  local options = {stride = stride, padding = (kernel - 1) / 2, groups = groups, bias = false}
+  local block = nn.Sequential(nn.Conv2d(c, k, kernel, options), nn.BatchNorm2d(k, norm))
+  if activation then block:append(activation {inplace = true}) end
+  return block
+end
+
+-- An inverted residual: a pointwise convolution to `hidden` channels, a depthwise one, the module squeeze(hidden), and
+-- a pointwise one to k channels. conv_norm(c, k, kernel, stride, groups, ends): `ends` is true for the last one, which
+-- has no activation.
+zoo.Inverted = nn.Module:extend("Inverted")
+function zoo.Inverted:init(c, hidden, k, kernel, stride, conv_norm, squeeze)
+  self.residual = stride == 1 and c == k
+  self.block = nn.Sequential()
+  if hidden ~= c then self.block:append(conv_norm(c, hidden, 1, 1, 1)) end
+  self.block:append(conv_norm(hidden, hidden, kernel, stride, hidden))
+  if squeeze then self.block:append(squeeze(hidden)) end
+  self.block:append(conv_norm(hidden, k, 1, 1, 1, true))
+end
+function zoo.Inverted:forward(x)
+  if self.residual then return x + self.block(x) end
+  return self.block(x)
+end
+
 -- Initialises the weights of convolutions as torchvision does for nets with ReLU.
 function zoo.init_convolutions(net)
   for module in net:modules() do
-    if lt.isinstance(module, lt.nn.Conv2d) then
-      lt.nn.init.kaiming_normal_(module.weight, {mode = "fan_out"})
+    if lt.isinstance(module, nn.Conv2d) then
+      nn.init.kaiming_normal_(module.weight, {mode = "fan_out"})
     end
   end
 end
