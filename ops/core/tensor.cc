@@ -72,6 +72,19 @@ void* TensorImpl::data() const {
   return static_cast<char*>(storage->data) + bytes_of(dtype, offset.hint);
 }
 
+namespace {
+
+Tensor tensor_in(Ref<Storage> storage, const Sizes& sizes, const Sizes& strides, DType dtype) {
+  Ref<TensorImpl> t = make_ref<TensorImpl>();
+  t->storage = std::move(storage);
+  t->sizes = sizes;
+  t->strides = strides;
+  t->dtype = dtype;
+  return Tensor(std::move(t));
+}
+
+}  // namespace
+
 Tensor make_tensor(const Sizes& sizes, DType dtype, Device device) {
   check_product(sizes);
   return make_tensor(sizes, contiguous_strides(sizes), dtype, device);
@@ -80,33 +93,19 @@ Tensor make_tensor(const Sizes& sizes, DType dtype, Device device) {
 Tensor make_tensor(const Sizes& sizes, const Sizes& strides, DType dtype, Device device) {
   check_dims(sizes);
   if (!whole_bytes(dtype, sizes, strides, 0)) fail_packed("tensor", dtype, sizes);
-  Ref<TensorImpl> t = make_ref<TensorImpl>();
-  t->storage = allocate(spanned_bytes(sizes, strides, dtype), device);
-  t->sizes = sizes;
-  t->strides = strides;
-  t->dtype = dtype;
-  return Tensor(std::move(t));
+  return tensor_in(allocate(spanned_bytes(sizes, strides, dtype), device), sizes, strides, dtype);
 }
 
 Tensor make_fake(const Sizes& sizes, const Sizes& strides, DType dtype, Device device) {
   check_dims(sizes);
-  Ref<TensorImpl> t = make_ref<TensorImpl>();
-  t->storage = fake_storage(device);
-  t->sizes = sizes;
-  t->strides = strides;
-  t->dtype = dtype;
-  return Tensor(std::move(t));
+  return tensor_in(fake_storage(device), sizes, strides, dtype);
 }
 
 Tensor alias(const Tensor& t, const Sizes& sizes, const Sizes& strides, SymInt offset) {
   check_dims(sizes);
-  Ref<TensorImpl> r = make_ref<TensorImpl>();
-  r->storage = t->storage;
-  r->sizes = sizes;
-  r->strides = strides;
+  Tensor r = tensor_in(t->storage, sizes, strides, t->dtype);
   r->offset = offset;
-  r->dtype = t->dtype;
-  return Tensor(std::move(r));
+  return r;
 }
 
 bool whole_bytes(DType dtype, const Sizes& sizes, const Sizes& strides, SymInt offset) {
