@@ -19,7 +19,9 @@ namespace {
 
 using TensorSet = std::unordered_set<const TensorImpl*>;
 
-bool is_reduction(OpId op) { return op == OpId::sum || op == OpId::amax || op == OpId::amin || op == OpId::prod; }
+bool is_simple_reduction(OpId op) {
+  return op == OpId::sum || op == OpId::amax || op == OpId::amin || op == OpId::prod;
+}
 
 // Returns false if the node reduces rows together with other dimensions.
 bool keeps_order(const Node& n) {
@@ -89,7 +91,7 @@ class Padding {
   }
   void visit(const Node& n) {
     if (n.op == OpId::mm) return visit_product(n);
-    if (is_pointwise(n) || (is_reduction(n.op) && keeps_order(n))) return;
+    if (is_pointwise(n) || (is_simple_reduction(n.op) && keeps_order(n))) return;
     // Views that keep rows whole.
     const bool turns = n.op == OpId::transpose || n.op == OpId::permute;
     if (turns || n.op == OpId::view) {
