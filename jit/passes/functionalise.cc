@@ -28,13 +28,17 @@ struct Functionaliser {
   Rebuilder b;
   std::unordered_map<const Storage*, StorageState> storages;
   std::unordered_map<const TensorImpl*, int> versions;  // version of the new value of an old tensor
-  std::unordered_set<const Storage*> known;             // storages whose elements an op has read
+  std::unordered_set<const Storage*> read_storages;     // those whose elements an op has read
 
   explicit Functionaliser(const Graph& g) : b(g) {
     for (const GraphInput& in : g.inputs) {
       define(in.value);
       storages[in.value->storage.get()].aliases++;
     }
+  }
+
+  [[noreturn]] static void refuse_shared() {
+    throw NeedsData("a write to one of two inputs that share memory cannot be compiled");
   }
 
   // Notes that t, an old tensor, has a new value.
@@ -45,9 +49,9 @@ struct Functionaliser {
   }
 
   bool is_current(const Tensor& t) {
-    auto known = versions.find(t.get());
-    LUTRA_CHECK(known != versions.end(), "a value without its node");
-    return known->second == storages[t->storage.get()].version;
+    const auto version = versions.find(t.get());
+    LUTRA_CHECK(version != versions.end(), "a value without its node");
+    return version->second == storages[t->storage.get()].version;
   }
 
   // Returns the present new value of an old tensor. Regenerates the views that lead to it, from the first stale one.
@@ -58,9 +62,7 @@ struct Functionaliser {
     for (Tensor v = t; !is_current(v); v = v->node->args[0].tensor()) {
       stale.push_back(v);
       if (v.same(s.base)) break;
-      if (v->node->is_input()) {
-        throw NeedsData("a write to one of two inputs that share memory cannot be compiled");
-      }
+      if (v->node->is_input()) refuse_shared();
     }
     while (!stale.empty()) {
       const Tensor v = stale.back();
@@ -170,7 +172,7 @@ struct Functionaliser {
 
   void write(const Tensor& self, Tensor r, bool copied) {
     StorageState& s = storages[self->storage.get()];
-    if (s.aliases > 1) throw NeedsData("a write to one of two inputs that share memory cannot be compiled");
+    if (s.aliases > 1) refuse_shared();
     if (s.aliases > 0 && is_packed(s.base->dtype)) throw NeedsData("a write to an input of int4 cannot be compiled");
     if (same_geometry(self, s.base)) {
       s.value = r = settled(r, self, copied, s);
@@ -193,7 +195,7 @@ struct Functionaliser {
   // may do a write to such an input in place. If the run fails after it, the run is repeated from its start, so nothing
   // may have read the old elements.
   int unread_input(const Tensor& t) const {
-    if (known.count(t->storage.get())) return -1;
+    if (read_storages.count(t->storage.get())) return -1;
     const auto is_it = [&](const GraphInput& in) { return in.value->storage == t->storage; };
     const auto at = std::find_if(b.from.inputs.begin(), b.from.inputs.end(), is_it);
     return at == b.from.inputs.end() ? -1 : int(at - b.from.inputs.begin());
@@ -204,7 +206,7 @@ struct Functionaliser {
   void note_reads(const Node& n) {
     if (info(n.op).has(kView) && !n.inplace) return;
     const auto note = [&](const Tensor& t) {
-      if (t) known.insert(t->storage.get());
+      if (t) read_storages.insert(t->storage.get());
     };
     for (size_t i = n.inplace ? 1 : 0; i < n.args.size(); i++) {
       if (n.args[i].is<Tensor>()) note(n.args[i].tensor());
