@@ -355,6 +355,12 @@ struct CondNode final : ControlNode {
       }
       return false;
     }
+    bool gives_gradient(size_t result) const {
+      for (size_t i = 0; function && i < place.size(); i++) {
+        if (place[i] == result && function->gives_gradient(i)) return true;
+      }
+      return false;
+    }
   };
   Branch branches[2];
   SavedTensor pred;
@@ -575,13 +581,7 @@ Results call_cond(const Tensor& pred, const RecordedFunction& f, const RecordedF
   node->made = saved({results.begin(), results.end()}, [given](size_t k) { return k >= given; });
   for (const Tensor& t : joined(reads, {results.begin(), results.end()})) node->values.push_back(t.get());
   for (size_t k = 0; k < results.size(); k++) {
-    const auto gives = [k](const CondNode::Branch& b) {
-      for (size_t i = 0; b.function && i < b.place.size(); i++) {
-        if (b.place[i] == k && b.function->gives_gradient(i)) return true;
-      }
-      return false;
-    };
-    if (gives(node->branches[0]) || gives(node->branches[1])) {
+    if (node->branches[0].gives_gradient(k) || node->branches[1].gives_gradient(k)) {
       set_history(results[k], Ref<GradNode>(node.get()), uint32_t(k));
     }
   }
