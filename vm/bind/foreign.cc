@@ -61,12 +61,13 @@ int close_keeper(lua_State* L) {
   return 0;
 }
 
-void push_userdata_with_gc(lua_State* L, size_t bytes, lua_CFunction gc) {
-  lua_newuserdata(L, bytes);
+void* push_userdata_with_gc(lua_State* L, size_t bytes, lua_CFunction gc) {
+  void* const memory = lua_newuserdata(L, bytes);
   lua_createtable(L, 0, 1);
   lua_pushcfunction(L, gc);
   lua_setfield(L, -2, "__gc");
   lua_setmetatable(L, -2);
+  return memory;
 }
 
 // A finalizer that runs in the next collection: it releases the values of freed storages, and creates the next such
@@ -86,11 +87,8 @@ const KeeperRef& make_keeper(lua_State* L) {
     lua_newtable(L);
     lua_rawset(L, LUA_REGISTRYINDEX);
     lua_pushlightuserdata(L, const_cast<char*>(&kKeeperKey));
-    auto* keeper = new (lua_newuserdata(L, sizeof(KeeperRef))) KeeperRef(std::make_shared<Keeper>());
-    lua_createtable(L, 0, 1);
-    lua_pushcfunction(L, close_keeper);
-    lua_setfield(L, -2, "__gc");
-    lua_setmetatable(L, -2);
+    auto made = std::make_shared<Keeper>();  // first: the finalizer must find a keeper
+    auto* keeper = new (push_userdata_with_gc(L, sizeof(KeeperRef), close_keeper)) KeeperRef(std::move(made));
     lua_rawset(L, LUA_REGISTRYINDEX);
     push_userdata_with_gc(L, 1, look_again);
     lua_pop(L, 1);
