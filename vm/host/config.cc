@@ -216,35 +216,35 @@ int all_impl(lua_State* L) {
   return 1;
 }
 
+// Fails unless the new value of a setting has one of two types.
+void expect_type(lua_State* L, const Row& row, int first, int second, const std::string& what) {
+  const int type = lua_type(L, 3);
+  if (type != first && type != second) fail("config: ", row.name, " must be ", what, ", got ", luaL_typename(L, 3));
+}
+
 int set_impl(lua_State* L) {
   Config& config = runtime(L).config;
   const Row& row = find_row(lua_type(L, 2) == LUA_TSTRING ? lua_tostring(L, 2) : "?");
   const int type = lua_type(L, 3);
   if (auto* number = std::get_if<int Config::*>(&row.member)) {
-    if (type != LUA_TNUMBER) fail("config: ", row.name, " must be a number, got ", luaL_typename(L, 3));
+    expect_type(L, row, LUA_TNUMBER, LUA_TNUMBER, "a number");
     config.** number = check_int(row, lua_tonumber(L, 3));
   } else if (auto* share = std::get_if<double Config::*>(&row.member)) {
-    if (type != LUA_TNUMBER) fail("config: ", row.name, " must be a number, got ", luaL_typename(L, 3));
+    expect_type(L, row, LUA_TNUMBER, LUA_TNUMBER, "a number");
     config.** share = check_share(row, lua_tonumber(L, 3));
   } else if (auto* flag = std::get_if<bool Config::*>(&row.member)) {
-    if (type != LUA_TBOOLEAN) fail("config: ", row.name, " must be a boolean, got ", luaL_typename(L, 3));
+    expect_type(L, row, LUA_TBOOLEAN, LUA_TBOOLEAN, "a boolean");
     config.** flag = lua_toboolean(L, 3);
   } else if (auto* open = std::get_if<std::optional<bool> Config::*>(&row.member)) {
-    if (type != LUA_TBOOLEAN && type != LUA_TNIL) {
-      fail("config: ", row.name, " must be a boolean or nil, got ", luaL_typename(L, 3));
-    }
+    expect_type(L, row, LUA_TBOOLEAN, LUA_TNIL, "a boolean or nil");
     config.** open = type == LUA_TNIL ? std::nullopt : std::optional<bool>(lua_toboolean(L, 3));
   } else if (std::holds_alternative<Passes>(row.member)) {
     assign_passes(L, 3);
   } else if (std::holds_alternative<Fixed>(row.member)) {
-    if (type != LUA_TBOOLEAN && type != LUA_TSTRING) {
-      fail("config: ", row.name, " must be one of ", row.choices, ", got ", luaL_typename(L, 3));
-    }
+    expect_type(L, row, LUA_TBOOLEAN, LUA_TSTRING, str("one of ", row.choices));
     check_choice(row, type == LUA_TSTRING ? lua_tostring(L, 3) : lua_toboolean(L, 3) ? "true" : "false");
   } else {
-    if (type != LUA_TSTRING && type != LUA_TNIL) {
-      fail("config: ", row.name, " must be a string or nil, got ", luaL_typename(L, 3));
-    }
+    expect_type(L, row, LUA_TSTRING, LUA_TNIL, "a string or nil");
     set_from_text(config, row, type == LUA_TNIL ? "" : lua_tostring(L, 3));
   }
   apply(config, row);
