@@ -253,6 +253,10 @@ int save(lua_State* L) {
 
 // -- files to tables
 
+[[noreturn]] void refuse_form(const std::string& path) {
+  fail("load: '", path, "' is damaged: its '", kForm, "' cannot be read");
+}
+
 class Builder {
  public:
   Builder(lua_State* L, const std::string& path, const NamedTensors& tensors) : L_(L), path_(path) {
@@ -275,7 +279,7 @@ class Builder {
   }
 
  private:
-  [[noreturn]] void damaged() const { fail("load: '", path_, "' is damaged: its '", kForm, "' cannot be read"); }
+  [[noreturn]] void damaged() const { refuse_form(path_); }
   void push_text(const std::string& s) { lua_pushlstring(L_, s.data(), s.size()); }
 
   void push_table(const json& form, int depth) {
@@ -349,7 +353,7 @@ void push_content(lua_State* L, const std::string& path, const Safetensors& cont
   }
   if (form) {
     const json parsed = json::parse(*form, nullptr, false);
-    if (parsed.is_discarded()) fail("load: '", path, "' is damaged: its '", kForm, "' cannot be read");
+    if (parsed.is_discarded()) refuse_form(path);
     Builder(L, path, content.tensors).push(parsed, 0);
   } else {
     push_named(L, content.tensors);
