@@ -5,18 +5,9 @@ local h = require "harness"
 local test, equal, truthy, shell = h.test, h.equal, h.truthy, h.shell
 
 local lutra, base = h.program(), h.folder()
-local text = [[
-local nn = lt.nn
-lt.manual_seed(7)
-local function show(t) print(("%a"):format(t:detach():double():sum():item())) end
-local net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.25), nn.Linear(16, 3)):to("cuda")
-local opt = lt.optim.SGD(net:parameters(), {lr = 1e-2, momentum = 0.9})
-local step = lt.compile(function(x, y)
-  local loss = nn.functional.cross_entropy(net(x), y)
-  opt:zero_grad() loss:backward() opt:step()
-  return loss
-end)
-for i = 1, 6 do show(step(lt.randn(8, 6, {device = "cuda"}), lt.randint(0, 3, {8}, {device = "cuda"}))) end
+local text = h.gpu_training .. [[
+local step = lt.compile(step_of(net))
+for i = 1, 6 do next_step(step) end
 for _, p in ipairs(net:parameters()) do show(p) end
 local c = lt.counters().verify
 print("verified", c.calls, c.mismatches, c.repros)]]

@@ -238,6 +238,26 @@ for i = 1, 4 do
 end
 for _, p in ipairs(net:parameters()) do print(("%a"):format(p:detach():double():sum():item())) end]]
 
+-- The beginning of a program that trains a small network on a GPU: step_of(model) returns a train step, next_step(step)
+-- runs it on a random batch. show(t) prints the bits of a sum.
+M.gpu_training = [[
+local nn = lt.nn
+lt.manual_seed(7)
+local function show(t) print(("%a"):format(t:detach():double():sum():item())) end
+local net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Dropout(0.25), nn.Linear(16, 3)):to("cuda")
+local opt = lt.optim.SGD(net:parameters(), {lr = 1e-2, momentum = 0.9})
+local function step_of(model)
+  return function(x, y)
+    local loss = nn.functional.cross_entropy(model(x), y)
+    opt:zero_grad() loss:backward() opt:step()
+    return loss
+  end
+end
+local function next_step(step)
+  show(step(lt.randn(8, 6, {device = "cuda"}), lt.randint(0, 3, {8}, {device = "cuda"})))
+end
+]]
+
 -- Returns the instruction sets among `names` that this machine has.
 function M.isas(names)
   local lt, has = require "lutra", {}
