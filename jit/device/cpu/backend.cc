@@ -56,7 +56,7 @@ Machine stated_machine() {
   return rated(m);
 }
 
-size_t asked(int name) { return size_t(std::max<long>(sysconf(name), 0)); }
+size_t system_value(int name) { return size_t(std::max<long>(sysconf(name), 0)); }
 
 class CpuBackend final : public Backend {
  public:
@@ -67,9 +67,9 @@ class CpuBackend final : public Backend {
     m.isa = best_isa();
     m.processors = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
     m.memory_bytes = memory_bytes();
-    m.cache_bytes[0] = asked(_SC_LEVEL1_DCACHE_SIZE);
-    m.cache_bytes[1] = asked(_SC_LEVEL2_CACHE_SIZE);
-    m.cache_bytes[2] = asked(_SC_LEVEL3_CACHE_SIZE);
+    m.cache_bytes[0] = system_value(_SC_LEVEL1_DCACHE_SIZE);
+    m.cache_bytes[1] = system_value(_SC_LEVEL2_CACHE_SIZE);
+    m.cache_bytes[2] = system_value(_SC_LEVEL3_CACHE_SIZE);
     return rated(m);
   }
   bool has_host_memory() const override { return true; }
