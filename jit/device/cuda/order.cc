@@ -87,15 +87,15 @@ void LaunchOrder::touch(const MemoryRange& range, bool written) {
 }
 
 void LaunchOrder::wait_for(int32_t done) {
-  if (done < 0 || std::count(launch_.asked.begin(), launch_.asked.end(), done)) return;
-  launch_.asked.push_back(done);
+  if (done < 0 || std::count(launch_.dependencies.begin(), launch_.dependencies.end(), done)) return;
+  launch_.dependencies.push_back(done);
   launch_.before.add(size_t(done));
   launch_.before.add(done_[size_t(done)].before);
 }
 
-// Leaves out nodes that others of them wait for. Those others came later.
-std::vector<cuda::GraphNode> LaunchOrder::nodes_of(std::span<const int32_t> asked) const {
-  std::vector<int32_t> latest(asked.begin(), asked.end());
+// Returns the nodes of these launches, without those that others of them wait for. Those others came later.
+std::vector<cuda::GraphNode> LaunchOrder::nodes_of(std::span<const int32_t> launches) const {
+  std::vector<int32_t> latest(launches.begin(), launches.end());
   std::sort(latest.rbegin(), latest.rend());
   Set through;
   std::vector<cuda::GraphNode> nodes;
@@ -108,15 +108,15 @@ std::vector<cuda::GraphNode> LaunchOrder::nodes_of(std::span<const int32_t> aske
 }
 
 void LaunchOrder::wait() {
-  std::vector<cuda::GraphNode> nodes = nodes_of(launch_.asked);
+  std::vector<cuda::GraphNode> nodes = nodes_of(launch_.dependencies);
   LUTRA_CUDA(set_capture_dependencies(stream_, nodes.data(), nodes.size(), kSet));
 }
 
 void LaunchOrder::begin_barrier() {
   begin();
-  launch_.asked.clear();
+  launch_.dependencies.clear();
   for (int32_t i = 0; i < int32_t(done_.size()); i++) {
-    launch_.asked.push_back(i);
+    launch_.dependencies.push_back(i);
     launch_.before.add(size_t(i));
   }
   wait();
@@ -129,9 +129,9 @@ void LaunchOrder::end_barrier() {
 
 // Adds a dependency in the middle of a launch: what the launch puts into the stream from now on waits.
 void LaunchOrder::take(const MemoryRange& range) {
-  const size_t asked = launch_.asked.size();
+  const size_t before = launch_.dependencies.size();
   touch(range, true);
-  std::vector<cuda::GraphNode> nodes = nodes_of(std::span(launch_.asked).subspan(asked));
+  std::vector<cuda::GraphNode> nodes = nodes_of(std::span(launch_.dependencies).subspan(before));
   if (!nodes.empty()) LUTRA_CUDA(set_capture_dependencies(stream_, nodes.data(), nodes.size(), kAdd));
 }
 

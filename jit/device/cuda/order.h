@@ -98,7 +98,7 @@ class LaunchOrder : cuda::ScratchWatch {
   // The launch that is being put into the stream.
   struct Launch {
     std::vector<std::pair<MemoryRange, bool>> touched;
-    std::vector<int32_t> asked;  // what it waits for; some of these wait for others of them
+    std::vector<int32_t> dependencies;  // earlier launches; some of these wait for others of them
     Set before;
     int32_t entry = -1;  // of a launch that runs functions: a node for what it waits for
   };
@@ -110,7 +110,7 @@ class LaunchOrder : cuda::ScratchWatch {
   void mark(const MemoryRange& range, bool written);
   static void cut(Pieces& pieces, size_t at);
   static Pieces::iterator first_in(Pieces& pieces, size_t from);
-  std::vector<cuda::GraphNode> nodes_of(std::span<const int32_t> asked) const;
+  std::vector<cuda::GraphNode> nodes_of(std::span<const int32_t> launches) const;
   void take(const MemoryRange& range);
   void taken(size_t block) override;
   void taken_lent(const void* p, size_t nbytes) override;
