@@ -35,10 +35,10 @@ std::shared_ptr<Code> compile_arm64(const loop::Kernel& kernel, bool listing, in
   const std::string why = arm64::refusal(kernel);
   if (why.empty()) return arm64::compile(kernel, listing);
   static std::mutex mutex;
-  static std::set<std::string> told;
+  static std::set<std::string> reported;
   {
     const std::lock_guard<std::mutex> lock(mutex);
-    if (told.insert(why).second) {
+    if (reported.insert(why).second) {
       std::fprintf(stderr, "lutra: arm64: kernel %s and its like are interpreted: %s\n", kernel.name.c_str(),
                    why.c_str());
     }
