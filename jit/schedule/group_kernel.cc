@@ -479,7 +479,7 @@ void GroupKernel::build_body() {
 }
 
 Work GroupKernel::work() const {
-  struct Met {
+  struct Traffic {
     int32_t source;
     double most = 0, all = 0;  // bytes: in the loop that accesses the most of it, and in all loops
     double jumps = 0;          // elements that are accessed in lines of their own; a written one counts twice
@@ -496,11 +496,11 @@ Work GroupKernel::work() const {
   const auto stores_apart = [&](const Body::Use& use) { return use.written && jumps(use); };
   const bool core = units_.machine.threads == 1;
   const bool tiles = shape_.kind == GroupShape::kFlat && std::ranges::none_of(body.uses(), stores_apart);
-  std::vector<Met> met;
+  std::vector<Traffic> traffic;
   double iteration = 0;
   for (const Body::Use& use : body.uses()) {
-    auto m = std::find_if(met.begin(), met.end(), [&](const Met& o) { return o.source == use.buffer; });
-    if (m == met.end()) m = met.insert(m, {use.buffer});
+    auto m = std::find_if(traffic.begin(), traffic.end(), [&](const Traffic& o) { return o.source == use.buffer; });
+    if (m == traffic.end()) m = traffic.insert(m, {use.buffer});
     const double bytes = use.elements * double(size_of(use.type));
     m->most = std::max(m->most, bytes), m->all += bytes;
     m->across |= columns && use.written && use.elements > w.parallel;
@@ -508,7 +508,7 @@ Work GroupKernel::work() const {
     iteration += bytes / std::max(w.parallel, 1.0);
   }
   const bool is_near = iteration <= near_bytes(units_.machine);
-  for (const Met& m : met) {
+  for (const Traffic& m : traffic) {
     const double size = likely_bytes(units_.value_of(m.source));
     const double bytes = is_near ? std::min(m.most, size) : m.all;
     m.across ? w.move_across(units_.machine, bytes, size) : w.move(units_.machine, bytes, size);
