@@ -162,7 +162,7 @@ function rnn.pad_packed_sequence(...)
   for i = 1, #sizes do
     for row = 1, sizes[i] do lengths[row] = i end
   end
-  local out, counts = sequence:unsort(lt.stack(steps, 0), 1), lt.tensor(lengths, {dtype = "int64"})
+  local out, counts = sequence:unsort(lt.stack(steps, 0), 1), lt.tensor(lengths, {dtype = "int64", device = "cpu"})
   if sequence.unsorted_indices ~= nil then counts = counts:index_select(0, sequence.unsorted_indices:cpu()) end
   return o.batch_first and out:transpose(0, 1) or out, counts
 end
