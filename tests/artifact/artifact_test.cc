@@ -225,7 +225,7 @@ TEST_CASE("an artifact that is not of the graph is refused", "[runtime]") {
     }
     return std::string();
   };
-  const std::string not_of = "artifact: it is not of this graph: ";
+  const std::string not_of = "artifact: it is of another graph: ";
   const auto change_expr = [](Plan& p, SymOp op, int32_t SymExpr::*side, int32_t to) {
     for (SymExpr& e : p.exprs) {
       if (e.op == op) e.*side = to;

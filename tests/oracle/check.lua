@@ -118,10 +118,10 @@ end
 -- Running ------------------------------------------------------------------------------------------------------------
 
 -- Cases that cannot be one graph, and why. Any other case whose graph breaks fails.
-local never_sized = "gives depends on the elements" -- the shape is data, without a rule for it as a symbol
+local by_mask = "is indexed by a mask" -- the shape is data, without a rule for it as a symbol
 local sized_by_default = "reads the elements" -- a size that is not given is the largest element, or a sum
 local breaking = {
-  {"nonzero 0-dim", never_sized}, {"mask 0-dim", never_sized}, {"one_hot counted", sized_by_default},
+  {"mask 0-dim", by_mask}, {"one_hot counted", sized_by_default},
     {"tensordot by a tensor", sized_by_default},
 }
 
