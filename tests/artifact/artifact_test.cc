@@ -150,9 +150,10 @@ TEST_CASE("a plan that lies is refused by what is wrong", "[runtime]") {
   CHECK(with([](HandPlan&, K& k) { k.buffers.pop_back(); }) ==
         "artifact: launch 0 of scale_add has other arguments than the kernel");
   CHECK(with([](HandPlan&, K& k) { k.kernel.values = 1; }).find("artifact: kernel scale_add: ") == 0);
-  CHECK(with([](HandPlan& p, K&) { p.buffers[1].index = -2; }) == "artifact: buffer b1 has place -2");
+  CHECK(with([](HandPlan& p, K&) { p.buffers[1].index = -2; }) == "artifact: buffer b1 has no place -2");
   CHECK(with([](HandPlan& p, K&) { p.outputs[0].view.buffer = -1; }) == "artifact: there is no buffer b-1");
-  CHECK(with([](HandPlan& p, K&) { p.mutated.push_back(-7); }) == "artifact: a write to input -7");
+  CHECK(with([](HandPlan& p, K&) { p.mutated.push_back(-7); }) ==
+        "artifact: the plan writes to input -7, which it does not have");
 }
 
 TEST_CASE("a text of an artifact that lies is refused where it lies", "[runtime]") {
@@ -234,10 +235,10 @@ TEST_CASE("an artifact that is not of the graph is refused", "[runtime]") {
   using A = Artifact;
   CHECK(why([](A&, Plan&) {}) == "");
   CHECK(why([](A&, Plan& p) { p.positions.pop_back(); }) == not_of + "it has other inputs");
-  CHECK(why([](A&, Plan& p) { p.positions[1] = 1; }) == not_of + "input 1 is another one");
+  CHECK(why([](A&, Plan& p) { p.positions[1] = 1; }) == not_of + "input 1 has another position");
   CHECK(why([](A&, Plan& p) { p.mutated = {2}; }) == not_of + "it writes input 2");
   CHECK(why([](A& a, Plan&) { a.constants[0].given = 4; }) == not_of + "it reads constant 4");
-  CHECK(why([](A&, Plan& p) { p.outputs.clear(); }) == not_of + "it gives 0 results");
+  CHECK(why([](A&, Plan& p) { p.outputs.clear(); }) == not_of + "it has 0 results");
   CHECK(why([](A&, Plan& p) { p.outputs[0].kind = PlanOutput::kNone; }) == not_of + "result 0 is of another kind");
   CHECK(why([](A&, Plan& p) { p.rng_calls = 3; }) == not_of + "it draws random numbers 3 times");
   CHECK(why([&](A&, Plan& p) { change_expr(p, SymOp::kSize, &SymExpr::b, 1); }) ==
