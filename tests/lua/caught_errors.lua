@@ -235,4 +235,13 @@ test("under fullgraph", function()
   for i = 1, 3 do equal(texts(f(lt.ones(2) * i)), texts(lt.ones(2) * i * 2, false)) end
 end)
 
+test("assert ends a text at its first NUL", function()
+  compare(function()
+    return function(x)
+      local ok, e = pcall(function() assert(false, "a\0b") end)
+      return x * 2, ok, #e
+    end
+  end)
+end)
+
 h.finish()

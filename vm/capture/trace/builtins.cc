@@ -186,8 +186,11 @@ Vars run_require(Trace& t, Var* self, const Vars& args) {
 
 Vars run_assert(Trace& t, Var* self, const Vars& args) {
   if (!args.empty() && t.truthy(args[0])) return args;
-  const bool plain = args.size() < 2 || t.force(args[1])->kind != VarKind::kString || !may_change(args[1]);
-  if (!args.empty() && plain) raise_if_caught(t, self, args.size() < 2 ? t.string("assertion failed!") : args[1], true);
+  Var* message = args.size() < 2 ? t.string("assertion failed!") : t.force(args[1]);
+  // The real assert ends a text at its first NUL. A text that changes is not read here.
+  const bool is_text = message->kind == VarKind::kString;
+  const bool is_whole = !is_text || (!may_change(message) && t.text(message).find('\0') == std::string::npos);
+  if (!args.empty() && is_whole) raise_if_caught(t, self, message, true);
   t.stop(Break::assert_fails);
 }
 
