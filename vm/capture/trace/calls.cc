@@ -22,9 +22,9 @@ namespace {
 
 constexpr size_t kMaxDepth = 220;
 
-// Returns the name of a C function by the loaded module that it is in, as "ffi.istype".
+// Returns the name of a C function by the loaded module that it is in, as "ffi.istype"; the least of several names.
 std::string name_in_modules(Trace& t, Var* f) {
-  std::string name = "a C function";
+  std::string least;
   const int top = lua_gettop(t.L);
   lua_getfield(t.L, LUA_REGISTRYINDEX, "_LOADED");
   t.push_pin(f->pin);
@@ -33,12 +33,13 @@ std::string name_in_modules(Trace& t, Var* f) {
     if (!is_named() || !lua_istable(t.L, -1)) continue;
     const int module = lua_gettop(t.L);
     for (lua_pushnil(t.L); lua_next(t.L, module); lua_pop(t.L, 1)) {
-      if (is_named() && lua_rawequal(t.L, -1, top + 2))
-        name = str(lua_tostring(t.L, module - 1), ".", lua_tostring(t.L, -2));
+      if (!is_named() || !lua_rawequal(t.L, -1, top + 2)) continue;
+      const std::string name = str(lua_tostring(t.L, module - 1), ".", lua_tostring(t.L, -2));
+      if (least.empty() || name < least) least = name;
     }
   }
   lua_settop(t.L, top);
-  return name;
+  return least.empty() ? "a C function" : least;
 }
 
 // Returns whether coroutine.wrap made the function. LuaJIT marks its own functions by their kind.
