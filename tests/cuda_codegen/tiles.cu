@@ -1,4 +1,4 @@
-// tiles of i0 T1 V1 block256 R0 of 1
+// tiles of 64 along i0 T1 V1 block256 R0 of 1
 struct Block {
   Head head;
   void* p[3];

@@ -502,7 +502,10 @@ std::unique_ptr<KernelSource> generate(const Kernel& kernel, std::span<const int
 std::string mapping_class(const Kernel& kernel, std::span<const int64_t> hints, const Machine& machine) {
   const Mapping m = map_kernel(kernel, hints, machine);
   std::string kind = m.columns ? "columns" : "rows";
-  if (m.flat) kind = m.tile >= 0 ? str("tiles of i", m.nest[size_t(m.tile)]->id) : m.by_rows ? "flat rows" : "flat";
+  if (m.flat)
+    kind = m.tile >= 0 ? str("tiles of ", m.tile_side, " along i", m.nest[size_t(m.tile)]->id)
+           : m.by_rows ? "flat rows"
+                       : "flat";
   return str(kind, " T", m.threads, " V", m.elements, " block", m.block, " R", m.resident,
              m.exact       ? " exact"
              : m.apart > 1 ? " apart"
