@@ -132,7 +132,7 @@ TEST_CASE("random kernels compile to cubins", "[nvrtc]") {
     const Case c = KernelGenerator(seed, true).run();
     sources.insert(cuda::generate(c.kernel, c.ints, cuda::stated_machine())->text);
   }
-  check_compiles(sources, 20, false);
+  check_compiles(sources, rounds(20), false);
 }
 
 }  // namespace lutra
