@@ -197,7 +197,7 @@ void KernelEmitter::strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, i
 namespace {
 // Returns for how many vectors a function's instructions are interleaved. Each waits for the one before, and the
 // processor looks ahead only some iterations. The values of some functions fit in the registers four times.
-int turns_of(Op op) {
+int interleaved_by(Op op) {
   switch (op) {
     case Op::kErf:
     case Op::kErfinv:
@@ -213,13 +213,13 @@ int turns_of(Op op) {
 
 // Returns for how many vectors the body is emitted, whose instructions alternate; 0 if that does not pay. It needs many
 // registers, and a loop that is not short. Compiling several functions twice would cost more time than it saves.
-int KernelEmitter::turns(const Loop& l, int cost) const {
-  int heavy = 0, turns = 0;
+int KernelEmitter::interleaved(const Loop& l, int cost) const {
+  int heavy = 0, vectors = 0;
   for_each_inst(l.body, [&](const Inst& in) {
     if (!loop::is_heavy(in.op) || !is_float(in.type)) return;
-    heavy++, turns = turns_of(in.op);
+    heavy++, vectors = interleaved_by(in.op);
   });
-  return l.parallel && v_.bytes == 64 && heavy == 1 && cost <= kInterleave && !info_.gathers(l) ? turns : 0;
+  return l.parallel && v_.bytes == 64 && heavy == 1 && cost <= kInterleave && !info_.gathers(l) ? vectors : 0;
 }
 
 void KernelEmitter::vector_loop(const Loop& l) {
@@ -234,8 +234,8 @@ void KernelEmitter::vector_loop(const Loop& l) {
   if (cost > kOwnTail) hot = cost;
   int unroll = hot <= kUnroll4 ? 4 : hot <= kUnroll2 ? 2 : 1;
   if (info_.gathers(l)) unroll = 1;
-  const int together = turns(l, cost);
-  unroll = std::max(unroll, together);
+  const int vectors = interleaved(l, cost);
+  unroll = std::max(unroll, vectors);
   x86::Gp i = loop_begin(l), n = loop_end(l);
   loop_regs_[size_t(l.id)] = i;
   hoist_lane_indices(l, 1);
@@ -243,7 +243,7 @@ void KernelEmitter::vector_loop(const Loop& l) {
     packed_strip(l, i, n, 4);
     packed_strip(l, i, n, 1);
   }
-  if (together && cost > kOwnTail) return strip(l, i, n, together * v_.lanes, together, true, true);
+  if (vectors && cost > kOwnTail) return strip(l, i, n, vectors * v_.lanes, vectors, true, true);
   if (unroll > 1 || cost <= kOwnTail) strip(l, i, n, unroll * v_.lanes, unroll, false, true);
   // Short rows are mostly tail, so whole vectors in it go without masks.
   const bool rows = !l.parallel && unroll > 1;

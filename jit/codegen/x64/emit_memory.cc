@@ -256,8 +256,8 @@ KernelEmitter::Place KernelEmitter::place(const Access& a, DType type, const Lan
 }
 
 // Prefetches what a later iteration reads or writes. A processor's own prefetches come too late where much is computed,
-// and a store waits for its line. `from`: bytes from the group's first element to the vector. The next iteration of a
-// nested loop, of a tile or of an index is elsewhere.
+// and a store waits for its line. A processor without prefetchw takes it for a nop. `from`: bytes from the group's
+// first element to the vector. The next iteration of a nested loop, of a tile or of an index is elsewhere.
 void KernelEmitter::fetch_ahead(const Inst& in, const x86::Mem& row, const LaneGroup& group, int64_t from) {
   constexpr int64_t kLine = 64, kAhead = 16 * kLine;
   const auto& terms = in.access.terms;

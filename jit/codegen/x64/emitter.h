@@ -156,7 +156,7 @@ class KernelEmitter {
   void loop(const Loop& l, LaneGroup& group);
   void serial_loop(const Loop& l, LaneGroup& group);
   void vector_loop(const Loop& l);
-  int turns(const Loop& l, int cost) const;
+  int interleaved(const Loop& l, int cost) const;
   void lanes_loop(const Loop& l);
   void strip(const Loop& l, const x86::Gp& i, const x86::Gp& end, int group, int vectors, bool masked, bool repeat);
   x86::Gp loop_begin(const Loop& l);
