@@ -246,7 +246,9 @@ void Writer::tiles() {
     line(indices);
     open(within);
     body();
-    for (int n = side > kTileWidth ? 3 : 2; n > 0; n--) close();
+    close();
+    if (side > kTileWidth) close();
+    close();
   };
   each_element(str("const i64 ", ia, " = o", a.id, " + ", x, ", ", iv, " = o", v.id, " + threadIdx.y + k;"), [&] {
     for (const std::string& text : fills) line(text);
