@@ -176,8 +176,8 @@ F atan2_of(const F& y, const F& x) {
   }
 }
 
-// The angle whose sine is a: hi + lo where `near` holds. Elsewhere hi + lo is pi/2 minus the angle, twice the one whose
-// sine is hi / 2. Its lo is less by `base_low`.
+// Where `near` holds, hi + lo is asin(a). Elsewhere it is pi/2 - asin(a), which is 2 asin(hi / 2); `base_low` has been
+// taken from lo.
 template <class F>
 struct Arc {
   F hi, lo;
