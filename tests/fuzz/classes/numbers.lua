@@ -29,10 +29,20 @@ local uses = {
     "tonumber(int64(v) + 1LL)", "int64(v)", "ffi.cast('int64_t', v) % 5LL", "ffi.new(int64, w)",
     "table.maxn({[v == v and v or 0] = 1, [w == w and w or 0] = 2, x = 3})",
   -- No key is NaN: LuaJIT ends the process where a trace stores at one.
-  "list[v]", "(function() local t = {}; if v == v then t[v] = w end return t[v] end)()", "({10, 20, 30})[v]", "select(v, 'a', 'b', 'c')", "(function() return type(v) == 'number' and type(w) == 'number' and w - v > 99 and 'much' or unpack(list, v, w) end)()",
-  "table.concat(list, v)", "(function() local t = {1, 2, 3}; if v == 1 or v == 0.5 or not tonumber(v) then table.insert(t, v, 9) end; return t end)()", "next({[w == w and w or 0] = v})", "v and 1 or 2",
-  "(function() local s, n = 0, 0; for i = v, w do s, n = s + i, n + 1; if n > 9 then break end end return v == v and w == w and s end)()", "bit.band(v, 255)", "bit.lshift(1, v)",
-  "(function() local s, n = 0, 0; for i = 1, 3, v do s, n = s + i, n + 1; if n > 9 then break end end return v == v and s end)()", "x:size(v)", "x.shape[v]", sized "lt.eye(v)",
+  "list[v]", "(function() local t = {}; if v == v then t[v] = w end return t[v] end)()", "({10, 20, 30})[v]",
+    "select(v, 'a', 'b', 'c')",
+  "(function() return type(v) == 'number' and type(w) == 'number' and w - v > 99 and 'much' or " ..
+    "unpack(list, v, w) end)()",
+  "table.concat(list, v)",
+  "(function() local t = {1, 2, 3}; if v == 1 or v == 0.5 or not tonumber(v) then table.insert(t, v, 9) end; " ..
+    "return t end)()",
+  "next({[w == w and w or 0] = v})", "v and 1 or 2",
+  "(function() local s, n = 0, 0; for i = v, w do s, n = s + i, n + 1; " ..
+    "if n > 9 then break end end return v == v and w == w and s end)()",
+  "bit.band(v, 255)", "bit.lshift(1, v)",
+  "(function() local s, n = 0, 0; for i = 1, 3, v do s, n = s + i, n + 1; " ..
+    "if n > 9 then break end end return v == v and s end)()",
+  "x:size(v)", "x.shape[v]", sized "lt.eye(v)",
   "(v + 0) * x", "lt.tensor({v + 0, v * 1})", "string.format('%g', v * 1)", "tostring(v + 0)", "x:sum() * (v * w)",
     "x * (v > w and v or w)",
   "v == 1 and x + 1 or x - 1", "v ~= w and x or ids", "math.floor(v / 2) + x", "lt.full({2}, v, {dtype = 'int64'})",
