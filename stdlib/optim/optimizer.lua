@@ -57,8 +57,8 @@ function lt._native.renew_states(fresh)
   end
 end
 
--- PyTorch's options that choose how a step is launched. Here a compiled step is one graph, and its counters are
--- numbers, so the effect of the first three is always on.
+-- PyTorch's options that choose how a step is launched. foreach and fused are read by update_of. Counters are numbers,
+-- so the effect of capturable is always on.
 local implied = {{"foreach", keywords.none}, {"fused", keywords.none}, {"capturable", keywords.none},
   {"differentiable", keywords.none}}
 
@@ -154,6 +154,30 @@ local function update(self)
   end
 end
 
+-- optimiser -> its compiled update
+local compiled_updates = setmetatable({}, {__mode = "k"})
+
+local function is_launched_together(self)
+  if self.known.foreach == nil then return false end -- a class that has no such options
+  for _, group in ipairs(self.param_groups) do
+    if group.foreach or group.fused then return true end
+    if group.foreach == nil and group.fused == nil and group.params[1] and group.params[1].is_cuda then return true end
+  end
+  return false
+end
+
+-- With foreach or fused, and by default on a GPU, an eager step runs the compiled update: a few kernels in place of
+-- several for each parameter. It compiles in the background, and until then parameters are updated one by one.
+local function update_of(self)
+  if lt.is_compiling() or not is_launched_together(self) then return update end
+  local compiled = compiled_updates[self]
+  if compiled == nil then
+    compiled = lt.compile(update, {wait = false})
+    compiled_updates[self] = compiled
+  end
+  return compiled
+end
+
 function Optimizer:update_group() fail("%s: neither step nor update_group is defined", self.name) end
 
 -- With a closure: calls it first, in the current grad mode, and returns its loss.
@@ -164,7 +188,7 @@ function Optimizer:step(closure)
     if type(closure) ~= "function" then errors.callable("Optimizer.step", "closure", closure) end
     loss = closure()
   end
-  no_grad(update, self)
+  no_grad(update_of(self), self)
   return loss
 end
 

@@ -133,6 +133,32 @@ test("errors name what is wrong", function()
   raises("nesterov needs", optim.SGD, {p}, {nesterov = true})
 end)
 
+test("foreach and fused compile the update of a group and change no bit", function()
+  for _, name in ipairs {"SGD", "RMSprop", "Adagrad", "Adadelta", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "ASGD", "Rprop"} do
+    local function trained(options)
+      local a, b = parameter(0.5, -2, 3), parameter(1.5)
+      local groups = {{params = {a}, lr = 0.01, weight_decay = name ~= "Rprop" and 0.1 or nil}, {params = {b}}}
+      local opt = optim[name](groups, options)
+      for step = 1, 6 do
+        opt:zero_grad()
+        local loss = (a * a):sum() * step
+        if step ~= 3 then loss = loss + b:exp():sum() end -- once, b has no gradient
+        loss:backward()
+        opt:step()
+        lt.wait_compiled()
+      end
+      return {a:tolist(), b:tolist()}, opt
+    end
+    collectgarbage() -- the optimisers before, and what was compiled for them
+    local expected = trained {foreach = false}
+    local before = lt.counters().stats.unique_graphs
+    local got, opt = trained {foreach = true}
+    h.deep(got, expected)
+    truthy(lt.counters().stats.unique_graphs > before, name .. ": the update was compiled")
+    truthy(opt:state_dict().param_groups[1].foreach)
+  end
+end)
+
 test("options by position; those that say how a step is launched", function()
   local p = parameter(1)
   local opt = optim.Adam({p}, 0.5, {0.8, 0.9}, {eps = 1e-3})
