@@ -4,12 +4,10 @@
 namespace lutra {
 namespace {
 
-// Sets running = (1 - momentum) * running + momentum * value, without recording it on the tape.
-void update(const Value& running, const Tensor& value, const Scalar& momentum) {
+// Updates a statistic without recording it on the tape. count: the statistic is a variance of so many elements.
+void update(const Value& running, const Tensor& value, const Scalar& momentum, Value count = {}) {
   GradModeScope no_grad(false);
-  const Tensor& r = running.as<Tensor>();
-  const Tensor kept = op1(OpId::mul, {r, scalar_binary(SymOp::kNSub, Scalar(1.0), momentum)});
-  call_inplace(OpId::copy_, {r, op1(OpId::add, {op1(OpId::mul, {value, momentum}), kept})});
+  call_inplace(OpId::moving_average, {running, value, momentum, std::move(count)});
 }
 
 Tensor unbiased(const Tensor& var, SymInt n) { return op1(OpId::div, {op1(OpId::mul, {var, vint(n)}), vint(n - 1)}); }
@@ -44,6 +42,12 @@ void check_many(const char* fn, const char* what, const Tensor& x, bool batch) {
 
 }  // namespace
 
+Results decompose_moving_average(const Args& args) {
+  const Tensor kept = op1(OpId::mul, {args[0], scalar_binary(SymOp::kNSub, Scalar(1.0), args[2].as<Scalar>())});
+  const Tensor value = args[3].is_none() ? args[1].tensor() : unbiased(args[1].tensor(), args[3].sym_int());
+  return {op1(OpId::add, {op1(OpId::mul, {value, args[2]}), kept})};
+}
+
 // (input, running_mean, running_var, weight, bias, training, momentum, eps)
 Results decompose_batch_norm(const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
@@ -55,10 +59,9 @@ Results decompose_batch_norm(const Args& args) {
   const Scalar& momentum = args[6].as<Scalar>();
   if (!args[1].is_none()) update(args[1], r[1], momentum);
   if (!args[2].is_none()) {
-    GradModeScope no_grad(false);
     SymInt n = x->sizes[0];
     for (int64_t d = 2; d < x->dim(); d++) n = n * x->sizes[size_t(d)];
-    update(args[2], unbiased(r[2], n), momentum);
+    update(args[2], r[2], momentum, vint(n));
   }
   return {r[0]};
 }

@@ -43,6 +43,10 @@ ResultSpecs meta_batch_norm_backward(OpId op, const Args& args) {
   return {like_spec(x, x->dtype), channel, channel};
 }
 
+ResultSpecs meta_moving_average(OpId op, const Args& args) {
+  return {pointwise_spec(op, args, {0, 1}, result_type(args, {0, 1}))};
+}
+
 ResultSpecs meta_batch_norm_infer(OpId, const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
   check_input("batch_norm", x, 2);
