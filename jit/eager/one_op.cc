@@ -6,6 +6,7 @@
 #include "jit/compile.h"
 #include "jit/device/backend.h"
 #include "ops/decompose/emit.h"
+#include "ops/grad/vjp.h"
 
 namespace lutra {
 namespace {
@@ -241,7 +242,8 @@ OneOpGraph general_graph(const OpInfo& op, const Args& args, const OneOpCall& ca
 
 std::unique_ptr<EagerEntry> build_entry(OneOpGraph made, const EagerKey& key) {
   CompileOptions options;
-  options.eager = str("eager_", name(made.graph->nodes[0]->op));
+  const Node& node = *made.graph->nodes[0];
+  options.eager = str("eager_", name_of_call(node.op, node.args));
   auto entry = std::make_unique<EagerEntry>();
   entry->key = key;
   entry->executable = compile_graph(std::move(made.graph), options).executable;

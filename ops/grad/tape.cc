@@ -105,9 +105,10 @@ struct OpNode : GradNode {
       Edge self{Ref<GradNode>(this), uint32_t(i)};
       results.push_back(results_saved[i].unpack(info(op).name, create_graph ? &self : nullptr));
     }
-    VjpContext ctx{op, call, results, grads, next, std::vector<Tensor>(args.size())};
+    VjpContext ctx{op, call, results, grads, {}, std::vector<Tensor>(args.size())};
+    for (const Edge& edge : next) ctx.wanted.push_back(bool(edge.node));
     ctx.in_place = in_place;
-    info(op).vjp(ctx);
+    if (create_graph || !run_as_one_op(ctx)) info(op).vjp(ctx);
     ctx.lists.resize(args.size());
     std::vector<Tensor> out;
     for (size_t i = 0; i < call.size(); i++) {

@@ -14,7 +14,7 @@ bool VjpContext::needs(size_t k, size_t i) const {
               : args[j].is<std::vector<Tensor>>() ? args[j].as<std::vector<Tensor>>().size()
                                                   : 0;
   }
-  return bool(next[before + i].node);
+  return wanted[before + i];
 }
 
 void VjpContext::give(size_t k, const Tensor& g) {

@@ -13,7 +13,7 @@ struct VjpContext {
   const Args& args;
   const Results& results;
   const Results& grads;
-  const Edges& next;  // by tensor in args; without a node if it required no grad when the op ran
+  SmallVec<bool, 8> wanted;  // by tensor in args: it required grad when the op ran
   std::vector<Tensor> out;
   std::vector<std::vector<Tensor>> lists = {};  // lists[k]: the gradients of args[k] if that is a list of tensors
   bool in_place = false;                        // the result was written over args[0]
@@ -33,6 +33,12 @@ struct VjpContext {
   const char* const saves_##rule = saves; \
   void vjp_##rule(VjpContext& ctx);       \
   void vjp_##rule([[maybe_unused]] VjpContext& ctx)
+
+// Runs the rule of a pointwise op as one op, pointwise_vjp, so that eager code launches one kernel in place of several.
+// Returns false and does nothing where that could change a bit or the layout, or where the rule is one op itself.
+bool run_as_one_op(VjpContext& ctx);
+// Returns the op's name, or that of the rule that a call of pointwise_vjp runs: relu_backward.
+std::string name_of_call(OpId op, const Args& args);
 
 // Sums a gradient over the dimensions that broadcasting expanded.
 Tensor sum_to_size(const Tensor& grad, const Sizes& sizes);

@@ -134,7 +134,8 @@ test("errors name what is wrong", function()
 end)
 
 test("foreach and fused compile the update of a group and change no bit", function()
-  for _, name in ipairs {"SGD", "RMSprop", "Adagrad", "Adadelta", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "ASGD", "Rprop"} do
+  for _, name in ipairs {"SGD", "RMSprop", "Adagrad", "Adadelta", "Adam", "AdamW", "NAdam", "RAdam", "Adamax", "ASGD",
+    "Rprop"} do
     local function trained(options)
       local a, b = parameter(0.5, -2, 3), parameter(1.5)
       local groups = {{params = {a}, lr = 0.01, weight_decay = name ~= "Rprop" and 0.1 or nil}, {params = {b}}}

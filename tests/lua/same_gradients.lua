@@ -7,7 +7,7 @@ local M = {}
 function M.same_bits(a, b)
   if a == nil or b == nil then return a == b end
   if a.dtype ~= b.dtype then return false end
-  local as = a.dtype == "float64" and lt.int64 or lt.int32
+  local as = ({[2] = lt.int16, [4] = lt.int32, [8] = lt.int64})[a:element_size()]
   return a:contiguous():view(as):equal(b:contiguous():view(as))
 end
 
