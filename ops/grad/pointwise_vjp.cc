@@ -1,8 +1,12 @@
 // The vjp rule of a pointwise op as one op. The eager executor compiles an op's decomposition into one kernel, and this
 // op's decomposition runs the rule.
+#include <algorithm>
+#include <bit>
+
 #include "ops/decompose/emit.h"
 #include "ops/grad/saves.h"
 #include "ops/grad/vjp.h"
+#include "ops/meta/rules.h"
 
 namespace lutra {
 namespace {
@@ -39,6 +43,8 @@ bool same_layout(const Tensor& a, const Tensor& b) {
   return true;
 }
 
+bool same_elements(const Tensor& a, const Tensor& b) { return a->dtype == b->dtype && same_sizes(a->sizes, b->sizes); }
+
 // Collects what one call for the argument k passes. Returns false if it may not be one op.
 bool read(const VjpContext& ctx, size_t k, Args& call) {
   const OpInfo& op = info(ctx.op);
@@ -48,10 +54,7 @@ bool read(const VjpContext& ctx, size_t k, Args& call) {
   std::vector<Tensor> values;
   std::vector<Value> numbers;
   const auto take = [&](const Tensor& t, bool reads) {
-    if (t->dtype != grad->dtype || t->sizes.size() != grad->sizes.size()) return false;
-    for (size_t d = 0; d < t->sizes.size(); d++) {
-      if (t->sizes[d].hint != grad->sizes[d].hint) return false;
-    }
+    if (!same_elements(t, grad)) return false;
     if (!reads) return true;
     values.push_back(t);
     return same_layout(t, grad) && t->device() == grad->device();
@@ -75,6 +78,34 @@ bool read(const VjpContext& ctx, size_t k, Args& call) {
   return true;
 }
 
+// Returns whether the op takes arguments of these kinds. A graph's text may be wrong.
+bool fits(const Rule& rule, const Args& args) {
+  if (rule.op >= OpId::input || rule.argument >= kMaxArguments || rule.tensors & rule.numbers) return false;
+  if (!(rule.tensors >> rule.argument & 1)) return false;
+  const OpInfo& op = info(rule.op);
+  if (!op.has(kPointwise) || !op.vjp || op.args.size() > kMaxArguments || op.results != 1) return false;
+  size_t numbers = 2;
+  for (size_t i = 0; i < kMaxArguments; i++) {
+    const bool tensor = rule.tensors >> i & 1, number = rule.numbers >> i & 1;
+    if (i >= op.args.size()) {
+      if (tensor || number) return false;
+      continue;
+    }
+    const ArgType type = op.args[i].type;
+    const bool operand = type == ArgType::kOperand;
+    if (tensor && !operand && type != ArgType::kTensor) return false;
+    if (number && !operand && type != ArgType::kScalar && type != ArgType::kFloat) return false;
+    if (!tensor && !number && !op.args[i].optional) return false;
+    if (number && (numbers == 2 + kNumbers || args[numbers++].is_none())) return false;
+  }
+  const SaveMasks read = saved_by(rule.op, 1u << rule.argument, rule.in_place);
+  const auto& values = args[1].as<std::vector<Tensor>>();
+  const Tensor grad = args[0].tensor();
+  const auto fitting = [&](const Tensor& t) { return same_elements(t, grad); };
+  return values.size() == size_t(std::popcount(read.args & rule.tensors) + std::popcount(read.results)) &&
+         !values.empty() && is_float(grad->dtype) && std::all_of(values.begin(), values.end(), fitting);
+}
+
 }  // namespace
 
 bool run_as_one_op(VjpContext& ctx) {
@@ -95,6 +126,12 @@ bool run_as_one_op(VjpContext& ctx) {
 
 std::string name_of_call(OpId op, const Args& args) {
   return op == OpId::pointwise_vjp ? str(name(Rule::unpack(args.back()).op), "_backward") : name(op);
+}
+
+ResultSpecs meta_pointwise_vjp(OpId op, const Args& args) {
+  check_internal(op, fits(Rule::unpack(args[5]), args), "these are no arguments of the rule");
+  const Tensor& value = args[1].as<std::vector<Tensor>>()[0];
+  return {like_spec(value, value->dtype)};
 }
 
 // A tensor that the rule does not read is replaced by the gradient, which has its sizes and dtype.

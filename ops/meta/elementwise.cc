@@ -44,11 +44,6 @@ ResultSpecs meta_activation(OpId op, const Args& args) {
 ResultSpecs meta_activation_backward(OpId op, const Args& args) {
   return {pointwise_spec(op, args, {0, 1}, args[1].tensor()->dtype)};
 }
-// Its caller ensures that the gradient and all values have one size and layout.
-ResultSpecs meta_pointwise_vjp(OpId, const Args& args) {
-  const auto& values = args[1].as<std::vector<Tensor>>();
-  return {like_spec(values.empty() ? args[0].tensor() : values[0], args[0].tensor()->dtype)};
-}
 ResultSpecs meta_unary_any(OpId, const Args& args) { return {like_spec(args[0].tensor(), args[0].tensor()->dtype)}; }
 ResultSpecs meta_threshold(OpId op, const Args& args) {
   if (is_bool(args[0].tensor()->dtype)) undefined(op, DType::kBool);

@@ -148,6 +148,7 @@ TEST_CASE("every op does on a batch what its row's batching says", "[eager]") {
     const bool compared = !op.has(kRandom) && !op.has(kCreation) && !op.has(kMutates) && !op.dynamic;
     if (!compared || op.takes_as_parts()) continue;
     if (std::string_view(op.name).starts_with("view_as_")) continue;  // stored dtypes
+    if (id == OpId::pointwise_vjp) continue;                          // no number is a rule
     INFO(op.name << ", batching " << name(rule));
     bool found = false, ruled = false;
     for (const Shape& shape : kShapes) {
