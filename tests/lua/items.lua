@@ -279,6 +279,22 @@ test("the steps of a loop that reads numbers share their code", function()
   end, x)
 end)
 
+test("a loop that needs numbers read before it is a break", function()
+  local function f(x)
+    local y, sum = x * 2, 0
+    local list = x:totable()
+    for i = 1, #list do if list[i] > 2 then sum = sum + list[i] end end
+    return y * sum
+  end
+  local x = lt.arange(6):double()
+  local report = lt.explain(f)(x)
+  equal(#report.break_reasons, 1)
+  equal(report.break_reasons[1].kind, "data")
+  truthy(report.result[1]:equal(f(x)))
+  h.raises("fullgraph=true, but the graph breaks: the value of a number that item() read is needed",
+    lt.compile(f, {fullgraph = true}), x)
+end)
+
 test("a callee hands a number up", function()
   local function norm(x) return (x * x):sum():sqrt():item() end
   local function scaled(x, ...)

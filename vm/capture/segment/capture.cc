@@ -417,6 +417,8 @@ struct SegmentCapture {
       end.kind = SegmentEnd::kBreak;
       end.why = loop_why;
     }
+    if (end.kind == SegmentEnd::kLoop && wanted.fullgraph && loop_why && !loop_why.is_raised())
+      fail_fullgraph(loop_why);
     if (end.kind == SegmentEnd::kBreak) {
       if (std::string hint = control_hint(t, end.why); !hint.empty()) end.why.hint = hint;
       if (declines && t.frames.size() == 1 && !t.graph->nodes.empty())
@@ -426,6 +428,15 @@ struct SegmentCapture {
       if (wanted.fullgraph) return Verdict::kRaise;
     }
     return declines ? Verdict::kDecline : Verdict::kCompile;
+  }
+
+  // Returns whether the segment ends before a loop that needs a number or a size that the segment has read from
+  // elements. Then the loop's body reports no break, since it knows the value.
+  bool needs_what_it_read(const Trace& t, const SegmentEnd& end) const {
+    const Break why = loop_why.id;
+    const bool has_read = !t.unbacked.empty() || !t.read_numbers.empty();
+    return end.kind == SegmentEnd::kLoop && has_read &&
+           (why == Break::needs_number || why == Break::needs_truth || why == Break::needs_size);
   }
 
   // Makes an entry that lets the original code run.
@@ -467,6 +478,7 @@ struct SegmentCapture {
       auto entry = std::allocate_shared<Entry>(DenseAllocator<Entry>());
       const Verdict verdict = judge(t, end);
       if (end.kind == SegmentEnd::kBreak) entry->why = end.why;
+      if (needs_what_it_read(t, end)) entry->why = loop_why;
       if (verdict == Verdict::kCompile)
         compile(t, end, *entry);
       else
