@@ -71,14 +71,17 @@ local function check_implied(name, group)
   if group.differentiable then fail("%s: differentiable = true does not exist yet: a step is not recorded", name) end
 end
 
+local function same(tensor) return tensor end
+
+-- A group keeps keys of the program's own, as in PyTorch: name, lr_scale.
 local function add_checked_group(self, given)
   local class = getmetatable(self)
-  local options = {}
+  local options, own = {}, {}
   for name, value in pairs(given) do
-    if name ~= "params" then options[name] = value end
+    if self.known[name] ~= nil then options[name] = value elseif name ~= "params" then own[name] = value end
   end
-  -- copies lists
-  local group = converted(keywords.check(class.name, options, self.known), function(tensor) return tensor end)
+  local group = converted(keywords.check(class.name, options, self.known), same) -- copies lists
+  for name, value in pairs(own) do group[name] = value end
   class.check(group)
   if class.schema then check_implied(class.name, group) end
   local params = given.params
