@@ -116,6 +116,28 @@ test("attention: values and gradients are the formula's", function()
   end
 end)
 
+-- A mask that is the same for all queries gives the bits of the mask that repeats it for each query.
+test("attention: a mask of keys is the mask that repeats it", function()
+  lt.manual_seed(6)
+  for _, s in ipairs {{2, 3, 33, 130, 20}, {1, 1, 7, 5, 8}, {3, 2, 64, 64, 32}} do
+    local b, heads, l, k, d = unpack(s)
+    local inputs = {lt.randn(b, heads, l, d), lt.randn(b, heads, k, d), lt.randn(b, heads, k, d)}
+    local seen = lt.rand(b, 1, 1, k):gt(0.3)
+    seen[{0, 0, 0}] = false -- one batch sees nothing
+    for what, mask in pairs {bool = seen, float = lt.randn(b, 1, 1, k), both = lt.where(seen, 1.5, -math.huge)} do
+      local function run(m)
+        local q, key, v = inputs[1]:detach():requires_grad_(), inputs[2]:detach():requires_grad_(),
+          inputs[3]:detach():requires_grad_()
+        local out = F.scaled_dot_product_attention(q, key, v, m)
+        out:backward(lt.ones(b, heads, l, d))
+        return {out:detach(), q.grad, key.grad, v.grad}
+      end
+      local short, long = run(mask), run(mask:expand(b, heads, l, k):contiguous())
+      for i = 1, 4 do truthy(short[i]:equal(long[i]), what .. " mask, " .. l .. " queries, result " .. i) end
+    end
+  end
+end)
+
 local function setup()
   lt.manual_seed(7)
   local net = GPT {d = 32, heads = 2, layers = 2, vocabulary = 20, length = 40}

@@ -173,14 +173,21 @@ void apply_mask(const AttentionProblem& p, int64_t batch, int64_t head, int64_t 
     const auto* bytes = static_cast<const uint8_t*>(p.mask.data) + base;
     const auto* floats = static_cast<const float*>(p.mask.data) + base;
     for (int64_t j = 0; j < count; j++) {
-      for (int64_t i = 0; i < n; i++) {
-        float& score = scores[j * kQ + i];
-        const int64_t at = i * s[2] + j * s[3];
-        if (p.mask.is_bool) {
-          if (!bytes[at]) score = hidden;
-        } else {
-          score += floats[at];
+      float* row = scores + j * kQ;
+      if (s[2] == 0) {  // the same for all queries
+        if (!p.mask.is_bool) {
+          for (int64_t i = 0; i < n; i++) row[i] += floats[j * s[3]];
+        } else if (!bytes[j * s[3]]) {
+          for (int64_t i = 0; i < n; i++) row[i] = hidden;
         }
+        continue;
+      }
+      for (int64_t i = 0; i < n; i++) {
+        const int64_t at = i * s[2] + j * s[3];
+        if (!p.mask.is_bool)
+          row[i] += floats[at];
+        else if (!bytes[at])
+          row[i] = hidden;
       }
     }
   }
