@@ -399,4 +399,40 @@ test("errors of wrong guesses", function()
   raises("has more than start:stop:step", function() return v["1:2:3:4"] end)
 end)
 
+-- The runs of a list by a loop: values, the run of each element, lengths.
+local function runs_of(list)
+  local values, places, lengths = {}, {}, {}
+  for i, x in ipairs(list) do
+    if i == 1 or x ~= list[i - 1] then values[#values + 1], lengths[#lengths + 1] = x, 0 end
+    places[i], lengths[#lengths] = #values - 1, lengths[#lengths] + 1
+  end
+  return values, places, lengths
+end
+
+test("unique_consecutive: values, inverse and counts are those of a loop", function()
+  lt.manual_seed(3)
+  for _, dtype in ipairs {"float32", "float64", "bfloat16", "int64", "int32", "uint8", "bool"} do
+    for _, n in ipairs {1, 2, 17, 3000} do
+      local x = lt.randint(0, 2, {2, n}):mul(3):to(dtype)
+      for _, t in ipairs {x[0], x:t(), x} do
+        local list = t:flatten():totable()
+        local values, places, lengths = runs_of(list)
+        local a, b, c = lt.unique_consecutive(t, true, true)
+        deep(a:totable(), values)
+        deep(b:flatten():totable(), places)
+        deep(c:totable(), lengths)
+        deep(b.shape, t.shape)
+        truthy(lt.unique_consecutive(t):equal(a), "values alone")
+      end
+    end
+  end
+  local nan = 0 / 0
+  local a, b, c = lt.unique_consecutive(lt.tensor({nan, nan, 0, -0.0, 1}), true, true)
+  equal(a:size(0), 4)
+  deep(b:totable(), {0, 1, 2, 2, 3})
+  deep(c:totable(), {1, 1, 2, 1})
+  a, b, c = lt.unique_consecutive(lt.zeros(0, 3), true, true)
+  deep({a.shape, b.shape, c.shape}, {{0}, {0, 3}, {0}})
+end)
+
 h.finish()

@@ -48,6 +48,15 @@ bool same_element(T a, T b) {
   }
 }
 
+template <class T>
+std::vector<T> elements_of(const ExternView& v) {
+  std::vector<T> flat;
+  flat.reserve(size_t(v.numel()));
+  const T* from = static_cast<const T*>(v.data);
+  each_element(v, [&](int64_t at) { flat.push_back(from[at]); });
+  return flat;
+}
+
 // Returns the values, the run of each thing and the lengths of the runs. The latter are empty unless requested.
 Results results_of(const Tensor& values, const Runs& runs, const std::vector<uint32_t>& order, const Sizes& sizes,
                    Wanted wanted) {
@@ -71,29 +80,63 @@ std::vector<uint32_t> in_place_order(int64_t n) {
   return order;
 }
 
-Results unique_elements(const Tensor& t, bool sort, Wanted wanted, ParallelFor parallel) {
+Results unique_elements(const Tensor& t, Wanted wanted, ParallelFor parallel) {
   const ExternView v = view_of(t);
   const int64_t n = v.numel();
   Results results;
   with_element_type(v.dtype, [&]<class T>() {
-    std::vector<T> flat;
-    flat.reserve(size_t(n));
-    const T* from = static_cast<const T*>(v.data);
-    each_element(v, [&](int64_t at) { flat.push_back(from[at]); });
+    std::vector<T> flat = elements_of<T>(v);
     ExternView row;
     row.data = flat.data(), row.dtype = v.dtype, row.dim = 1, row.sizes[0] = n, row.strides[0] = 1;
-    const std::vector<uint32_t> order = sort ? stable_order(row, parallel) : in_place_order(n);
-    if (sort) {
-      std::vector<T> sorted;
-      sorted.reserve(flat.size());
-      for (size_t i = 0; i < flat.size(); i++) look(int64_t(i)), sorted.push_back(flat[order[i]]);
-      flat.swap(sorted);
-    }
+    const std::vector<uint32_t> order = stable_order(row, parallel);
+    std::vector<T> sorted;
+    sorted.reserve(flat.size());
+    for (size_t i = 0; i < flat.size(); i++) look(int64_t(i)), sorted.push_back(flat[order[i]]);
+    flat.swap(sorted);
     const Runs runs(n, [&](int64_t i) { return same_element(flat[size_t(i)], flat[size_t(i - 1)]); });
     Tensor values = make_tensor({runs.count()}, v.dtype);
     T* to = values->data_as<T>();
     for (int64_t r = 0; r < runs.count(); r++) look(r), to[r] = flat[size_t(runs.first[size_t(r)])];
     results = results_of(values, runs, order, t->sizes, wanted);
+  });
+  return results;
+}
+
+// Runs of elements as they stand: counted first, so that the results have their sizes, then written.
+Results consecutive_elements(const Tensor& t, Wanted wanted) {
+  const ExternView v = view_of(t);
+  const int64_t n = v.numel();
+  Results results;
+  with_element_type(v.dtype, [&]<class T>() {
+    const std::vector<T> copy = t->is_contiguous() ? std::vector<T>() : elements_of<T>(v);
+    const T* from = t->is_contiguous() ? static_cast<const T*>(v.data) : copy.data();
+    // Calls visit(i) for each i > 0 with whether a run begins there.
+    const auto each_pair = [&](const auto& visit) {
+      in_stretches(n, [&](int64_t begin, int64_t end) {
+        for (int64_t i = std::max<int64_t>(begin, 1); i < end; i++) visit(i, !same_element(from[i], from[i - 1]));
+      });
+    };
+    int64_t count = n > 0 ? 1 : 0;
+    each_pair([&](int64_t, bool begins) { count += begins; });
+    Tensor values = make_tensor({count}, v.dtype);
+    Tensor inverse = make_tensor(wanted.inverse ? t->sizes : Sizes{0}, DType::kInt64);
+    Tensor counts = make_tensor({wanted.counts ? count : 0}, DType::kInt64);
+    if (n == 0) return void(results = {values, inverse, counts});
+    T* to = values->data_as<T>();
+    auto *to_inverse = inverse->data_as<int64_t>(), *to_counts = counts->data_as<int64_t>();
+    int64_t run = 0, first = 0;
+    to[0] = from[0];
+    each_pair([&](int64_t i, bool begins) {
+      if (!begins) return;
+      if (wanted.counts) to_counts[run] = i - first;
+      to[++run] = from[i], first = i;
+    });
+    if (wanted.counts) to_counts[run] = n - first;
+    if (wanted.inverse) {
+      int64_t at = to_inverse[0] = 0;
+      each_pair([&](int64_t i, bool begins) { to_inverse[i] = at += begins; });
+    }
+    results = {values, inverse, counts};
   });
   return results;
 }
@@ -176,7 +219,9 @@ Results unique(const Args& args, bool sort, ParallelFor parallel) {
   const Tensor t = args[0].tensor();
   const size_t last = args.size() - 1;
   const Wanted wanted{args[last - 2].as<bool>(), args[last - 1].as<bool>()};
-  if (args[last].is_none() || t->dim() == 0) return unique_elements(t, sort, wanted, parallel);
+  if (args[last].is_none() || t->dim() == 0) {
+    return sort ? unique_elements(t, wanted, parallel) : consecutive_elements(t, wanted);
+  }
   const int64_t dim = args[last].sym_int().hint;
   return unique_slices(t, dim < 0 ? dim + t->dim() : dim, sort, wanted);
 }
