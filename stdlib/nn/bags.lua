@@ -26,28 +26,40 @@ local function bags_of(offsets, count)
     :cumsum(0):narrow(0, 0, count) - 1
 end
 
+-- bags: {count =, length =} if each bag has `length` ids, or else {count =, of =}, where `of` has the bag of each id.
+-- Returns the sum of x, which has an element or a row for each id, over each bag.
+local function add_up(x, bags)
+  if bags.length then return x:unflatten(0, {bags.count, bags.length}):sum(1) end
+  local sizes = x.shape
+  sizes[1] = bags.count
+  return x:new_zeros(sizes):index_add(0, bags.of, x)
+end
+
+-- Returns the largest row of each bag, by element. Of equal ones in a bag of `length` ids, the first has the gradient.
+local function largest(rows, bags)
+  if bags.length == 0 then return add_up(rows, bags) end
+  if bags.length then return (rows:unflatten(0, {bags.count, bags.length}):max(1)) end
+  return rows:new_zeros({bags.count, rows:size(1)})
+    :scatter_reduce(0, bags.of:unsqueeze(1):expand(-1, rows:size(1)), rows, "amax", {include_self = false})
+end
+
 -- Reduces rows (ids, features) by bag. kept: a mask of the ids that count; nil if all do.
 local reduce = {}
 
-function reduce.sum(rows, bag, bags, kept, features)
+function reduce.sum(rows, bags, kept)
   if kept ~= nil then rows = rows:masked_fill(kept:logical_not():unsqueeze(1), 0) end
-  return rows.new_zeros(rows, {bags, features}):index_add(0, bag, rows)
+  return add_up(rows, bags)
 end
 
-function reduce.mean(rows, bag, bags, kept, features)
-  local ones = rows.new_ones(rows, {rows:size(0)})
-  if kept ~= nil then ones = kept:to(rows.dtype) end
-  local count = rows.new_zeros(rows, {bags}):index_add(0, bag, ones):clamp_min(1)
-  return reduce.sum(rows, bag, bags, kept, features) / count:unsqueeze(1)
+function reduce.mean(rows, bags, kept)
+  local counted = kept ~= nil and kept:to(rows.dtype) or rows:new_ones({rows:size(0)})
+  return reduce.sum(rows, bags, kept) / add_up(counted, bags):clamp_min(1):unsqueeze(1)
 end
 
-function reduce.max(rows, bag, bags, kept, features)
-  if kept ~= nil then rows = rows:masked_fill(kept:logical_not():unsqueeze(1), -math.huge) end
-  local index = bag:unsqueeze(1):expand(-1, features)
-  local out = rows.new_zeros(rows, {bags, features}):scatter_reduce(0, index, rows, "amax", {include_self = false})
-  if kept == nil then return out end
-  local any = lt.zeros({bags}, {dtype = "int64", device = bag.device}):index_add(0, bag, kept:long()):gt(0)
-  return out:masked_fill(any:logical_not():unsqueeze(1), 0) -- a bag of padding only
+function reduce.max(rows, bags, kept)
+  if kept == nil then return largest(rows, bags) end
+  local out = largest(rows:masked_fill(kept:logical_not():unsqueeze(1), -math.huge), bags)
+  return out:masked_fill(add_up(kept:long(), bags):eq(0):unsqueeze(1), 0) -- a bag of padding only
 end
 
 local schema = {{"input"}, {"weight"}, {"offsets", none}, {"max_norm", none}, {"norm_type", 2},
@@ -119,25 +131,23 @@ local function embedding_bag(...)
     o.input, o.weight = o.weight, o.input
   end
   check(o)
-  local ids, weights, bags, bag = o.input, o.per_sample_weights, nil, nil
+  local ids, weights, bags = o.input, o.per_sample_weights, nil
   if ids:dim() == 2 then
-    local length = ids:size(1)
-    bags = ids:size(0)
-    bag = lt.arange(bags, {device = ids.device}):unsqueeze(1):expand(bags, length):reshape(-1)
+    bags = {count = ids:size(0), length = ids:size(1)}
     ids = ids:reshape(-1)
     if weights ~= nil then weights = weights:reshape(-1) end
   else
-    bags = o.offsets:size(0)
-    if o.include_last_offset and bags == 0 then fail("embedding_bag: include_last_offset needs an offset") end
-    bag = bags_of(o.offsets:long(), ids:size(0))
+    bags = {count = o.offsets:size(0)}
+    if o.include_last_offset and bags.count == 0 then fail("embedding_bag: include_last_offset needs an offset") end
+    bags.of = bags_of(o.offsets:long(), ids:size(0))
   end
   local padding = padding_of(o)
   ids = checked(lt.where(ids:lt(o.weight:size(0)), ids, -1), "an id is no row of weight")
   local rows = lt.embedding(ids, o.weight, padding, nil, o.norm_type, o.scale_grad_by_freq)
   if weights ~= nil then rows = rows * weights:unsqueeze(1) end
-  local out = reduce[o.mode](rows, bag, bags, padding and ids:ne(padding), o.weight:size(1))
+  local out = reduce[o.mode](rows, bags, padding and ids:ne(padding))
   if not o.include_last_offset then return out end
-  return out:narrow(0, 0, bags - 1) -- no bag has the ids from the last offset on
+  return out:narrow(0, 0, bags.count - 1) -- no bag has the ids from the last offset on
 end
 
 local EmbeddingBag = Module:extend("EmbeddingBag")

@@ -307,4 +307,37 @@ test("a state that does not fit leaves lazy layers as they were", function()
   deep(net(lt.ones(6, 9)).shape, {2, 2})
 end)
 
+-- Weights are small integers, so that sums are exact in any order.
+test("bags of one length are the bags of their offsets", function()
+  lt.manual_seed(4)
+  for _, s in ipairs {{5, 3}, {1, 8}, {4, 1}, {3, 0}, {0, 2}} do
+    local count, length = unpack(s)
+    local ids, offsets = lt.randint(0, 6, {count, length}), lt.arange(count) * length
+    local weight, some = lt.randint(-8, 8, {6, 3}):float(), lt.randint(1, 4, {count, length}):float()
+    local function run(mode, padding, weights, flat)
+      local w = weight:clone():requires_grad_()
+      local x, per_sample = ids, weights
+      if flat then x, per_sample = ids:flatten(), weights and weights:flatten() end
+      local out = F.embedding_bag(x, w, flat and offsets or nil,
+        {mode = mode, padding_idx = padding, per_sample_weights = per_sample})
+      out:mul(2):sum():backward()
+      return out:detach(), w.grad
+    end
+    for _, mode in ipairs {"sum", "mean", "max"} do
+      for padding = -1, 2 do
+        local row = padding >= 0 and padding or nil
+        local out, grad = run(mode, row, nil, false)
+        local wanted, wanted_grad = run(mode, row, nil, true)
+        local what = mode .. " of " .. count .. " x " .. length
+        truthy(out:equal(wanted), what)
+        truthy(mode == "max" or grad:allclose(wanted_grad), what .. ", gradient")
+      end
+    end
+    truthy(run("sum", nil, some, false):equal((run("sum", nil, some, true))), "weighted")
+  end
+  local w = lt.tensor({{1, 0}, {1, 2}, {0, 2}}, {dtype = "float32"}):requires_grad_()
+  F.embedding_bag(lt.tensor({{0, 1, 2}, {2, 2, 1}}, {dtype = "int64"}), w, {mode = "max"}):sum():backward()
+  deep(w.grad:totable(), {{1, 0}, {1, 1}, {0, 1}}) -- the first of equal rows
+end)
+
 h.finish()
