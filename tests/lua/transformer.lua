@@ -138,6 +138,27 @@ test("attention: a mask of keys is the mask that repeats it", function()
   end
 end)
 
+test("attention: gradients have the same bits at any number of threads", function()
+  lt.manual_seed(8)
+  local before = lt.config.num_threads
+  for _, s in ipairs {{1, 3, 1, 70, 300, 40, true}, {2, 4, 2, 130, 130, 64, false}, {1, 1, 1, 257, 257, 32, true}} do
+    local b, heads, shared, l, k, d, causal = unpack(s)
+    local inputs = {lt.randn(b, heads, l, d), lt.randn(b, shared, k, d), lt.randn(b, shared, k, d)}
+    local g = lt.randn(b, heads, l, d)
+    local wanted
+    for _, threads in ipairs {1, 2, 3, 16} do
+      lt.config.num_threads = threads
+      local q, key, v = inputs[1]:detach():requires_grad_(), inputs[2]:detach():requires_grad_(),
+        inputs[3]:detach():requires_grad_()
+      F.scaled_dot_product_attention(q, key, v, {is_causal = causal, enable_gqa = shared < heads}):backward(g)
+      local got = {q.grad, key.grad, v.grad}
+      wanted = wanted or got
+      for i = 1, 3 do truthy(got[i]:equal(wanted[i]), threads .. " threads, " .. l .. " queries, gradient " .. i) end
+    end
+  end
+  lt.config.num_threads = before
+end)
+
 local function setup()
   lt.manual_seed(7)
   local net = GPT {d = 32, heads = 2, layers = 2, vocabulary = 20, length = 40}

@@ -96,8 +96,14 @@ void run_attention(const ExternCall& call) {
   });
 }
 
-// With few heads, the gradient of queries and that of keys and values are computed by separate blocks, which computes
-// the scores twice.
+// Returns whether each head is a piece. Otherwise the gradient of queries and that of keys and values are computed by
+// separate blocks, which share work among more threads than heads but compute scores and their gradients twice: seven
+// products for five. Either way each element is the same sum.
+bool takes_whole_heads(int64_t heads, int64_t threads) {
+  const int64_t rounds = (heads + threads - 1) / threads;
+  return 5 * rounds * threads <= 7 * heads;
+}
+
 void run_attention_backward(const ExternCall& call) {
   const AttentionKernels& kernels = kernels_for(call.isa);
   AttentionProblem p = problem(call, call.in[1], call.in[2], call.in[3], call.in[6]);
@@ -120,7 +126,10 @@ void run_attention_backward(const ExternCall& call) {
   const auto run = [&](const AttentionRange& r) {
     kernels.backward(p, r, attention_scratch(kernels.scratch(p, r.key_end - r.key_begin)));
   };
-  if (heads >= 16 || flops < 4e6) return share(call, heads, flops, [&](int64_t i) { run(range(i)); });
+  const int64_t threads = call.parallel ? std::max(call.threads, 1) : 1;
+  if (takes_whole_heads(heads, threads) || flops < 4e6) {
+    return share(call, heads, flops, [&](int64_t i) { run(range(i)); });
+  }
   const int64_t q_blocks = blocks(p.queries, kAttentionQueries) * group, k_blocks = blocks(p.keys, kAttentionKeys);
   share(call, heads * (q_blocks + k_blocks), flops / double(q_blocks + k_blocks), [&](int64_t i) {
     AttentionRange r = range(i / (q_blocks + k_blocks));
