@@ -1,5 +1,5 @@
 -- Tests that the error of float32 sums does not grow with the number of terms: at most 1e-6 of the sum if the terms
--- have one sign. Eager and compiled sums are alike.
+-- have one sign. Eager and compiled sums are alike. Running extremes do not depend on the layout.
 local lt = require "lutra"
 local h = require "harness"
 
@@ -118,6 +118,24 @@ h.test("running sums and products of integers along rows", function()
     local long = x:to(lt.int64) * 2 ^ 31
     h.truthy(long:cumsum(1):equal(long:t():contiguous():cumsum(0):t()), "int64 sums of " .. n)
     h.truthy(long:cumprod(1):equal(long:t():contiguous():cumprod(0):t()), "int64 products of " .. n)
+  end
+end)
+
+h.test("running extremes along columns are those along rows", function()
+  lt.manual_seed(9)
+  for _, dtype in ipairs {"float32", "float64", "int32", "int64"} do
+    for _, sizes in ipairs {{1, 3}, {40, 5}, {7, 300}, {600, 2}} do
+      local x = lt.randint(-5, 5, sizes):to(dtype)
+      if dtype:match("float") then x:masked_fill_(lt.rand(sizes):gt(0.98), 0 / 0) end
+      for _, name in ipairs {"cummax", "cummin"} do
+        local values, places = lt[name](x, 0)
+        local wanted, wanted_places = lt[name](x:t():contiguous(), 1)
+        h.truthy(values:allclose(wanted:t(), 0, 0, true), name .. " of " .. dtype)
+        h.truthy(places:equal(wanted_places:t()), "places of " .. name .. " of " .. dtype)
+        local cube = lt[name](lt.stack({x, x}), 1)
+        h.truthy(cube[1]:allclose(values, 0, 0, true), name .. " of the second of two")
+      end
+    end
   end
 end)
 

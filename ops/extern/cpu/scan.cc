@@ -144,16 +144,34 @@ void extreme(const ExternCall& call, const Op& wins) {
   const auto* in = static_cast<const T*>(call.in[0].data);
   auto* out = static_cast<T*>(call.out[0].data);
   auto* index = static_cast<int64_t*>(call.out[1].data);
+  const auto takes = [&wins](T v, T best) { return v != v || (best == best && wins(v, best)); };
+  if (s.inner > 1) {
+    return each_block(call, s, [&](int64_t at, int64_t lines) {
+      T best[kBlock];
+      int64_t place[kBlock] = {};
+      std::copy_n(in + at, lines, best);
+      for (int64_t k = 0; k < s.n; k++) {
+        const int64_t row = at + k * s.inner;
+        for (int64_t j = 0; j < lines; j++) {
+          const T v = in[row + j];
+          const bool taken = takes(v, best[j]);
+          out[row + j] = best[j] = taken ? v : best[j];
+          index[row + j] = place[j] = taken ? k : place[j];
+        }
+        if (k % kBlock == kBlock - 1) look_in_loop();
+      }
+    });
+  }
   each_block(call, s, [&](int64_t at, int64_t lines) {
     for (int64_t j = at; j < at + lines; j++) {
       T best = in[j];
       int64_t place = 0;
       in_stretches(s.n, [&](int64_t begin, int64_t end) {
         for (int64_t k = begin; k < end; k++) {
-          const T v = in[j + k * s.inner];
-          if (v != v || (best == best && wins(v, best))) best = v, place = k;
-          out[j + k * s.inner] = best;
-          index[j + k * s.inner] = place;
+          const T v = in[j + k];
+          if (takes(v, best)) best = v, place = k;
+          out[j + k] = best;
+          index[j + k] = place;
         }
       });
     }
