@@ -34,6 +34,11 @@ int Trace::values_of(const std::string& source) const {
   return found == options.changing_values.end() || options.dynamic == 0 ? 0 : found->second;
 }
 
+bool Trace::is_learnt(const Source& tensor, int dim) const {
+  const auto dims = options.dynamic_dims.find(tensor.text);
+  return options.dynamic != 0 && dims != options.dynamic_dims.end() && dims->second.count(dim) > 0;
+}
+
 bool Trace::has_varied(Var* v, int values) {
   if (v->tensor || (v->guarded && !v->num.expr)) return false;
   // A variable of a loop around the segment has another value the next time.
@@ -74,11 +79,6 @@ double Trace::constant(Var* v) {
 bool Trace::has_come_out_otherwise(const Var* v) const {
   if (v->kind != VarKind::kNumber || v->tensor || !v->num.expr) return false;
   if (options.changing_values.empty() && options.dynamic_dims.empty()) return false;
-  const auto is_learnt = [&](const Source& s, int dim) {
-    const auto dims = options.dynamic_dims.find(s.text);
-    if (options.dynamic == 0 || dims == options.dynamic_dims.end()) return false;
-    return dims->second.count(dim) > 0;
-  };
   bool has = false;
   each_leaf(v->num.expr, [&](const Source* s, int dim) {
     if (!s) return;

@@ -22,7 +22,7 @@ double loop_number(Trace& t, Frame& f, unsigned slot) {
 
 bool is_argument(const Source* s) { return s && (s->kind == SourceKind::kArg || s->kind == SourceKind::kVararg); }
 
-// Returns whether a number is computed only from arguments, their sizes and constants.
+// Returns whether a number is computed only from arguments, sizes of theirs that changed, and constants.
 bool is_of_arguments(const Trace& t, const Var& v) {
   if (v.source || v.num.expr == 0) return is_argument(v.source);
   std::vector<int32_t> parts{v.num.expr};
@@ -30,7 +30,8 @@ bool is_of_arguments(const Trace& t, const Var& v) {
   while (!parts.empty()) {
     const SymExpr& e = (*t.graph->env)[parts.back()];
     parts.pop_back();
-    if (e.op == SymOp::kSize && !is_argument(t.inputs[size_t(e.a)].source)) return false;
+    const Source* tensor = e.op == SymOp::kSize ? t.inputs[size_t(e.a)].source : nullptr;
+    if (e.op == SymOp::kSize && !(is_argument(tensor) && t.is_learnt(*tensor, e.b))) return false;
     if (e.op == SymOp::kScalarInput && !is_argument(t.program.scalar_sources[size_t(e.a)])) return false;
     if (arity(e.op) > 0 && seen.insert(e.a).second) parts.push_back(e.a);
     if (arity(e.op) > 1 && seen.insert(e.b).second) parts.push_back(e.b);

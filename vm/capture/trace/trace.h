@@ -191,6 +191,7 @@ class Trace {
   Scalar symbolic(Var* number);  // keeps it symbolic if possible be
   // Returns whether earlier misses brought at least `values` other values of this number or string.
   bool has_varied(Var* v, int values = 1);
+  bool is_learnt(const Source& tensor, int dim) const;  // a miss has shown that the size changes
   // Returns whether it contains a number or size that is known to change, so that a comparison may have another result.
   bool has_come_out_otherwise(const Var* v) const;
   // Returns whether an expression may become a constant: it contains only numbers without misses, and no sizes.
