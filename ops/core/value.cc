@@ -19,19 +19,12 @@ int32_t number_expr(SymEnv& env, const Scalar& s) {
 Scalar scalar_binary(SymOp op, const Scalar& a, const Scalar& b) {
   SymEnv* env = a.expr || b.expr ? SymEnv::current() : nullptr;
   if (env) {
-    int32_t id = env->make(op, number_expr(*env, a), number_expr(*env, b));
+    int32_t id = env->make(op, number_expr(*env, a), arity(op) > 1 ? number_expr(*env, b) : 0);
     Scalar r((*env)[id].d);
     if ((*env)[id].op != SymOp::kConstNum) r.expr = id;
     return r;
   }
-  double x = a.to_double(), y = b.to_double();
-  switch (op) {
-    case SymOp::kNAdd: return x + y;
-    case SymOp::kNSub: return x - y;
-    case SymOp::kNMul: return x * y;
-    case SymOp::kNDiv: return x / y;
-    default: fail_internal("scalar_binary: ", name(op));
-  }
+  return eval_number(op, a.to_double(), b.to_double());
 }
 
 bool scalar_ask(SymCmp cmp, const Scalar& a, const Scalar& b) {

@@ -9,7 +9,11 @@
 namespace lutra {
 namespace {
 
-double number(const Value& v) { return pin(v.as<Scalar>()).to_double(); }
+Scalar number(const Value& v) { return as_number(v.as<Scalar>()); }
+
+bool less(const Scalar& a, const Scalar& b) { return scalar_ask(SymCmp::kLt, a, b); }
+
+bool at_most(const Scalar& a, const Scalar& b) { return scalar_ask(SymCmp::kLe, a, b); }
 
 // Draws numbers of t's sizes, in float64 or float32.
 Tensor draw(OpId op, const Tensor& t) { return op1(op, {t->sizes, at_least_float32(t->dtype), t->device()}); }
@@ -44,7 +48,7 @@ int64_t most(DType dtype) {
 
 Results scaled_normal(const Tensor& like, const Value& mean, const Value& std) {
   check_float("normal", like);
-  if (std.is<Scalar>() && !(number(std) >= 0))
+  if (std.is<Scalar>() && !at_most(0.0, number(std)))
     fail("normal: std must not be negative, got ", to_string(std.as<Scalar>()));
   GradModeScope off(false);
   const Value scale = std.is<Scalar>() ? std : checked(std.tensor(), "nonnegative", "normal: std must not be negative");
@@ -56,32 +60,34 @@ Results scaled_normal(const Tensor& like, const Value& mean, const Value& std) {
 // All in-place ops take (input, ...) and return input.
 Results decompose_uniform_(const Args& a) {
   const Tensor t = a[0].tensor();
-  const double from = number(a[1]), to = number(a[2]);
-  if (!(from <= to)) fail("uniform_: the range from ", from, " to ", to, " is empty");
-  if (!std::isfinite(to - from)) fail("uniform_: the range from ", from, " to ", to, " is not finite");
-  return fill(t, draw_scaled(OpId::rand_scaled, t, vnum(to - from), vnum(from)));
+  const Scalar from = number(a[1]), to = number(a[2]), width = scalar_binary(SymOp::kNSub, to, from);
+  if (!at_most(from, to)) fail("uniform_: the range from ", to_string(from), " to ", to_string(to), " is empty");
+  if (!less(width, HUGE_VAL)) {
+    fail("uniform_: the range from ", to_string(from), " to ", to_string(to), " is not finite");
+  }
+  return fill(t, draw_scaled(OpId::rand_scaled, t, width, from));
 }
 
 Results decompose_normal_(const Args& a) {
   const Tensor t = a[0].tensor();
-  const double std = number(a[2]);
-  if (std < 0) fail("normal_: std must not be negative, got ", std);
-  return fill(t, draw_scaled(OpId::randn_scaled, t, vnum(std), a[1]));
+  const Scalar std = number(a[2]);
+  if (less(std, 0.0)) fail("normal_: std must not be negative, got ", to_string(std));
+  return fill(t, draw_scaled(OpId::randn_scaled, t, std, a[1]));
 }
 
 Results decompose_exponential_(const Args& a) {
   const Tensor t = a[0].tensor();
   check_float("exponential_", t);
-  const double rate = number(a[1]);
-  if (!(rate > 0)) fail("exponential_: lambd must be positive, got ", rate);
+  const Scalar rate = number(a[1]);
+  if (!less(0.0, rate)) fail("exponential_: lambd must be positive, got ", to_string(rate));
   GradModeScope off(false);
-  return fill(t, op1(OpId::div, {exponential(t), vnum(rate)}));
+  return fill(t, op1(OpId::div, {exponential(t), rate}));
 }
 
 // Draws the number of tries until an event of probability p happens.
 Results decompose_geometric_(const Args& a) {
   const Tensor t = a[0].tensor();
-  const double p = number(a[1]);
+  const double p = pin(number(a[1])).to_double();
   if (!(p > 0 && p < 1)) fail("geometric_: p must be between 0 and 1, got ", p);
   GradModeScope off(false);
   const Tensor tries = op1(OpId::ceil, {op1(OpId::div, {exponential(t), vnum(-std::log1p(-p))})});
@@ -91,10 +97,10 @@ Results decompose_geometric_(const Args& a) {
 Results decompose_log_normal_(const Args& a) {
   const Tensor t = a[0].tensor();
   check_float("log_normal_", t);
-  const double std = number(a[2]);
-  if (!(std > 0)) fail("log_normal_: std must be positive, got ", std);
+  const Scalar std = number(a[2]);
+  if (!less(0.0, std)) fail("log_normal_: std must be positive, got ", to_string(std));
   GradModeScope off(false);
-  const Tensor normal = op1(OpId::add, {op1(OpId::mul, {draw(OpId::randn, t), vnum(std)}), a[1]});
+  const Tensor normal = op1(OpId::add, {op1(OpId::mul, {draw(OpId::randn, t), std}), a[1]});
   return fill(t, op1(OpId::exp, {normal}));
 }
 
@@ -102,11 +108,11 @@ Results decompose_log_normal_(const Args& a) {
 Results decompose_cauchy_(const Args& a) {
   const Tensor t = a[0].tensor();
   check_float("cauchy_", t);
-  const double sigma = number(a[2]);
-  if (!(sigma > 0)) fail("cauchy_: sigma must be positive, got ", sigma);
+  const Scalar sigma = number(a[2]);
+  if (!less(0.0, sigma)) fail("cauchy_: sigma must be positive, got ", to_string(sigma));
   GradModeScope off(false);
   const Tensor turn = mul(sub(draw(OpId::rand, t), vnum(0.5)), vnum(M_PI));
-  return fill(t, add(mul(op1(OpId::tan, {turn}), vnum(sigma)), a[1]));
+  return fill(t, add(mul(op1(OpId::tan, {turn}), sigma), a[1]));
 }
 
 Results decompose_bernoulli_(const Args& a) {

@@ -40,8 +40,10 @@ Tensor between(const std::string& how, const Tensor& low, const Tensor& high, co
 // Returns q as a tensor. A number takes the input's dtype.
 Tensor places(OpId op, const Value& v, const Tensor& x) {
   if (v.is<Tensor>()) return v.tensor();
-  const Scalar q = pin(v.as<Scalar>());
-  if (!(q.to_double() >= 0 && q.to_double() <= 1)) fail(name(op), ": q must be between 0 and 1, got ", to_string(q));
+  const Scalar q = as_number(v.as<Scalar>());
+  if (!scalar_ask(SymCmp::kLe, 0.0, q) || !scalar_ask(SymCmp::kLe, q, 1.0)) {
+    fail(name(op), ": q must be between 0 and 1, got ", to_string(q));
+  }
   return full({}, q, x->dtype, x->device());
 }
 

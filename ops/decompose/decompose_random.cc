@@ -10,6 +10,13 @@ namespace {
 
 bool equals(const Scalar& s, double v) { return scalar_ask(SymCmp::kEq, s, Scalar(v)); }
 
+Scalar times(const Scalar& a, const Scalar& b) { return scalar_binary(SymOp::kNMul, a, b); }
+Scalar plus(const Scalar& a, const Scalar& b) { return scalar_binary(SymOp::kNAdd, a, b); }
+
+bool is_finite(const Scalar& s) {
+  return scalar_ask(SymCmp::kLt, -HUGE_VAL, s) && scalar_ask(SymCmp::kLt, s, HUGE_VAL);
+}
+
 void check_rate(OpId op, const Scalar& p) {
   // These questions make a NaN fail the guards, too.
   if (!scalar_ask(SymCmp::kLe, Scalar(0.0), p) || !scalar_ask(SymCmp::kLe, p, Scalar(1.0))) {
@@ -81,7 +88,7 @@ namespace {
 Results alpha_drop(OpId op, const Args& args, const Sizes& sizes) {
   constexpr double kAlpha = 1.7580993408473766;
   Tensor x = args[0].tensor();
-  const Scalar& rate = args[1].as<Scalar>();
+  const Scalar rate = as_number(args[1].as<Scalar>());
   check_rate(op, rate);
   const bool inplace = args[3].as<bool>();
   if (!args[2].as<bool>() || equals(rate, 0)) return {x};
@@ -90,12 +97,12 @@ Results alpha_drop(OpId op, const Args& args, const Sizes& sizes) {
     return {inplace ? call_inplace(OpId::mul, {x, zero}) : mul(x, zero)};
   }
   if (!is_float(x->dtype)) fail(name(op), ": expected a floating point input, got ", name(x->dtype));
-  const double p = rate.to_double();
-  equals(rate, p);  // guards the value, because the factors below depend on it
-  const double a = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));
+  const Scalar one = 1.0, alpha = kAlpha;
+  const Scalar grown = plus(times(kAlpha * kAlpha, rate), one), rest = scalar_binary(SymOp::kNSub, one, rate);
+  const Scalar a = scalar_binary(SymOp::kNDiv, one, scalar_binary(SymOp::kNSqrt, times(grown, rest), {}));
   Tensor kept = to_dtype(ge(uniform(sizes, x), args[1]), x->dtype);
-  Tensor shift = add(mul(sub(kept, Scalar(1.0)), Scalar(kAlpha * a)), Scalar(kAlpha * a * p));
-  Tensor scale = mul(kept, Scalar(a));
+  Tensor shift = add(mul(sub(kept, one), times(alpha, a)), times(times(alpha, a), rate));
+  Tensor scale = mul(kept, a);
   if (inplace) return {call_inplace(OpId::add, {call_inplace(OpId::mul, {x, scale}), shift})};
   return {add(mul(x, scale), shift)};
 }
@@ -112,12 +119,17 @@ Results decompose_feature_alpha_dropout(const Args& args) {
 // (input, lower, upper, training)
 Results decompose_rrelu(const Args& args) {
   const Tensor x = args[0].tensor();
-  const double low = pin(args[1].as<Scalar>()).to_double(), high = pin(args[2].as<Scalar>()).to_double();
-  if (!std::isfinite(low) || !std::isfinite(high)) fail("rrelu: lower and upper must be finite, got ", low, ", ", high);
-  if (low > high) fail("rrelu: lower must not be above upper, got ", low, " and ", high);
+  const Scalar low = as_number(args[1].as<Scalar>()), high = as_number(args[2].as<Scalar>());
+  if (!is_finite(low) || !is_finite(high)) {
+    fail("rrelu: lower and upper must be finite, got ", to_string(low), ", ", to_string(high));
+  }
+  if (!scalar_ask(SymCmp::kLe, low, high)) {
+    fail("rrelu: lower must not be above upper, got ", to_string(low), " and ", to_string(high));
+  }
   if (!is_float(x->dtype)) fail("rrelu: expected a floating point input, got ", name(x->dtype));
-  if (!args[3].as<bool>()) return {op1(OpId::leaky_relu, {x, Scalar((low + high) / 2)})};
-  const Tensor slope = to_dtype(add(mul(uniform(x->sizes, x), Scalar(high - low)), Scalar(low)), x->dtype);
+  if (!args[3].as<bool>()) return {op1(OpId::leaky_relu, {x, scalar_binary(SymOp::kNDiv, plus(low, high), 2.0)})};
+  const Scalar width = scalar_binary(SymOp::kNSub, high, low);
+  const Tensor slope = to_dtype(add(mul(uniform(x->sizes, x), width), low), x->dtype);
   return {where(le(x, Scalar(0.0)), mul(x, slope), x)};
 }
 
