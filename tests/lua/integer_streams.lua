@@ -39,4 +39,57 @@ stream("for i = 1, x.shape[1] over x[i - 1]", function(x)
   return y
 end, function(i) return rows(size(i)) end)
 
+stream("for i = 1, n over a tensor of n rows", function(x, n)
+  local y = x * 2
+  for i = 1, n do y = y * 1.5 + i end
+  return y
+end, function(i) return rows(size(i)), size(i) end)
+
+-- Two sizes that change independently. An empty second dimension has an entry of its own, since its strides differ.
+local function other(i) return size((i * 7) % #SIZES + 1) end
+local function matrix(i) return lt.arange(size(i) * other(i)):view(size(i), other(i)):float() end
+stream("two sizes, a sum", function(x) return (x * 2 + 1):sum(1) end, matrix, 4)
+stream("two sizes, a product", function(x) return x:t():matmul(x) end, matrix, 5)
+stream("two sizes, softmax", function(x) return x:softmax(1) * x end, matrix, 5)
+stream("two sizes, an outer product", function(a, b) return a:unsqueeze(1) * b end,
+  function(i) return lt.arange(size(i)):float(), lt.arange(other(i)):float() end, 6)
+stream("three sizes, cat", function(a, b, c) return lt.cat({a, b, c}) * 2 end, function(i)
+  return lt.arange(size(i)):float(), lt.arange(other(i)):float(), lt.arange(size((i * 5) % #SIZES + 1)):float()
+end, 4)
+stream("two sizes, gradients", function(x, w)
+  local loss = (x:matmul(w):tanh() * 2):sum()
+  loss:backward()
+  return loss, w.grad
+end, function(i) return rows(size(i)), lt.ones(3, math.max(other(i), 1), {requires_grad = true}) end, 6)
+
+-- An LSTM over batches of any size: once for a batch of 1, whose strides differ, and once for others; the first step,
+-- whose state takes no gradient, and the others.
+lt.manual_seed(1)
+local wx, wh = lt.nn.Linear(3, 16), lt.nn.Linear(4, 16)
+stream("an LSTM of any batch and length", function(x)
+  local state, c = lt.zeros(x.shape[1], 4), lt.zeros(x.shape[1], 4)
+  for t = 1, x.shape[2] do
+    local i, f, g, o = unpack((wx(x:select(1, t - 1)) + wh(state)):chunk(4, 1))
+    c = f:sigmoid() * c + i:sigmoid() * g:tanh()
+    state = o:sigmoid() * c:tanh()
+  end
+  return state
+end, function(i) return lt.randn(math.max(other(i), 1), math.max(size(i), 1), 3) end, 6)
+
+-- Numbers that ops use as values.
+local x = lt.arange(64):float() - 30
+local function numbers(i) return size(i), other(i) + 0.5 end
+for name, f in pairs {
+  normal = function(k, s) return lt.normal(k, s, {4}) * 2, lt.normal(x, s) end,
+  normal_ = function(k, s) return (x * 2):normal_(k, s) end,
+  uniform_ = function(k, s) return (x * 2):uniform_(-k, s) end,
+  exponential_ = function(_, s) return (x * 2):exponential_(s) end,
+  log_normal_ = function(k, s) return (x * 2):log_normal_(k / 10, s / 40) end,
+  cauchy_ = function(k, s) return (x * 2):cauchy_(k / 10, s) end,
+  rrelu = function(_, s) return lt.nn.functional.rrelu(x, s / 100, s / 50, true) end,
+  ["rrelu, not training"] = function(_, s) return lt.nn.functional.rrelu(x, s / 100, s / 50) end,
+  alpha_dropout = function(_, s) return lt.nn.functional.alpha_dropout(x * 2, s / 40, true) end,
+  quantile = function(_, s) return lt.quantile(x, s / 100) end,
+} do stream(name, f, numbers, 1) end
+
 h.finish()

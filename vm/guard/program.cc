@@ -83,7 +83,7 @@ bool tell_difference(const Tensor& t, const TensorSpec& spec, TensorMiss* miss) 
     if (spec.sizes[d] >= 0 && spec.sizes[d] != i.sizes[d].hint) {
       return miss && set_miss(miss, TensorFact::kSize, int(d), list(spec.sizes), list(i.sizes));
     }
-    const SymRange may = spec.sizes[d] == kOpenSize ? kOpenSizes : kSymbolicSizes;
+    const SymRange may = spec.sizes[d] == kOpenSize ? open_sizes(d) : kSymbolicSizes;
     if (spec.sizes[d] < 0 && !may.contains(i.sizes[d].hint)) {
       return miss && set_miss(miss, TensorFact::kSize, int(d), i.sizes[d].hint < 2 ? ">= 2" : "<= 2^40", list(i.sizes));
     }

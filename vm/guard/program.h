@@ -42,11 +42,13 @@ struct GuardStep {
   const Source* other = nullptr;   // for kSame, kNotSame: source of the value in b
 };
 
-// Sizes that may be symbols. Sizes 0 and 1 may not, because broadcasting depends on them. The maximum keeps sums and
-// small multiples exact in Lua's doubles.
+// Sizes that may be symbols. At first sizes 0 and 1 may not, because broadcasting depends on them. The maximum keeps
+// sums and small multiples exact in Lua's doubles.
 constexpr SymRange kSymbolicSizes{2, int64_t(1) << 40};
-// Sizes 0 and 1 may be symbols, too, if the graph guards each fact about them that it needs.
-constexpr SymRange kOpenSizes{0, kSymbolicSizes.high};
+// Sizes 0 and 1 may be symbols, too, if the graph guards each fact about them that it needs. Strides are products of
+// sizes other than the first, so of these only 1.
+constexpr SymRange kOpenSizes{0, kSymbolicSizes.high}, kOpenInnerSizes{1, kSymbolicSizes.high};
+inline SymRange open_sizes(size_t dim) { return dim == 0 ? kOpenSizes : kOpenInnerSizes; }
 constexpr int64_t kSymbolicSize = -1, kOpenSize = -2;  // in a TensorSpec
 
 // The properties that a tensor must have. A symbolic size is kSymbolicSize or kOpenSize here. A stride that follows

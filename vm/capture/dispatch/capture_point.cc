@@ -52,7 +52,6 @@ void teach_symbols(const bc::Proto& proto, ProtoPoint& point, const SegmentLesso
     const auto sizes = lessons.sizes.find(point.args[i]);
     if (sizes == lessons.sizes.end()) continue;
     point.dynamic_dims[names[i]].insert(sizes->second.begin(), sizes->second.end());
-    if (lessons.open.count(point.args[i])) point.decisions.open_sizes[names[i]] = true;
   }
 }
 
@@ -77,6 +76,7 @@ void teach_new_points(CompiledProto& compiled, const std::set<bc::Pc>& known, co
     note_variables(point, *compiled.code, &kept);
     point.dynamic_dims.insert(from.dynamic_dims.begin(), from.dynamic_dims.end());
     point.changing_values.insert(from.changing_values.begin(), from.changing_values.end());
+    point.small_sizes = point.small_sizes || from.small_sizes;
     teach_symbols(compiled.code->proto(), point, lessons);
     teach_loops(*compiled.code, point, from, lessons);
   }
@@ -115,6 +115,7 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
     options.dynamic_dims[source].insert(dims.begin(), dims.end());
   }
   for (const auto& [source, values] : point.changing_values) options.changing_values[source] = int(values.size());
+  options.small_sizes = point.small_sizes;
   options.loose_functions = point.loose_functions;
   options.parted_calls = compiled.parted_calls;
   options.loop_variables = point.loop_variables;
@@ -134,8 +135,6 @@ std::shared_ptr<Entry> make_entry(CaptureState& state, lua_State* L, CompiledPro
   CapturedSegment s = capture_segment(L, state.trace, place, call, options_of(L, compiled), options, point.decisions);
   CompiledProto& left = s.level ? *callers[s.level - 1].compiled : compiled;
   point.decisions.kept_loops = std::move(s.kept_loops);
-  std::erase_if(s.open_sizes, [](const auto& size) { return !size.second; });  // it may still bound a loop
-  point.decisions.open_sizes = std::move(s.open_sizes);
   const KeptLoops& kept = point.decisions.kept_loops;
   for (const auto& [pc, ops] : s.called_ops) compiled.called_ops[pc] = std::max(compiled.called_ops[pc], ops);
   std::set<bc::Pc> known;

@@ -75,6 +75,7 @@ struct ProtoPoint {
   int idle_captures = 0;      // captures without an op since the last one with ops
   std::map<std::string, std::set<int>> dynamic_dims;
   std::map<std::string, std::set<std::string>> changing_values;  // by source: values in misses, a few of each
+  bool small_sizes = false;                                      // of TraceOptions
   std::set<std::string> loose_functions;
   bool has_parted = false;                     // the last miss has parted calls: entries are captured again
   std::map<std::string, bool> loop_variables;  // of TraceOptions

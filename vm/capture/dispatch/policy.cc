@@ -117,16 +117,18 @@ void note_value(ProtoPoint& point, const std::string& source, std::string value)
   if (values.size() < kKnown) values.insert(std::move(value));
 }
 
-// Marks dims whose size differs from the spec, so that the next capture makes them symbols. Sizes 0 and 1 stay
-// constants unless they bound a loop. A loop that they bound need not be unrolled twice.
+// Marks dims whose size differs from the spec, so that the next capture makes them symbols, sizes 0 and 1 included if
+// the call has one. A loop that such a size bounds need not be unrolled twice.
 void learn_sizes(ProtoPoint& point, const GuardProgram& p, const std::vector<Tensor>& tensors) {
   for (size_t i = 0; i < p.tensors.size(); i++) {
     const TensorSpec& spec = p.tensors[i];
     if (!tensors[i] || !p.tensor_sources[i] || spec.sizes.size() != tensors[i]->sizes.size()) continue;
     for (size_t d = 0; d < spec.sizes.size(); d++) {
       const int64_t size = tensors[i]->sizes[d].hint;
-      if (size != spec.sizes[d] && size < 2)
+      if (size != spec.sizes[d] && size < kSymbolicSizes.low) {
+        point.small_sizes = true;
         note_value(point, size_name(p.tensor_sources[i]->text, int(d)), std::to_string(size));
+      }
       if (spec.sizes[d] < 0 || spec.sizes[d] == size) continue;
       point.dynamic_dims[p.tensor_sources[i]->text].insert(int(d));
     }

@@ -44,6 +44,7 @@ void add_next(CompiledProto& compiled, const ProtoPoint& point, bc::Pc pc) {
   if (next == compiled.points.end() || !next->second.entries.empty()) return;
   next->second.dynamic_dims.insert(point.dynamic_dims.begin(), point.dynamic_dims.end());
   next->second.changing_values.insert(point.changing_values.begin(), point.changing_values.end());
+  next->second.small_sizes = point.small_sizes;
 }
 
 // Moves the point to where its entries have their first ops. Returns false if it is in no loop, if the ops are at the

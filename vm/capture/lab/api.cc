@@ -259,6 +259,7 @@ int api_reset(lua_State* L) {
       point.enters_callees = true;
       point.dynamic_dims.clear();
       point.changing_values.clear();
+      point.small_sizes = false;
       point.loop_variables.clear();
       point.decisions = TraceDecisions();
       point.stays = point.crosses = false;

@@ -474,7 +474,7 @@ struct SegmentCapture {
     lua_newtable(L);
     made.left_out = lua_gettop(L);
     attempt("a segment", [this](Trace& t, SegmentEnd& end) {
-      decide_open_sizes(t, end);
+      decide_open_sizes(t);
       auto entry = std::allocate_shared<Entry>(DenseAllocator<Entry>());
       const Verdict verdict = judge(t, end);
       if (end.kind == SegmentEnd::kBreak) entry->why = end.why;
@@ -526,7 +526,6 @@ struct SegmentCapture {
     e.weak = luaL_ref(L, LUA_REGISTRYINDEX);
     made.kept_loops = decisions.kept_loops;
     made.called_ops = std::move(t.called_ops);
-    made.open_sizes = decisions.open_sizes;
     if (!e.compiling) return;
     e.compiling->work =
         std::make_unique<CompileLater>([segment = e.segment.get()] { segment->ready(); },

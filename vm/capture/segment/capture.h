@@ -57,7 +57,6 @@ struct CapturedSegment {
   Finished finished;                          // empty if the entry declines
   std::vector<std::pair<bc::Pc, bool>> next;  // places where segments may begin: (pc, after it)
   KeptLoops kept_loops;
-  std::map<std::string, bool> open_sizes;
   SegmentLessons lessons;
   size_t level = 0;  // the frame in which it ends: 0, or the number of calls above
   int left_out = 0;  // stack index of the table of functions that the segment leaves to Lua

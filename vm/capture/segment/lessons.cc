@@ -39,36 +39,6 @@ bool lies_plainly(const Graph& graph, int32_t size) {
   });
 }
 
-bool is_open(const SymEnv& env, int32_t size) { return size && env.range(size).low < kSymbolicSizes.low; }
-
-// Returns the frame's slots whose numbers decide the number of iterations of the loop that ends the trace.
-std::vector<unsigned> bounds_of(const Frame& f, const SegmentEnd& end) {
-  if (ends_at_comparison(f, end)) {
-    const bc::Ins i = f.code->proto().code[f.pc];
-    const bool slots = bc::info(i).c == bc::Mode::Var;
-    return slots ? std::vector<unsigned>{bc::op_a(i), bc::op_d(i)} : std::vector<unsigned>{bc::op_a(i)};
-  }
-  const bc::Loop* const loop = ending_loop(f, end);
-  if (!loop || loop->kind != bc::Loop::Kind::kFor) return {};
-  return {loop->base, loop->base + 1, loop->base + 2};
-}
-
-// Marks the inputs whose first sizes are among the bounds. Returns whether there are new ones.
-bool open_bounds(Trace& t, Frame& f, const std::vector<unsigned>& bounds) {
-  bool news = false;
-  for (size_t i = 0; i < t.inputs.size(); i++) {
-    if (!t.inputs[i].source || t.options.dynamic == 0) continue;
-    const auto has =
-        made_of(*t.graph->env, [&](const SymExpr& e) { return e.op == SymOp::kSize && e.a == int32_t(i) && e.b == 0; });
-    for (const unsigned slot : bounds) {
-      const Var* v = t.slot(f, slot);
-      const bool is = v->kind == VarKind::kNumber && !v->tensor && v->num.expr && has[size_t(v->num.expr)];
-      if (is) news |= t.decisions.open_sizes.emplace(t.inputs[i].source->text, true).second;
-    }
-  }
-  return news;
-}
-
 // Returns whether a loop's number may be a fraction; then its variable may be one, too.
 bool may_be_fraction(Trace& t, Var* v) {
   const auto is_fraction = [](double d) { return d != std::floor(d); };
@@ -121,22 +91,22 @@ SegmentLessons lessons_of(Trace& t, const SegmentEnd& end) {
     for (size_t d = 0; d < sizes.size(); d++) {
       if (sizes[d].expr) lessons.sizes[s].insert(int(d));
     }
-    if (sizes.size() && is_open(*t.graph->env, sizes[0].expr)) lessons.open.insert(s);
   }
   return lessons;
 }
 
-void decide_open_sizes(Trace& t, const SegmentEnd& end) {
+void decide_open_sizes(Trace& t) {
   SymEnv& env = *t.graph->env;
-  Frame& last = *t.frames.back();
-  bool news = open_bounds(t, last, bounds_of(last, end));
+  bool news = false;
   for (const Trace::TensorInput& in : t.inputs) {
-    const int32_t size = in.source && in.fake->dim() > 0 ? in.fake->sizes[0].expr : 0;
-    if (!size || env.made_range(size).low >= kSymbolicSizes.low) continue;
-    const auto [open, first] = t.decisions.open_sizes.emplace(in.source->text, false);
-    news |= first;  // so far it is not known to bound a loop
-    if (!open->second || env.range(size).low > 0 || lies_plainly(*t.graph, size)) continue;
-    if (env.ask(SymCmp::kEq, size, env.constant(0))) open->second = false, news = true;
+    for (size_t d = 0; in.source && d < in.fake->sizes.size(); d++) {
+      const SymInt size = in.fake->sizes[d];
+      if (!size.expr || env.made_range(size.expr).low >= kSymbolicSizes.low) continue;
+      const SymRange range = env.range(size.expr);
+      bool closes = range.low == range.high || range.low >= kSymbolicSizes.low;
+      if (!closes && range.low == 0 && !lies_plainly(*t.graph, size.expr)) closes = size == 0;
+      if (closes) news |= t.decisions.closed_sizes.insert(size_name(in.source->text, int(d))).second;
+    }
   }
   if (news) throw Restart();
 }

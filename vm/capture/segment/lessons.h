@@ -11,7 +11,6 @@ struct SegmentLessons {
   std::map<unsigned, std::set<int>> sizes;  // by slot: dims whose sizes are symbols
   std::set<unsigned> numbers;               // slots: integers that change
   std::set<unsigned> lists;                 // slots: a loop appends to them
-  std::set<unsigned> open;                  // slots whose first size may be 0 and 1, too
   std::set<bc::Pc> fractions;               // heads of loops that count by numbers that may not be whole
 };
 
@@ -23,8 +22,8 @@ bool ends_at_comparison(const Frame& frame, const SegmentEnd& end);
 
 SegmentLessons lessons_of(Trace& trace, const SegmentEnd& end);
 
-// Decides which first sizes may be 0 and 1: those that bound a loop that is not unrolled. Elsewhere 0 and 1 are
-// constants. Throws Restart after changing the trace's decisions.
-void decide_open_sizes(Trace& trace, const SegmentEnd& end);
+// Closes the open sizes of which the trace had to know whether they are 0 or 1: such a size is a constant. Throws
+// Restart after changing the trace's decisions.
+void decide_open_sizes(Trace& trace);
 
 }  // namespace lutra

@@ -71,10 +71,9 @@ struct TraceDecisions {
   // Sizes with which the trace continues, by number, because they fit the stated facts.
   std::map<size_t, double> likely_sizes;
   int size_tries = 0;
-  int sizes_learnt = 0;  // number of sizes learnt from calls that passed others
-  // By source: whether its first size may also be 0 or 1. It bounds a loop that is not unrolled, or follows from one.
-  std::map<std::string, bool> open_sizes;
-  size_t callers = ~size_t{0};  // number of frames above the first one to which the trace may return
+  int sizes_learnt = 0;                // number of sizes learnt from calls that passed others
+  std::set<std::string> closed_sizes;  // by size_name: sizes for which the trace needs to know whether they are 0 or 1
+  size_t callers = ~size_t{0};         // number of frames above the first one to which the trace may return
 };
 
 struct TraceOptions {
@@ -82,6 +81,7 @@ struct TraceOptions {
   std::map<std::string, std::set<int>> dynamic_dims;  // by source
   // By source: how many other values a number or string had that was made a constant. For a size, by size_name.
   std::map<std::string, int> changing_values;
+  bool small_sizes = false;               // calls have passed sizes 0 or 1 where other sizes were captured
   std::set<std::string> loose_functions;  // sources of functions for which any closure of the prototype is accepted
   std::set<bc::Pc> parted_calls;          // calls of the first frame whose callees are compiled as frames of their own
   // Variables of loops that are not unrolled and in whose body the segment begins. By source: whether it is a whole
@@ -396,7 +396,7 @@ class Trace {
   void stop_at_budget(bool dirty);
   bool is_dynamic_number(const Source& s) const;
   int values_of(const std::string& source) const;
-  bool is_open(const Tensor& real, const Source& source, bool learnt) const;
+  bool is_open(const Tensor& real, const Source& source, size_t dim) const;
   template <class F>
   // Calls f(source or null, dim or -1) for the numbers and sizes in the expression.
   void each_leaf(int32_t expr, F f) const;

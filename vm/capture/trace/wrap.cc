@@ -259,12 +259,13 @@ TensorSpec Trace::spec_of(const Tensor& real, const Tensor& fake) {
   return spec;
 }
 
-// Returns whether the first size may also be 0 or 1. The tensor must be contiguous, since then strides do not depend on
-// that size. If the size is 0 or 1 and nothing is known about it, the trace tries it.
-bool Trace::is_open(const Tensor& real, const Source& source, bool learnt) const {
-  const auto known = decisions.open_sizes.find(source.text);
-  const bool wanted = known != decisions.open_sizes.end() ? known->second : learnt && real->sizes[0].hint < 2;
-  if (!wanted || options.fullgraph || !kOpenSizes.contains(real->sizes[0].hint)) return false;
+// Returns whether a symbolic size may also be 0 or 1: if calls have passed such sizes, or if each size would need
+// several segments, because loops are kept. The tensor must be contiguous, since the strides of others do not follow
+// from sizes.
+bool Trace::is_open(const Tensor& real, const Source& source, size_t dim) const {
+  if (!options.small_sizes && decisions.kept_loops.empty()) return false;
+  if (!open_sizes(dim).contains(real->sizes[dim].hint)) return false;
+  if (decisions.closed_sizes.count(size_name(source.text, int(dim)))) return false;
   const Sizes want = contiguous_strides(real->sizes);
   return std::equal(want.begin(), want.end(), real->strides.begin(), real->strides.end(),
                     [](SymInt a, SymInt b) { return a.hint == b.hint; });
@@ -273,12 +274,7 @@ bool Trace::is_open(const Tensor& real, const Source& source, bool learnt) const
 Sizes Trace::symbolic_sizes(const Tensor& real, const Source* source, int input) {
   const auto dims = options.dynamic_dims.find(source->text);
   const int rank = int(real->sizes.size());
-  const bool learnt = rank > 0 && options.dynamic != 0 && dims != options.dynamic_dims.end() &&
-                      (dims->second.count(0) || dims->second.count(-rank)) && !mark_of(state, L, real, 0).said;
-  const bool open = learnt && is_open(real, *source, learnt);
   const auto is_dynamic = [&](const Mark& mark, int d) {
-    if (d == 0 && open) return true;
-    if (!kSymbolicSizes.contains(real->sizes[d].hint)) return false;
     if (mark.said) return mark.said > 0;
     if (options.dynamic == 0) return false;
     if (options.dynamic == 1 && !real->requires_grad) return true;
@@ -289,7 +285,9 @@ Sizes Trace::symbolic_sizes(const Tensor& real, const Source* source, int input)
   for (int d = 0; d < rank; d++) {
     const Mark mark = mark_of(state, L, real, d);
     if (!is_dynamic(mark, d)) continue;
-    env.assume_sizes(d == 0 && open ? kOpenSizes : kSymbolicSizes);
+    const SymRange may = is_open(real, *source, size_t(d)) ? open_sizes(size_t(d)) : kSymbolicSizes;
+    if (!may.contains(sizes[d].hint)) continue;
+    env.assume_sizes(may);
     const int32_t size = env.leaf(SymOp::kSize, input, d, sizes[d].hint);
     sizes[d] = SymInt::of_expr(env, size);
     const SizeBounds any;
