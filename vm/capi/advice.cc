@@ -7,6 +7,7 @@
 #include "ops/core/closest.h"
 #include "vm/bytecode/analysis.h"
 #include "vm/host/runtime.h"
+#include "vm/host/stdlib.h"
 
 namespace lutra {
 namespace {
@@ -87,10 +88,7 @@ int base_of(lua_State* L) { return guarded(L, base_impl); }
 int advise_impl(lua_State* L) {
   lua_getfield(L, LUA_REGISTRYINDEX, "lutra.module");
   if (lua_isnil(L, -1)) return 0;
-  lua_getfield(L, -1, "_native");
-  lua_getfield(L, -1, "use");
-  lua_pushliteral(L, "advice");
-  lua_call(L, 1, 1);
+  push_stdlib_value(L, "advice");
   lua_pushvalue(L, 1);
   lua_pushinteger(L, 4);  // below advice.lua's function, this one and the handler
   lua_call(L, 2, 1);

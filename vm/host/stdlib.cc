@@ -63,6 +63,16 @@ bool push_stdlib_chunk(lua_State* L, const char* name) {
   return true;
 }
 
+void push_stdlib_value(lua_State* L, const char* name) {
+  lua_getfield(L, LUA_REGISTRYINDEX, "lutra.module");
+  lua_getfield(L, -1, "_native");
+  lua_getfield(L, -1, "use");
+  lua_pushstring(L, name);
+  lua_call(L, 1, 1);
+  lua_replace(L, -3);
+  lua_pop(L, 1);
+}
+
 int stdlib_function(lua_State* L) {
   const char* name = luaL_checkstring(L, 1);
   if (!push_stdlib_chunk(L, name)) return luaL_error(L, "no module '%s' in Lutra's standard library", name);

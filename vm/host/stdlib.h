@@ -25,6 +25,9 @@ extern const size_t kStdlibCount;
 // chunk that does not compile raises a Lua error. With LUTRA_STDLIB=DIR in the environment the source is read from DIR.
 bool push_stdlib_chunk(lua_State* L, const char* name);
 
+// Pushes the value of the module, as stdlib's `use` gives it: "reports" is that of lutra.reports.
+void push_stdlib_value(lua_State* L, const char* name);
+
 // Saves the current globals for all chunks of the standard library that are loaded later, even if programs then get
 // other globals.
 void keep_globals(lua_State* L);

@@ -8,6 +8,7 @@
 #include "vm/capture/segment/fields.h"
 #include "vm/capture/segment/graph_table.h"
 #include "vm/guard/rows.h"
+#include "vm/host/stdlib.h"
 
 namespace lutra {
 namespace {
@@ -64,14 +65,10 @@ void push_guards(lua_State* L, const Entry& e) {
 
 // Passes the n values at the top to a function of stdlib/reports.lua, which makes the first one a table that prints.
 void present(lua_State* L, const char* function, int n) {
-  lua_getfield(L, LUA_REGISTRYINDEX, "lutra.module");
-  lua_getfield(L, -1, "_native");
-  lua_getfield(L, -1, "use");
-  lua_pushliteral(L, "reports");
-  lua_call(L, 1, 1);
+  push_stdlib_value(L, "reports");
   lua_getfield(L, -1, function);
-  lua_insert(L, -4 - n);
-  lua_pop(L, 3);
+  lua_insert(L, -2 - n);
+  lua_pop(L, 1);
   lua_call(L, n, 1);
 }
 

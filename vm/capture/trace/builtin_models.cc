@@ -7,6 +7,7 @@
 #include "vm/capture/trace/builtin_arguments.h"
 #include "vm/capture/trace/builtins.h"
 #include "vm/capture/trace/trace.h"
+#include "vm/host/stdlib.h"
 
 namespace lutra {
 namespace {
@@ -28,17 +29,13 @@ bool is_function(const Var* v) {
 
 // Returns a function of lua_models.lua. It is always the same object.
 Var* model(Trace& t, const char* name) {
-  lua_getfield(t.L, LUA_REGISTRYINDEX, "lutra.module");
-  lua_getfield(t.L, -1, "_native");
-  lua_getfield(t.L, -1, "use");
-  lua_pushliteral(t.L, "lua_models");
-  lua_call(t.L, 1, 1);
+  push_stdlib_value(t.L, "lua_models");
   lua_getfield(t.L, -1, name);
   lua_pushvalue(t.L, -1);
   const int slot = t.constant_slot_from_stack();
   Var* f = t.force(t.wrap(t.source(SourceKind::kConstant, nullptr, nullptr, slot, name)));
   f->identity_guarded = true;
-  lua_pop(t.L, 3);
+  lua_pop(t.L, 1);
   return f;
 }
 
