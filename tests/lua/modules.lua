@@ -199,6 +199,75 @@ for name, make in pairs(steps) do
   end)
 end
 
+local Block = nn.Module:extend("Block")
+function Block:init(dilation)
+  self.conv = nn.Conv1d(2, 2, 3, {dilation = dilation or 1})
+  self.scales = {lt.ones(2, 1), note = "none"}
+end
+function Block:forward(x) return self.conv(x):relu() * self.scales[1] end
+
+-- Compiles 12 blocks and returns the graphs that their steps need. Each must give its own values.
+local function graphs_of_blocks(make)
+  lt.reset()
+  local x, blocks = lt.arange(40):view(1, 2, 20):div(40), {}
+  for i = 1, 12 do blocks[i] = make(i) end
+  local compiled = {}
+  for i, block in ipairs(blocks) do compiled[i] = lt.compile(block) end
+  for _ = 1, 2 do
+    for i, block in ipairs(blocks) do
+      local want = block(x)
+      want:sum():backward()
+      local gradient = block.conv.weight.grad
+      block.conv.weight.grad = nil
+      local got = compiled[i](x)
+      got:sum():backward()
+      truthy(got:equal(want) and block.conv.weight.grad:equal(gradient), "block " .. i)
+      block.conv.weight.grad = nil
+    end
+  end
+  return lt.counters().stats.unique_graphs
+end
+
+test("modules that are alike share compiled code, however each is compiled", function()
+  equal(graphs_of_blocks(function() return Block() end), 1)
+end)
+
+test("modules that differ do not reach the limit of recompiles together", function()
+  equal(graphs_of_blocks(function(i) return Block(i % 6 + 1) end), 6)
+  equal(graphs_of_blocks(function(i)
+    local block = Block()
+    block.scales.note = "note " .. i
+    return block
+  end), 12)
+end)
+
+test("lt.compile(module) asks the fields of a module for nothing", function()
+  local block = Block()
+  block.guarded = setmetatable({}, {__tostring = error, __index = error, __len = error})
+  block.handle = newproxy(true)
+  getmetatable(block.handle).__tostring = error
+  truthy(lt.compile(block)(lt.ones(1, 2, 20)):equal(block(lt.ones(1, 2, 20))))
+end)
+
+test("the code of modules that are gone is collected", function()
+  local function megabytes()
+    collectgarbage()
+    collectgarbage()
+    return tonumber(io.open "/proc/self/status":read "*a":match "VmRSS:%s*(%d+)") / 1024
+  end
+  local function compile_many()
+    for i = 1, 300 do
+      local block = Block()
+      block.scales.note = "many " .. i
+      lt.compile(block)(lt.ones(1, 2, 20))
+    end
+  end
+  compile_many()
+  local before = megabytes()
+  for _ = 1, 3 do compile_many() end
+  truthy(megabytes() - before < 12, ("%.1f MB"):format(megabytes() - before))
+end)
+
 test("recurrent layers refuse a sequence without elements", function()
   for _, name in ipairs {"RNN", "GRU", "LSTM"} do
     raises("at least one element", lt.nn[name](3, 4), lt.zeros(0, 3))

@@ -24,6 +24,7 @@
 #include "vm/capture/lab/report.h"
 #include "vm/host/modes.h"
 #include "vm/host/runtime.h"
+#include "vm/host/stdlib.h"
 #include "vm/portal/portal.h"
 
 namespace lutra {
@@ -53,14 +54,6 @@ void anchor(lua_State* L, int index) {
   lua_pop(L, 1);
 }
 
-// Makes a function that calls a module (a callable table), and an object for it that also has the module's fields.
-const char kWrapper[] =
-    "local module = ... return function(...) return module(...) end, "
-    "function(f) return setmetatable({}, {_is_module = rawget(getmetatable(module), '_is_module'), _compiled_of = "
-    "module, "
-    "__index = module, __newindex = module, __call = function(_, ...) return f(...) end, "
-    "__tostring = function() return tostring(module) end}) end";
-
 // Replaces the callable at `index` by a function; true if it was a table.
 bool to_function(lua_State* L, int index, const char* who) {
   if (lua_isfunction(L, index)) {
@@ -71,7 +64,7 @@ bool to_function(lua_State* L, int index, const char* who) {
     wrong_function(L, who, "a function or a module");
   }
   lua_pop(L, 1);
-  if (luaL_loadbuffer(L, kWrapper, sizeof kWrapper - 1, "=lutra.compile") != 0) lua_error(L);
+  push_stdlib_value(L, "compiled_module");
   lua_pushvalue(L, index);
   lua_call(L, 1, 2);
   lua_insert(L, index + 1);  // the maker of the object
