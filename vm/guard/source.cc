@@ -35,6 +35,20 @@ std::string shortened(const std::string& base) {
 
 std::string index_text(const std::string& base, const std::string& key) { return shortened(base) + "[" + key + "]"; }
 
+std::string elements_text(const std::string& text) {
+  std::string out;
+  bool any = false;
+  for (size_t i = 0; i < text.size(); i++) {
+    out += text[i];
+    if (text[i] != '[') continue;
+    const size_t end = text.find_first_not_of("0123456789", i + 1);
+    if (end == i + 1 || end == std::string::npos || text[end] != ']') continue;
+    out += '*', any = true;
+    i = end - 1;
+  }
+  return any ? out : "";
+}
+
 std::string field_text(const std::string& base, const std::string& key) {
   bool identifier = !key.empty() && !isdigit(static_cast<unsigned char>(key[0]));
   for (char c : key) identifier = identifier && (isalnum(static_cast<unsigned char>(c)) || c == '_');

@@ -57,5 +57,7 @@ std::string report_text(const Source& source);
 // Return the text of a field of a source: base.key, base["a b"], base[3].
 std::string field_text(const std::string& base, const std::string& string_key);
 std::string index_text(const std::string& base, const std::string& key);
+// Returns the text with all positions replaced, "batch[*].ids" for batch[3].ids; "" if it has none.
+std::string elements_text(const std::string& text);
 
 }  // namespace lutra

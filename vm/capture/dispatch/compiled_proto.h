@@ -73,7 +73,7 @@ struct ProtoPoint {
   double spent_ms = 0;        // CPU time of captures
   double needs_ms = 0;        // CPU time that the next capture may take, after one by lt.auto was too expensive
   int idle_captures = 0;      // captures without an op since the last one with ops
-  std::map<std::string, std::set<int>> dynamic_dims;
+  std::map<std::string, std::set<int>> dynamic_dims;             // as in TraceOptions
   std::map<std::string, std::set<std::string>> changing_values;  // by source: values in misses, a few of each
   bool small_sizes = false;                                      // of TraceOptions
   std::set<std::string> loose_functions;

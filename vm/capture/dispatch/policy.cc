@@ -117,6 +117,18 @@ void note_value(ProtoPoint& point, const std::string& source, std::string value)
   if (values.size() < kKnown) values.insert(std::move(value));
 }
 
+// Marks a dim. Where it changes in two elements of a list, it will in the others.
+void learn_size(ProtoPoint& point, const std::string& tensor, int dim) {
+  point.dynamic_dims[tensor].insert(dim);
+  const std::string elements = elements_text(tensor);
+  if (elements.empty()) return;
+  const auto is_other = [&](const auto& known) {
+    return known.first != tensor && known.second.count(dim) > 0 && elements_text(known.first) == elements;
+  };
+  if (std::any_of(point.dynamic_dims.begin(), point.dynamic_dims.end(), is_other))
+    point.dynamic_dims[elements].insert(dim);
+}
+
 // Marks dims whose size differs from the spec, so that the next capture makes them symbols, sizes 0 and 1 included if
 // the call has one. A loop that such a size bounds need not be unrolled twice.
 void learn_sizes(ProtoPoint& point, const GuardProgram& p, const std::vector<Tensor>& tensors) {
@@ -130,7 +142,7 @@ void learn_sizes(ProtoPoint& point, const GuardProgram& p, const std::vector<Ten
         note_value(point, size_name(p.tensor_sources[i]->text, int(d)), std::to_string(size));
       }
       if (spec.sizes[d] < 0 || spec.sizes[d] == size) continue;
-      point.dynamic_dims[p.tensor_sources[i]->text].insert(int(d));
+      learn_size(point, p.tensor_sources[i]->text, int(d));
     }
   }
 }

@@ -35,8 +35,11 @@ int Trace::values_of(const std::string& source) const {
 }
 
 bool Trace::is_learnt(const Source& tensor, int dim) const {
-  const auto dims = options.dynamic_dims.find(tensor.text);
-  return options.dynamic != 0 && dims != options.dynamic_dims.end() && dims->second.count(dim) > 0;
+  const auto has = [&](const std::string& name) {
+    const auto dims = options.dynamic_dims.find(name);
+    return dims != options.dynamic_dims.end() && dims->second.count(dim) > 0;
+  };
+  return options.dynamic != 0 && (has(tensor.text) || has(elements_text(tensor.text)));
 }
 
 bool Trace::has_varied(Var* v, int values) {

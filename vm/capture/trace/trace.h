@@ -78,7 +78,7 @@ struct TraceDecisions {
 
 struct TraceOptions {
   int dynamic = -1;  // -1: sizes become symbolic after a miss, 0: never, 1: from the first capture
-  std::map<std::string, std::set<int>> dynamic_dims;  // by source
+  std::map<std::string, std::set<int>> dynamic_dims;  // by source, or elements_text for all elements of a list
   // By source: how many other values a number or string had that was made a constant. For a size, by size_name.
   std::map<std::string, int> changing_values;
   bool small_sizes = false;               // calls have passed sizes 0 or 1 where other sizes were captured

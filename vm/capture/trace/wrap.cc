@@ -272,13 +272,12 @@ bool Trace::is_open(const Tensor& real, const Source& source, size_t dim) const 
 }
 
 Sizes Trace::symbolic_sizes(const Tensor& real, const Source* source, int input) {
-  const auto dims = options.dynamic_dims.find(source->text);
   const int rank = int(real->sizes.size());
   const auto is_dynamic = [&](const Mark& mark, int d) {
     if (mark.said) return mark.said > 0;
     if (options.dynamic == 0) return false;
     if (options.dynamic == 1 && !real->requires_grad) return true;
-    return dims != options.dynamic_dims.end() && (dims->second.count(d) > 0 || dims->second.count(d - rank) > 0);
+    return is_learnt(*source, d) || is_learnt(*source, d - rank);
   };
   Sizes sizes = real->sizes;
   SymEnv& env = *graph->env;
