@@ -102,13 +102,14 @@ struct Functionaliser {
     return call_op(op, std::move(args))[0];
   }
 
-  // Compares the offset last, since the comparison guards on it: a symbolic offset may be 0 in one call only.
+  // Compares expressions where another way serves equal values, too: a guard would split sizes that one graph serves.
+  // Otherwise compares values, the offset last, since the comparison guards on it: a symbolic offset may be 0 in one
+  // call only.
   static bool same_geometry(const Tensor& a, const Tensor& x) {
     if (a->dtype != x->dtype || a->sizes.size() != x->sizes.size()) return false;
-    for (size_t d = 0; d < a->sizes.size(); d++) {
-      if (a->sizes[d] != x->sizes[d] || a->strides[d] != x->strides[d]) return false;
-    }
-    return a->offset == x->offset;
+    const auto same = dense(x) ? same_expr : [](SymInt p, SymInt q) { return p == q; };
+    return std::equal(a->sizes.begin(), a->sizes.end(), x->sizes.begin(), same) &&
+           std::equal(a->strides.begin(), a->strides.end(), x->strides.begin(), same) && same(a->offset, x->offset);
   }
 
   // Returns the value that self has after op's result r is written into it: r with self's dtype and sizes.
@@ -176,8 +177,8 @@ struct Functionaliser {
     if (s.aliases > 0 && is_packed(s.base->dtype)) throw NeedsData("a write to an input of int4 cannot be compiled");
     if (same_geometry(self, s.base)) {
       s.value = r = settled(r, self, copied, s);
-    } else if (self->dtype == s.base->dtype && self->is_contiguous() && s.base->is_contiguous() &&
-               self->numel() == s.base->numel()) {
+    } else if (self->dtype == s.base->dtype && same_expr(self->numel(), s.base->numel()) && self->is_contiguous() &&
+               s.base->is_contiguous()) {
       s.value = settled(call(OpId::reshape, {r, s.base->sizes}), s.base, copied, s);
     } else {
       if (!dense(s.base)) throw NeedsData("a write through a view of a tensor that is not dense cannot be compiled");

@@ -25,12 +25,13 @@ bool same_layout(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-// Returns the dimensions that are not of size 1, sorted by the hints of their strides. The order itself asks nothing:
-// the caller's comparisons of these strides record the guards.
+// Returns the dimensions, sorted by the hints of their strides. The order itself asks nothing: the caller's comparisons
+// of these strides record the guards. The callers ask only in the last place whether a size is 0 or 1, where the stride
+// does not matter: the answer would bind the size.
 SmallVec<uint32_t, 8> by_strides(const Sizes& sizes, const Sizes& strides) {
   SmallVec<uint32_t, 8> order;
   for (uint32_t d = 0; d < sizes.size(); d++) {
-    if (sizes[d] != 1) order.push_back(d);
+    if (!sizes[d].is_constant() || sizes[d].hint != 1) order.push_back(d);
   }
   std::stable_sort(order.begin(), order.end(),
                    [&](uint32_t a, uint32_t b) { return strides[a].hint < strides[b].hint; });
@@ -49,8 +50,10 @@ bool overlaps_itself(const Tensor& t) {
 bool reaches_each_once(const Tensor& t) {
   SymInt reach = 0;
   for (uint32_t d : by_strides(t->sizes, t->strides)) {
-    if (t->sizes[d] == 0) return true;
-    if (t->strides[d] <= reach) return false;
+    if (t->strides[d] <= reach) {
+      if (t->sizes[d] == 1) continue;
+      return std::any_of(t->sizes.begin(), t->sizes.end(), [](SymInt size) { return size == 0; });
+    }
     reach = reach + (t->sizes[d] - 1) * t->strides[d];
   }
   return true;
@@ -59,7 +62,7 @@ bool reaches_each_once(const Tensor& t) {
 bool is_dense(const Sizes& sizes, const Sizes& strides) {
   SymInt expected = 1;
   for (uint32_t d : by_strides(sizes, strides)) {
-    if (strides[d] != expected) return false;
+    if (!same_expr(strides[d], expected) && sizes[d] != 1 && strides[d] != expected) return false;
     expected = expected * sizes[d];
   }
   return true;
