@@ -57,7 +57,7 @@ function lt._native.renew_states(fresh)
   end
 end
 
--- PyTorch's options that choose how a step is launched. foreach and fused are read by update_of. Counters are numbers,
+-- PyTorch's options that choose how a step is launched. foreach and fused are read by is_together. Counters are numbers,
 -- so the effect of capturable is always on.
 local implied = {{"foreach", keywords.none}, {"fused", keywords.none}, {"capturable", keywords.none},
   {"differentiable", keywords.none}}
@@ -78,6 +78,9 @@ local function add_checked_group(self, given)
   local class = getmetatable(self)
   local options, own = {}, {}
   for name, value in pairs(given) do
+    if type(name) ~= "string" then
+      fail("%s: a group of parameters has keys such as params and lr, not %s", class.name, errors.show(name))
+    end
     if self.known[name] ~= nil then options[name] = value elseif name ~= "params" then own[name] = value end
   end
   local group = converted(keywords.check(class.name, options, self.known), same) -- copies lists
@@ -148,37 +151,44 @@ function Optimizer:extend(name)
 end
 setmetatable(Optimizer, {__call = construct})
 
-local function update(self)
+-- Returns whether the updates of a group's parameters are launched together: with foreach or fused, and by default on a
+-- GPU.
+local function is_together(group)
+  local foreach, fused, first = group.foreach, group.fused, group.params[1]
+  return foreach or fused or foreach == nil and fused == nil and first ~= nil and first.is_cuda or false
+end
+
+-- together: updates only the groups for which is_together returns this; nil: all.
+local function update(self, together)
   local groups = self.param_groups
   for i = 1, #groups do
-    local lr = groups[i].lr
-    if type(lr) ~= "number" and self.schema ~= nil then errors.wrong(self.name, "lr", "a number", lr) end
-    self:update_group(groups[i])
+    local group = groups[i]
+    if together == nil or is_together(group) == together then
+      if type(group.lr) ~= "number" and self.schema ~= nil then
+        errors.wrong(self.name, "lr", "a number", group.lr)
+      end
+      self:update_group(group)
+    end
   end
 end
 
--- optimiser -> its compiled update
-local compiled_updates = setmetatable({}, {__mode = "k"})
+local compiled_updates = setmetatable({}, {__mode = "k"}) -- optimiser -> its compiled update
 
-local function is_launched_together(self)
-  if self.known.foreach == nil then return false end -- a class that has no such options
+-- An eager step runs the compiled update of the groups that are launched together: a few kernels in place of several for
+-- each parameter. It compiles in the background, and until then parameters are updated one by one.
+local function eager_update(self)
+  local together, apart = false, false
   for _, group in ipairs(self.param_groups) do
-    if group.foreach or group.fused then return true end
-    if group.foreach == nil and group.fused == nil and group.params[1] and group.params[1].is_cuda then return true end
+    if is_together(group) then together = true else apart = true end
   end
-  return false
-end
-
--- With foreach or fused, and by default on a GPU, an eager step runs the compiled update: a few kernels in place of
--- several for each parameter. It compiles in the background, and until then parameters are updated one by one.
-local function update_of(self)
-  if lt.is_compiling() or not is_launched_together(self) then return update end
+  if apart then update(self, false) end
+  if not together then return end
   local compiled = compiled_updates[self]
   if compiled == nil then
-    compiled = lt.compile(update, {wait = false})
+    compiled = lt._native.compile_for_library(update)
     compiled_updates[self] = compiled
   end
-  return compiled
+  compiled(self, true)
 end
 
 function Optimizer:update_group() fail("%s: neither step nor update_group is defined", self.name) end
@@ -191,7 +201,8 @@ function Optimizer:step(closure)
     if type(closure) ~= "function" then errors.callable("Optimizer.step", "closure", closure) end
     loss = closure()
   end
-  no_grad(update_of(self), self)
+  local plain = lt.is_compiling() or self.known.foreach == nil -- nil: a class without such options
+  no_grad(plain and update or eager_update, self)
   return loss
 end
 

@@ -167,12 +167,50 @@ test("foreach and fused compile the update of a group and change no bit", functi
     end
     collectgarbage() -- the optimisers before, and what was compiled for them
     local expected = trained {foreach = false}
-    local before = lt.counters().stats.unique_graphs
+    local before, graphs = lt.counters().async.ready, lt.counters().stats.unique_graphs
     local got, opt = trained {foreach = true}
     h.deep(got, expected)
-    truthy(lt.counters().stats.unique_graphs > before, name .. ": the update was compiled")
+    truthy(lt.counters().async.ready > before, name .. ": the update was compiled")
+    equal(lt.counters().stats.unique_graphs, graphs) -- no graph of the program
     truthy(opt:state_dict().param_groups[1].foreach)
   end
+end)
+
+test("foreach is an option of each group", function()
+  local function launches(of_a, of_b)
+    local a, b = {}, {}
+    for i = 1, 5 do a[i], b[i] = parameter(i, 1), parameter(-i, 2) end
+    local opt = optim.SGD({{params = a, foreach = of_a}, {params = b, foreach = of_b}}, {lr = 0.1, momentum = 0.9})
+    for _ = 1, 5 do
+      opt:zero_grad()
+      local loss = lt.zeros(1)
+      for i = 1, 5 do loss = loss + (a[i] * a[i]):sum() + (b[i] * b[i]):sum() end
+      loss:backward()
+      lt.wait_compiled()
+      if _ < 5 then opt:step() end
+    end
+    return tonumber(tostring(lt.profile(function() opt:step() end)()):match "(%d+) launch")
+  end
+  local none, one, both = launches(false, false), launches(false, true), launches(true, true)
+  equal(both, 1)
+  equal(one, none / 2 + 1)
+end)
+
+test("no stance or warning speaks of the update that an eager step compiles", function()
+  local out = h.shell(([[%s -e '
+    local ps = {}
+    for i = 1, 6 do ps[i] = lt.ones(3):requires_grad_() end
+    local opt = lt.optim.AdamW(ps, {lr = 0.1, foreach = true})
+    lt.set_stance "fail_on_recompile"
+    for step = 1, 40 do
+      opt:zero_grad()
+      for i, p in ipairs(ps) do
+        if bit.band(step, bit.lshift(1, i - 1)) ~= 0 then (p * p):sum():backward() end
+      end
+      opt:step()
+      lt.wait_compiled()
+    end' 2>&1]]):format(h.program()))
+  equal(out, "")
 end)
 
 test("options by position; those that say how a step is launched", function()
@@ -182,6 +220,7 @@ test("options by position; those that say how a step is launched", function()
   h.deep(opt.param_groups[1].betas, {0.8, 0.9})
   equal(optim.SGD({p}, {foreach = true, fused = false}).param_groups[1].foreach, true)
   raises("Adam: fused and foreach cannot both be true", optim.Adam, {p}, {fused = true, foreach = true})
+  raises("Adam: a group of parameters has keys such as params and lr, not number 1", optim.Adam, {{params = {p}, 0.5}})
   raises("Adam: differentiable = true does not exist yet", optim.Adam, {{params = {p}, differentiable = true}})
   raises("Adam: argument 'fused' must be a boolean, got string 'yes'", optim.Adam, {p}, {fused = "yes"})
   raises("etas are a number between 0 and 1, and one over 1", optim.Rprop, {p}, {etas = {1, 2}})

@@ -204,9 +204,9 @@ void finish_entry(lua_State* L, ProtoPoint& point, size_t i) {
 
 void count(lua_State* L, CompiledProto& compiled, const std::shared_ptr<Entry>& e) {
   Counters& c = runtime(L).counters;
-  if (e->why) count_break(L, compiled, e->why);
+  if (e->why && !compiled.for_library) count_break(L, compiled, e->why);
   if (e->decline || !e->segment) return;
-  c.unique_graphs++;
+  if (!compiled.for_library) c.unique_graphs++;
   c.calls_captured += int64_t(e->ops);
   c.kernels += int64_t(e->kernels);
   compiled.log->push_back(e);

@@ -90,6 +90,7 @@ std::shared_ptr<CompiledProto> resume_proto(CaptureState& state, lua_State* L, C
   compiled->root = &root;
   compiled->is_outermost = request.first;
   compiled->automatic = parent.automatic, compiled->callee = parent.callee;
+  compiled->for_library = parent.for_library;
   compiled->recompiles = parent.recompiles;
   compiled->log = parent.log;
   compiled->breaks = parent.breaks;

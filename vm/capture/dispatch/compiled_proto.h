@@ -124,7 +124,9 @@ struct CompiledProto : std::enable_shared_from_this<CompiledProto> {
   std::vector<int> ids;        // portal ids of all versions
   bool automatic = false;      // only lt.auto has asked for it
   bool callee = false;         // only segments that leave its calls to Lua have asked for it (callees.h)
-  bool failed = false;         // it runs the original bytecode from now on (internal error, or no graph can hold it)
+  bool for_library = false;    // stdlib has asked for it; no user has
+  bool is_asked_for() const { return !automatic && !callee && !for_library; }  // by a user
+  bool failed = false;  // it runs the original bytecode from now on (internal error, or no graph can hold it)
   std::shared_ptr<std::vector<Recompile>> recompiles = std::make_shared<std::vector<Recompile>>();
   std::shared_ptr<std::vector<std::shared_ptr<Entry>>> log = std::make_shared<std::vector<std::shared_ptr<Entry>>>();
   std::shared_ptr<std::vector<BreakReason>> breaks = std::make_shared<std::vector<BreakReason>>();

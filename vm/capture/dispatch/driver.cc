@@ -98,7 +98,7 @@ std::string describe_failure(lua_State* L, const Entry& e, int failed, const Cal
 template <class Reason>
 bool may_compile(const CaptureState& state, const CompiledProto& compiled, Reason&& reason) {
   if (state.stance == Stance::kDefault) return true;
-  if (state.stance == Stance::kFailOnRecompile && !compiled.automatic && !compiled.callee) {
+  if (state.stance == Stance::kFailOnRecompile && compiled.is_asked_for()) {
     const std::string why = reason();
     fail("set_stance: 'fail_on_recompile': ", compiled.name, " has no code for this call", why.empty() ? "" : ": ",
          why);

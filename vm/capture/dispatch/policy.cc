@@ -484,7 +484,7 @@ bool handle_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Pro
   if (declines) return point.entries.size() < 64;  // nothing was compiled, so this is no recompile
   if (limit && !part_calls(compiled, point)) {
     point.limit_reached = true;
-    if (!compiled.automatic && !compiled.callee) {
+    if (compiled.is_asked_for()) {
       fprintf(stderr,
               "lutra: %s: recompile_limit (%d) reached, running the original code; last: %s%s%s was %s, is %s\n",
               compiled.name.c_str(), rt.config.recompile_limit, r.source.c_str(), r.source.empty() ? "" : " ",

@@ -97,6 +97,16 @@ int api_compile(lua_State* L) {
   return 1;
 }
 
+// compile_for_library(f): f, a function of stdlib, compiled in the background although no user has asked for it. It has
+// a limit of its own beside other compiled forms of f.
+int api_compile_for_library(lua_State* L) {
+  lua_settop(L, 1);
+  CaptureOptions options;
+  options.wait = 0;
+  push_compiled(L, 1, options, capture_state(L).next_proto++)->for_library = true;
+  return 1;
+}
+
 int api_patch(lua_State* L) {
   lua_settop(L, 2);
   const CaptureOptions options = read_options(L, 1, 2, "patch");
@@ -445,13 +455,21 @@ const ApiRow kApi[] = {
     {"auto", api_auto},
 };
 
-const ApiRow kNative[] = {{"control_possible", api_beside_trace},    {"control_open", api_of_a_trace},
-                          {"control_close", api_of_a_trace},         {"control_refuse", api_of_a_trace},
-                          {"control_cond", api_of_a_trace},          {"control_while", api_of_a_trace},
-                          {"control_scan", api_of_a_trace},          {"control_branch_reads", api_of_a_trace},
-                          {"control_loop_reads", api_of_a_trace},    {"control_place_of", api_place_of},
-                          {"is_plain_checkpoint", api_beside_trace}, {"break_rows", api_break_rows},
-                          {"is_captured", api_beside_trace},         {"set_stance", api_set_stance}};
+const ApiRow kNative[] = {{"control_possible", api_beside_trace},
+                          {"control_open", api_of_a_trace},
+                          {"control_close", api_of_a_trace},
+                          {"control_refuse", api_of_a_trace},
+                          {"control_cond", api_of_a_trace},
+                          {"control_while", api_of_a_trace},
+                          {"control_scan", api_of_a_trace},
+                          {"control_branch_reads", api_of_a_trace},
+                          {"control_loop_reads", api_of_a_trace},
+                          {"control_place_of", api_place_of},
+                          {"is_plain_checkpoint", api_beside_trace},
+                          {"break_rows", api_break_rows},
+                          {"is_captured", api_beside_trace},
+                          {"set_stance", api_set_stance},
+                          {"compile_for_library", api_compile_for_library}};
 
 int api_entry(lua_State* L) {
   auto* row = static_cast<const ApiRow*>(lua_touserdata(L, lua_upvalueindex(1)));
