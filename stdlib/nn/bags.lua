@@ -16,10 +16,8 @@ local function checked(x, wrong) return lt._native.check_values(x, "nonnegative"
 -- Returns the bag of each id: the number of offsets at or before it, less 1.
 local function bags_of(offsets, count)
   local bags = offsets:size(0)
-  if bags > 0 then
-    checked(-offsets[0]:abs(), "offsets[0] must be 0: the first bag begins with the first id")
-    checked(count - offsets[-1], "an offset is greater than the number of ids")
-  end
+  checked(-offsets[0]:abs(), "offsets[0] must be 0: the first bag begins with the first id")
+  checked(count - offsets[-1], "an offset is greater than the number of ids")
   if bags > 1 then checked(offsets:diff(), "offsets must not descend") end
   local starts = lt.zeros({count + 1}, {dtype = "int64", device = offsets.device})
   return starts:index_add(0, offsets, lt.ones({bags}, {dtype = "int64", device = offsets.device}))
@@ -35,25 +33,44 @@ local function add_up(x, bags)
   return x:new_zeros(sizes):index_add(0, bags.of, x)
 end
 
--- Returns the largest row of each bag, by element. Of equal ones in a bag of `length` ids, the first has the gradient.
+-- Returns the largest row of each bag, by element. Of equal ones in a bag, the first has the gradient.
 local function largest(rows, bags)
-  if bags.length == 0 then return add_up(rows, bags) end
+  local ids, features = rows:size(0), rows:size(1)
+  if bags.length == 0 or ids == 0 then return add_up(rows, bags) end
   if bags.length then return (rows:unflatten(0, {bags.count, bags.length}):max(1)) end
-  return rows:new_zeros({bags.count, rows:size(1)})
-    :scatter_reduce(0, bags.of:unsqueeze(1):expand(-1, rows:size(1)), rows, "amax", {include_self = false})
+  local function reduced(x, how, start)
+    local of = bags.of:unsqueeze(1):expand(-1, features)
+    return lt.full({bags.count, features}, start, {dtype = x.dtype, device = x.device})
+      :scatter_reduce(0, of, x, how)
+  end
+  local value = rows:detach()
+  local most = reduced(value, "amax", -math.huge):index_select(0, bags.of)
+  local position = lt.arange(ids, {device = rows.device}):unsqueeze(1)
+  local is_most = value:eq(most):logical_or(value:isnan())
+  local first = reduced(lt.where(is_most, position, ids), "amin", ids)
+  return rows:gather(0, first:clamp_max(ids - 1)):masked_fill(first:eq(ids), 0)
+end
+
+-- Returns rows with numbers wide enough for a sum: halves are rounded once, after it.
+local function wide(rows)
+  local half = rows.dtype == "float16" or rows.dtype == "bfloat16"
+  return half and rows:float() or rows
 end
 
 -- Reduces rows (ids, features) by bag. kept: a mask of the ids that count; nil if all do.
 local reduce = {}
 
-function reduce.sum(rows, bags, kept)
+local function sum(rows, bags, kept)
   if kept ~= nil then rows = rows:masked_fill(kept:logical_not():unsqueeze(1), 0) end
-  return add_up(rows, bags)
+  return add_up(wide(rows), bags)
 end
 
+function reduce.sum(rows, bags, kept) return sum(rows, bags, kept):to(rows.dtype) end
+
 function reduce.mean(rows, bags, kept)
-  local counted = kept ~= nil and kept:to(rows.dtype) or rows:new_ones({rows:size(0)})
-  return reduce.sum(rows, bags, kept) / add_up(counted, bags):clamp_min(1):unsqueeze(1)
+  local total = sum(rows, bags, kept)
+  local counted = kept ~= nil and kept:to(total.dtype) or total:new_ones({rows:size(0)})
+  return (total / add_up(counted, bags):clamp_min(1):unsqueeze(1)):to(rows.dtype)
 end
 
 function reduce.max(rows, bags, kept)
@@ -139,7 +156,12 @@ local function embedding_bag(...)
   else
     bags = {count = o.offsets:size(0)}
     if o.include_last_offset and bags.count == 0 then fail("embedding_bag: include_last_offset needs an offset") end
-    bags.of = bags_of(o.offsets:long(), ids:size(0))
+    if bags.count == 0 then -- no bag takes the ids
+      ids, weights = ids:narrow(0, 0, 0), weights and weights:narrow(0, 0, 0)
+      bags.of = ids:long()
+    else
+      bags.of = bags_of(o.offsets:long(), ids:size(0))
+    end
   end
   local padding = padding_of(o)
   ids = checked(lt.where(ids:lt(o.weight:size(0)), ids, -1), "an id is no row of weight")
