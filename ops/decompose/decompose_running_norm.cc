@@ -33,11 +33,9 @@ Tensor by_running_statistics(const char* fn, const Args& args, const char* other
 
 // Fails if each channel has one element, whose variance means nothing.
 void check_many(const char* fn, const char* what, const Tensor& x, bool batch) {
-  bool one = true;
-  for (size_t d = batch ? 0 : 2; d < x->sizes.size(); d++) {
-    one = one && (d == 1 || (x->sizes[d].hint == 1 && x->sizes[d] == 1));
-  }
-  if (one) fail(fn, ": expected more than 1 ", what, " when training, got shape ", to_string(x->sizes));
+  SymInt count = 1;
+  for (size_t d = batch ? 0 : 2; d < x->sizes.size(); d++) count = count * (d == 1 ? SymInt(1) : x->sizes[d]);
+  if (count == 1) fail(fn, ": expected more than 1 ", what, " when training, got shape ", to_string(x->sizes));
 }
 
 }  // namespace
@@ -57,6 +55,8 @@ Results decompose_batch_norm(const Args& args) {
   if (x->dim() >= 2) check_many("batch_norm", "value per channel", x, true);
   const Results r = call_op(OpId::batch_norm_train, {x, args[3], args[4], args[7]});
   const Scalar& momentum = args[6].as<Scalar>();
+  const bool kept = !args[1].is_none() || !args[2].is_none();
+  if (kept && x->numel() == 0) return {r[0]};  // no elements have no statistics
   if (!args[1].is_none()) update(args[1], r[1], momentum);
   if (!args[2].is_none()) {
     SymInt n = x->sizes[0];

@@ -63,9 +63,9 @@ ResultSpecs meta_group_norm(OpId, const Args& args) {
   if (floor_mod(x->sizes[1], groups) != 0) {
     fail("group_norm: the number of channels (", x->sizes[1].hint, ") must be divisible by num_groups (", groups, ")");
   }
-  bool one = x->sizes[1].hint == groups && x->sizes[1] == groups;
-  for (size_t d = 0; d < x->sizes.size(); d++) one = one && (d == 1 || (x->sizes[d].hint == 1 && x->sizes[d] == 1));
-  if (one) fail("group_norm: expected more than 1 value per channel, got shape ", to_string(x->sizes));
+  SymInt count = floor_div(x->sizes[1], groups);
+  for (size_t d = 0; d < x->sizes.size(); d++) count = count * (d == 1 ? SymInt(1) : x->sizes[d]);
+  if (count == 1) fail("group_norm: expected more than 1 value per channel, got shape ", to_string(x->sizes));
   check_channel("group_norm", "weight", args[2], x), check_channel("group_norm", "bias", args[3], x);
   return {contiguous_spec(x->sizes, x->dtype)};
 }
