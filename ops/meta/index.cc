@@ -72,7 +72,7 @@ Sizes indexed_sizes(OpId op, const Args& args) {
   for (size_t k = 0; k < dims.size(); k++) {
     const int64_t d = dims[k].hint;
     const SymInt size = t->sizes[size_t(d)];
-    if (size.hint == 0 && size == 0 && (indices[k]->dim() == 0 || numel(places) != 0)) {
+    if (size == 0 && (indices[k]->dim() == 0 || numel(places) != 0)) {
       fail(name(op), ": a position is out of bounds for dimension ", d, " with size 0");
     }
   }
@@ -178,9 +178,7 @@ ResultSpecs meta_index_fill(OpId op, const Args& args) {
 }
 
 void check_not_empty(OpId op, const Tensor& t, const Tensor& index) {
-  const SymInt n = t->numel();
-  if (n.hint == 0 && n == 0 && index->numel() != 0)
-    fail(name(op), ": the tensor is empty, of shape ", to_string(t->sizes));
+  if (t->numel() == 0 && index->numel() != 0) fail(name(op), ": the tensor is empty, of shape ", to_string(t->sizes));
 }
 
 ResultSpecs meta_take(OpId op, const Args& args) {

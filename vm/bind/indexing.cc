@@ -139,7 +139,7 @@ Value dims_of(const View& view) {
   return dims;
 }
 
-bool is_empty(SymInt size) { return size.hint == 0 && size == 0; }
+bool is_empty(SymInt size) { return size == 0; }
 
 // Returns whether the index selects no elements, because a remaining dimension or the positions have none.
 bool nothing_at(const View& view) {
