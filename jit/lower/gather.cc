@@ -130,16 +130,20 @@ Lowered lower_scatter_add(const Node& node, SymFacts& facts) {
 
 namespace {
 
-// Returns true if no element is written twice, as far as strides in order of size show it.
+// Returns true if no element is written twice, as far as strides in order of size show it. Asks only in the last place
+// whether a size is 1, where the stride does not matter: the answer would bind the size.
 bool writes_each_once(const Sizes& sizes, const Sizes& strides, SymFacts& facts) {
   std::vector<size_t> order;
   for (size_t d = 0; d < sizes.size(); d++) {
-    if (sizes[d].hint != 1 || !facts.ask_equal(sizes[d], 1)) order.push_back(d);
+    if (!facts.is_one(sizes[d])) order.push_back(d);
   }
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return strides[a].hint < strides[b].hint; });
   SymInt reach = 0;
   for (size_t d : order) {
-    if (!facts.ask_less(reach, strides[d])) return false;
+    if (!facts.ask_less(reach, strides[d])) {
+      if (sizes[d].hint == 1 && facts.ask_equal(sizes[d], 1)) continue;
+      return false;
+    }
     reach = reach + (sizes[d] - 1) * strides[d];
   }
   return true;
