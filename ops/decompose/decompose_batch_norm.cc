@@ -93,9 +93,8 @@ Results decompose_group_norm(const Args& args) {
   const int64_t groups = args[1].sym_int().guard();
   SymInt inner = floor_div(x->sizes[1], groups);
   for (int64_t d = 2; d < x->dim(); d++) inner = inner * x->sizes[size_t(d)];
-  const Tensor grouped = reshape(contiguous(x), Sizes{x->sizes[0], groups, inner});
-  const Moments m = moments(to_dtype(grouped, wide(x->dtype)), {2});
-  const Tensor y = reshape(normalised(m.centred, m.var, args[4]), x->sizes);
+  const Tensor grouped = to_dtype(reshape(contiguous(x), Sizes{x->sizes[0], groups, inner}), wide(x->dtype));
+  const Tensor y = reshape(op1(OpId::layer_norm, {grouped, Sizes{inner}, Value(), Value(), args[4]}), x->sizes);
   return {contiguous(affine(y, args[2], args[3], x))};
 }
 
