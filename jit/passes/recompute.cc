@@ -4,8 +4,10 @@
 //
 // 1. A node's stage is the largest number of library kernels, scatters and the like on any path to it. Kernels of one
 //    stage may fuse, those of different stages never do.
-// 2. A pointwise value stays in memory if it leaves the graph, if something other than a loop reads it, or if its
-//    operands in memory are together larger than it.
+// 2. A pointwise value stays in memory if it leaves the graph, if something other than a loop reads it, if a later
+// stage
+//    reads a part of it (kernels of parts do not fuse with that of the whole), or if its operands in memory are
+//    together larger than it.
 // 3. Only nodes without side effects and random numbers are repeated, so the bits are the same.
 #include <algorithm>
 #include <unordered_map>
@@ -42,9 +44,11 @@ struct Leaf {
 struct Info {
   int stage = 0;
   bool stored = true;
-  bool forced = false;       // rule 2 without the comparison of sizes
-  int last_use = 0;          // the latest stage that reads it
-  int cost = 0;              // of computing it from its leaves, at most kMaxCost + 1
+  bool forced = false;               // rule 2 without the comparison of sizes
+  int last_use = 0;                  // the latest stage that reads it
+  int last_parts = 0;                // the latest stage that reads several parts of it
+  std::pair<int, const Node*> part;  // the last part read: the stage that reads it, the view
+  int cost = 0;                      // of computing it from its leaves, at most kMaxCost + 1
   std::vector<Leaf> leaves;  // values in memory that it is computed from; unused if it is in memory itself or is too
                              // costly
 };
@@ -83,11 +87,17 @@ class Analysis {
   }
   // Notes a use of t. Looks through views, which are not uses themselves.
   void use(const Tensor& t, int stage) {
+    bool part = false;
     for (const Node* n = t->node;; n = n->args[0].tensor()->node) {
       auto it = nodes_.find(n);
-      if (it == nodes_.end() || it->second.last_use >= stage) return;
-      it->second.last_use = stage;
+      if (it == nodes_.end()) return;
+      Info& info = it->second;
+      if (part ? info.part == std::pair<int, const Node*>(stage, t->node) : info.last_use >= stage) return;
+      info.last_use = std::max(info.last_use, stage);
+      if (part && info.part.first == stage) info.last_parts = std::max(info.last_parts, stage);
+      if (part) info.part = {stage, t->node};
       if (!is_view(*n)) return;
+      part = part || n->results[0]->numel().hint < n->args[0].tensor()->numel().hint;
     }
   }
   void force(const Tensor& t) {
@@ -134,7 +144,8 @@ class Analysis {
     }
     double bytes = 0;
     for (const Leaf& leaf : info.leaves) bytes += leaf.bytes;
-    info.stored = info.forced || info.cost > kMaxCost || bytes > kMaxBytes * bytes_of(n.results[0]);
+    info.stored = info.forced || info.last_parts > info.stage || info.cost > kMaxCost ||
+                  bytes > kMaxBytes * bytes_of(n.results[0]);
   }
 
   std::unordered_map<const Node*, Info> nodes_;

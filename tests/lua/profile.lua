@@ -239,4 +239,24 @@ test("LUTRA_LOGS=perf prints rates", function()
 end)
 
 os.execute("rm -rf " .. folder)
+test("a value whose parts are read after products is stored once, not for each of them", function()
+  local f = lt.compile(function(x, w, b, v)
+    local gates, state = x:matmul(w) + b, x:new_zeros(4, 16)
+    for t = 0, 7 do
+      local reset, fresh = unpack(gates:select(1, t):chunk(2, -1))
+      local r = (reset + state:mm(v)):sigmoid()
+      state = (fresh + r * state):tanh()
+    end
+    return state
+  end)
+  local x, w, b, v = lt.rand(4, 8, 16), lt.rand(16, 32), lt.rand(32), lt.rand(16, 16)
+  local p = lt.no_grad(function()
+    f(x, w, b, v)
+    return lt.profile(function() f(x, w, b, v) end)()
+  end)
+  local most = 0
+  for _, k in ipairs(p.kernels) do most = math.max(most, k.bytes) end
+  truthy(most <= 4 * 3 * 4 * 8 * 32, most) -- a kernel for all parts reads and writes gates once
+end)
+
 h.finish()
