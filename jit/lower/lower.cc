@@ -72,8 +72,14 @@ Index broadcast_index(SymFacts& facts, const Index& index, const Sizes& result, 
   Index out(sizes.size());
   size_t skip = result.size() - sizes.size();
   for (size_t d = 0; d < sizes.size(); d++) {
-    bool stretched = sizes[d].hint == 1 && !facts.equal(sizes[d], result[d + skip]);
-    if (!stretched) out[d] = index[d + skip];
+    const SymInt own = sizes[d], all = result[d + skip];
+    if (own.hint == 1 && !facts.equal(own, all)) {
+      // What the sizes are must hold for later sizes too, so it is asked.
+      const bool stretched = facts.is_one(own) || all.hint != 1;
+      facts.ask_equal(own, stretched ? SymInt(1) : all);
+      if (stretched) continue;
+    }
+    out[d] = index[d + skip];
   }
   return out;
 }

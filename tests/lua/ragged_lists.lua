@@ -67,6 +67,17 @@ test("a slice of any length, written, is one graph", function()
   truthy(lt.counters().stats.unique_graphs <= 3, lt.counters().stats.unique_graphs .. " graphs")
 end)
 
+test("code made for a write of one row is not taken for another broadcast", function()
+  local function f(src)
+    local one = lt.slice_scatter(lt.zeros(2, 4), src, 0, nil, nil, 2)
+    return lt.cat({one, lt.slice_scatter(lt.zeros(3, 4), one, 0, 0, 2, 1)})
+  end
+  local src = lt.arange(4):float():view(1, 4) + 1
+  for _, backend in ipairs {"native", "eager", "aot_eager"} do
+    truthy(lt.compile(f, {backend = backend})(src):equal(f(src)), backend)
+  end
+end)
+
 -- Calls f with tensors of these sizes in turn, eager and compiled: values and errors must be the same.
 local function same_as_eager(f, sizes)
   local compiled = lt.compile(f)
