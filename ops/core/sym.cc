@@ -473,7 +473,7 @@ SymGuard SymEnv::reduced(SymGuard g, bool* decided) {
   const bool constant_left = is_constant(exprs_[g.a]), constant_right = is_constant(exprs_[g.b]);
   const int32_t x = constant_left ? 0 : integer_in(*this, g.a), y = constant_right ? 0 : integer_in(*this, g.b);
   if (!constant_left && !constant_right) {
-    if (x && y) g.a = x, g.b = y;
+    if (x && y) g.a = x, g.b = y, *decided = x == y;
     if (g.cmp == SymCmp::kEq && comes_before(exprs_, g.b, g.a)) std::swap(g.a, g.b);
     return g;
   }
