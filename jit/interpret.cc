@@ -30,13 +30,20 @@ struct Interpreter {
 
   Interpreter(const Graph& g, const NodeObserver* observer) : graph(g), observer(observer) {}
 
-  void need(SymInt s) {
-    if (s.expr) program.int_slot(s.expr);
+  void need(const Sizes& sizes) {
+    for (SymInt s : sizes) {
+      if (s.expr) program.int_slot(s.expr);
+    }
+  }
+  void need(const Graph& function) {
+    for (const GraphInput& in : function.inputs) need(in.value->sizes), need(in.value->strides);
+    for (const auto& n : function.nodes) {
+      for (const Value& v : n->args) need(v);
+    }
   }
   void need(const Value& v) {
-    if (v.is<Sizes>()) {
-      for (SymInt s : v.as<Sizes>()) need(s);
-    }
+    if (v.is<FunctionRef>()) need(graph_of(v.as<FunctionRef>()));
+    if (v.is<Sizes>()) need(v.as<Sizes>());
     if (v.is<Scalar>() && v.as<Scalar>().expr) {
       program.number_slot(v.as<Scalar>().expr);
       program.int_slot(v.as<Scalar>().expr);
@@ -94,13 +101,18 @@ struct Interpreter {
     LUTRA_CHECK(it != values.end(), "a value without its node");
     return it->second;
   }
+  // Returns the function with the run's sizes and numbers.
+  FunctionRef sized(const FunctionRef& f) const {
+    auto env = std::make_shared<SymEnv>();
+    return graph.env->size() == env->size() ? f : translated(graph_of(f), std::move(env), *this);
+  }
   void run(const Node& n) {
     // A node that was traced in no_grad mode runs in no_grad mode.
     bool wanted = false;
     for (const Tensor& r : n.results) wanted = wanted || (r->requires_grad && !r->node->is_input());
     GradModeScope mode(grad_enabled() && wanted);
     Args args;
-    for (const Value& v : n.args) args.push_back(mapped(v, *this));
+    for (const Value& v : n.args) args.push_back(v.is<FunctionRef>() ? sized(v.as<FunctionRef>()) : mapped(v, *this));
     const Args seen = observer ? args : Args();
     if (n.inplace) {
       const Tensor written = call_inplace(n.op, std::move(args));

@@ -49,7 +49,7 @@ LUTRA_FIELDS(BufferView, x.buffer, x.dtype, x.sizes, x.strides, x.offset)
 LUTRA_FIELDS(Fault, x.arg, x.dim, x.op, x.file, x.line, x.wraps, x.target, x.text)
 LUTRA_FIELDS(KernelLaunch, x.kernel, x.buffers, x.ints, x.scalars, x.extent, x.work, x.beside, x.repeats, x.op,
              x.faults, x.file, x.line)
-LUTRA_FIELDS(ExternLaunch, x.op, x.in, x.out, x.ints, x.scalars, x.strings, x.functions, x.file, x.line)
+LUTRA_FIELDS(ExternLaunch, x.op, x.in, x.out, x.ints, x.scalars, x.strings, x.functions, x.symbols, x.file, x.line)
 LUTRA_FIELDS(PlanOutput, x.kind, x.view, x.scalar)
 LUTRA_FIELDS(Plan, x.exprs, x.guards, x.device, x.buffers, x.slots, x.launches, x.outputs, x.constants, x.positions,
              x.mutated, x.rng_calls, x.functions)

@@ -117,16 +117,29 @@ class Verifier {
                        f.buffers[size_t(out.view.buffer)].kind == Buffer::kOutput;
       need(own, "function ", i, " returns a result without a buffer of its own");
     }
-    for (const SymExpr& e : f.exprs)
-      need(e.op == SymOp::kConstInt || e.op == SymOp::kConstNum || arity(e.op) > 0, "function ", i,
-           " reads sizes or numbers of the graph");
+  }
+
+  // The leaves of a launch's functions must be among what it gives them.
+  void leaves(const ExternLaunch& e) {
+    need(e.symbols >= 0 && size_t(e.symbols) <= e.ints.size(), "a launch gives its functions ", e.symbols, " numbers");
+    for (const int32_t f : e.functions) {
+      need(f >= 0 && size_t(f) < p_.functions.size(), "there is no function ", f);
+      if (!wrong_.empty()) return;
+      const Plan& function = p_.functions[size_t(f)];
+      for (const SymExpr& x : function.exprs) {
+        const bool own = x.op == SymOp::kSize && size_t(x.a) == function.positions.size();
+        need(x.op != SymOp::kStride && (x.op != SymOp::kSize || (own && x.b >= 0 && x.b < e.symbols)), "function ", f,
+             " reads a size that its launch does not give");
+        need(x.op != SymOp::kScalarInput || size_t(x.a) < e.scalars.size(), "function ", f,
+             " reads a number that its launch does not give");
+      }
+    }
   }
 
   // Returns the number of arguments of function k of a launch.
   size_t taken(const ExternLaunch& e, size_t k) {
-    const int32_t f = k < e.functions.size() ? e.functions[k] : -1;
-    need(f >= 0 && size_t(f) < p_.functions.size(), "there is no function ", f);
-    return wrong_.empty() ? p_.functions[size_t(f)].positions.size() : 0;
+    need(k < e.functions.size(), "a launch has ", e.functions.size(), " functions");
+    return wrong_.empty() ? p_.functions[size_t(e.functions[k])].positions.size() : 0;
   }
   // Returns the number of results of function k. Call taken() first, which checks that the function exists.
   size_t given(const ExternLaunch& e, size_t k) const {
@@ -141,10 +154,14 @@ class Verifier {
     return wrong_.empty() ? size_t(n) : 0;
   }
 
+  // Returns the number of ints that are not symbols.
+  size_t own_ints(const ExternLaunch& e) const { return e.ints.size() - size_t(e.symbols); }
+
   void cond(const ExternLaunch& e) {
     const size_t in = e.in.size(), out = e.out.size();
     const size_t f = number(e, 0), g = number(e, 1);
-    need(in == 1 + f + g && taken(e, 0) == f && taken(e, 1) == g && given(e, 0) == out && given(e, 1) == out,
+    need(own_ints(e) == 2 && in == 1 + f + g && taken(e, 0) == f && taken(e, 1) == g && given(e, 0) == out &&
+             given(e, 1) == out,
          kOtherArguments);
   }
 
@@ -152,7 +169,7 @@ class Verifier {
     const size_t in = e.in.size(), out = e.out.size();
     const size_t carried = number(e, 0), tests = number(e, 1), reads = number(e, 2);
     need(in == carried + tests + reads && taken(e, 0) == carried + tests && taken(e, 1) == carried + reads &&
-             given(e, 0) == 1 && given(e, 1) == out && carried <= out && e.ints.size() == 4,
+             given(e, 0) == 1 && given(e, 1) == out && carried <= out && own_ints(e) == 4,
          kOtherArguments);
     need(e.functions.size() == 2 || (taken(e, 2) == in && given(e, 2) == 1 && taken(e, 3) == carried + reads &&
                                      given(e, 3) == carried + kStepsAtOnce * (out - carried)),
@@ -165,7 +182,8 @@ class Verifier {
     const size_t in = e.in.size(), out = e.out.size();
     const size_t carried = number(e, 0), reads = number(e, 1), sums = number(e, 2), back_reads = number(e, 3);
     const size_t rest = 1 + carried + reads + sums + back_reads, saved = number(e, 4);
-    need(in == rest + saved && taken(e, 0) == carried + reads && given(e, 0) >= carried, kOtherArguments);
+    need(own_ints(e) == 5 && in == rest + saved && taken(e, 0) == carried + reads && given(e, 0) >= carried,
+         kOtherArguments);
     need(wrong_.empty() && (saved == 0 || saved == given(e, 0) - carried), kOtherArguments);
     need(wrong_.empty() && taken(e, 1) == sums + (given(e, 0) - carried) + back_reads && given(e, 1) == sums &&
              out == sums,
@@ -181,7 +199,7 @@ class Verifier {
     const size_t in = e.in.size(), out = e.out.size();
     const size_t carried = number(e, 0), slices = number(e, 1), reads = number(e, 3 + slices);
     need(slices > 0 && in == carried + slices + reads && taken(e, 0) == in && given(e, 0) == out && carried <= out &&
-             e.ints.size() == 4 + slices,
+             own_ints(e) == 4 + slices,
          kOtherArguments);
     for (size_t k = 0; wrong_.empty() && k < slices; k++) {
       need(number(e, 2 + k) < e.in[carried + k].sizes.size(),
@@ -191,6 +209,8 @@ class Verifier {
 
   // A launch must have as many arguments and results as its functions.
   void control(const ExternLaunch& e) {
+    leaves(e);
+    if (!wrong_.empty()) return;
     switch (control_of(e.op)) {
       case Control::kCond: return cond(e);
       case Control::kWhileLoop: return while_loop(e);

@@ -305,18 +305,12 @@ Results call_scan(const RecordedFunction& body, const Tensors& carried, const Te
 
 namespace {
 
-// Returns the sizes as constants. Their symbols are pinned already, since functions have fixed sizes.
-Sizes values_of(const Sizes& sizes) {
-  Sizes out;
-  for (SymInt s : sizes) out.push_back(SymInt(s.hint));
-  return out;
-}
-
 // The backward of a branch, while it is recorded.
 struct Recorded {
-  ControlFunction function{};
-  std::unique_ptr<Graph> graph = std::make_unique<Graph>();
-  Tensors gradients{};  // by tensor that the node reads
+  explicit Recorded(const std::shared_ptr<SymEnv>& env) : graph(function_graph(env)) {}
+  ControlFunction function;
+  std::unique_ptr<Graph> graph;
+  Tensors gradients;  // by tensor that the node reads
 
   // Adds an input for t. A tensor that is read twice gets one input: its gradient is the sum of both.
   Tensor input(const Tensor& t) {
@@ -324,7 +318,7 @@ struct Recorded {
       if (function.reads[i].same(t)) return graph->inputs[i].value;
     }
     function.reads.push_back(t);
-    const Tensor x = graph->add_input("x", values_of(t->sizes), values_of(t->strides), t->dtype, t->device());
+    const Tensor x = input_like(*graph, t);
     x->requires_grad = t->requires_grad && grad_enabled();
     return x;
   }
@@ -455,7 +449,7 @@ struct CondNode final : ControlNode {
         ModeScope mode(&recorder);
         r->gradients[at] = sums[at] ? r->input(sums[at]) : zeros_laid_as(other->gradients[at]);
       }
-      const bool alike = strides_of(f.gradients[at]) == strides_of(g.gradients[at]);
+      const bool alike = are_equal(f.gradients[at]->strides, g.gradients[at]->strides);
       for (Recorded* r : {&f, &g}) {
         GraphRecorder recorder(*r->graph);
         ModeScope mode(&recorder);
@@ -476,7 +470,8 @@ struct CondNode final : ControlNode {
     // Unless a graph is recorded, functions are interpreted under the tape.
     const bool taped = call.create_graph && !tape_watch();
     GradModeScope grad_mode(taped);
-    Recorded f, g;
+    const auto& env = (branches[0].function ? branches[0] : branches[1]).function->env();
+    Recorded f(env), g(env);
     for (const bool first : {true, false}) {
       const BranchReads reads_of_branch(flag, first);
       record(first ? f : g, branches[first ? 0 : 1], call, grads, sums);
@@ -534,8 +529,9 @@ class Kept {
   }
 
  private:
+  // Compares expressions: a question would add a guard.
   static bool is_alike(const TensorType& a, const TensorType& b) {
-    return a.dtype == b.dtype && same_values(a.sizes, b.sizes) && same_values(a.strides, b.strides);
+    return a.dtype == b.dtype && same_exprs(a.sizes, b.sizes) && same_exprs(a.strides, b.strides);
   }
   const size_t results_;
   std::vector<TensorType> types_;

@@ -18,17 +18,6 @@ std::vector<SavedTensor> saved(const std::vector<Tensor>& list, const F& is_read
 }
 inline bool always(size_t) { return true; }
 
-// Returns the strides of t, or of its slices along a dim. t is an argument of a function, so its strides are fixed
-// numbers.
-inline TracedFunction::Strides strides_of(const Tensor& t, std::optional<size_t> sliced = {}) {
-  if (!t) return {};
-  std::vector<int64_t> out;
-  for (size_t d = 0; d < t->strides.size(); d++) {
-    if (d != sliced) out.push_back(t->strides[d].guard());
-  }
-  return out;
-}
-
 // Marks values of a graph that is interpreted under the tape: they have their history in that graph.
 inline void mark_differentiable(const Results& results) {
   for (const Tensor& t : results) t->requires_grad = is_float(t->dtype);
@@ -42,7 +31,7 @@ inline Tensor input_like(Graph& graph, const Tensor& t) {
 template <class F>
 FunctionRef rebuilt(const FunctionRef& f, const F& make) {
   const Graph& from = graph_of(f);
-  auto graph = std::make_unique<Graph>();
+  auto graph = function_graph(from.env);
   std::vector<Tensor> parameters;
   for (const GraphInput& in : from.inputs) parameters.push_back(input_like(*graph, in.value));
   GraphRecorder recorder(*graph);

@@ -3,6 +3,7 @@
 
 #include "jit/autograd/resized.h"
 #include "jit/graph/env_copy.h"
+#include "jit/graph/replay.h"
 #include "jit/passes/passes.h"
 
 namespace lutra {
@@ -45,8 +46,9 @@ bool SizeAnswers::hold(const std::vector<Tensor>& inputs, const std::vector<doub
 
 namespace {
 
-GraphPtr copy_of_graph(const Graph& graph) {
-  return rebuild(graph, [](Rebuilder&, const Node&, Args&, Results&) { return false; });
+void move_to_copy_of_env(Graph& graph) {
+  graph.env = copy_of(*graph.env);
+  translate_functions(graph, graph.env, SameIds());
 }
 
 }  // namespace
@@ -61,11 +63,11 @@ EventuallyCompiled::EventuallyCompiled(std::unique_ptr<Graph> graph, const Compi
     add(std::move(version));
     return;
   }
-  auto version = std::make_unique<Version>(copy_of_graph(*graph));
-  version->graph->env = copy_of(*graph->env);
-  if (symbolic) pattern_ = copy_of_graph(*graph);
+  auto version = std::make_unique<Version>(copy_of(*graph));
+  move_to_copy_of_env(*version->graph);
+  if (symbolic) pattern_ = copy_of(*graph);
   interpreted_ = std::move(graph);
-  interpreted_->env = copy_of(*interpreted_->env);  // other backwards extend the trace's env
+  move_to_copy_of_env(*interpreted_);  // other backwards extend the trace's env
   add(std::move(version));
   if (!options.background && !versions_[0]->answers) interpreted_.reset(), pattern_.reset();
 }

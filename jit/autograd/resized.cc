@@ -24,17 +24,13 @@ struct Hints {
   }
 };
 
-bool has_sizes_of_its_own(const Node& n) {
-  const auto is_function = [](const Value& v) { return v.is<FunctionRef>(); };
-  return info(n.op).dynamic || std::any_of(n.args.begin(), n.args.end(), is_function);
-}
+bool is_dynamic(const std::unique_ptr<Node>& n) { return info(n->op).dynamic; }
 
 }  // namespace
 
 std::unique_ptr<Graph> resized(Graph& pattern, const SymEnv& traced, const std::vector<Tensor>& inputs,
                                const std::vector<double>& scalars) {
-  if (std::any_of(pattern.nodes.begin(), pattern.nodes.end(), [](const auto& n) { return has_sizes_of_its_own(*n); }))
-    return nullptr;
+  if (std::any_of(pattern.nodes.begin(), pattern.nodes.end(), is_dynamic)) return nullptr;
   std::vector<const TensorImpl*> by_input;
   size_t next = 0;
   for (const GraphInput& in : pattern.inputs) by_input.push_back(in.constant ? nullptr : inputs[next++].get());
@@ -53,7 +49,8 @@ std::unique_ptr<Graph> resized(Graph& pattern, const SymEnv& traced, const std::
   for (const auto& n : pattern.nodes) {
     for (Value& v : n->args) v = mapped(v, hints);
   }
-  return rebuild(pattern, [](Rebuilder&, const Node&, Args&, Results&) { return false; });
+  translate_functions(pattern, env, hints);
+  return copy_of(pattern);
 }
 
 }  // namespace lutra

@@ -70,7 +70,7 @@ void CompiledAutograd::cut(std::unique_ptr<Graph>& forward) {
     primitives->outputs.emplace_back(k.copied ? copied_at_once(*primitives, k.value) : k.value);
   }
   traced_.primitives = std::move(primitives);
-  forward = rebuild(*traced_.primitives, [](Rebuilder&, const Node&, Args&, Results&) { return false; });
+  forward = copy_of(*traced_.primitives);
 }
 
 }  // namespace lutra

@@ -85,7 +85,7 @@ struct Tracer {
     return t;
   }
   Tensor input(const char* name, const Tensor& like, const Tensor& layout) {
-    return input(name, like, strides_like(like->sizes, layout));
+    return input(name, like, request.exact ? layout->strides : strides_like(like->sizes, layout));
   }
 
   // Cuts the trace at a point: the gradient that its hooks return is a new input.

@@ -32,6 +32,7 @@ struct BackwardRequest {
   std::vector<Tensor> taken;      // by piece: the gradient that hooks returned, if its strides differ from the given
                                   // one's; null: same strides
   bool create_graph = false;
+  bool exact = false;  // the strides of gradients are expressions of the graph's env, not those of one run
   std::string key() const;
 };
 

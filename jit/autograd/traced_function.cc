@@ -8,6 +8,7 @@
 #include "jit/graph/replay.h"
 #include "jit/passes/passes.h"
 #include "ops/core/overlap.h"
+#include "ops/core/tensor_type.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/control.h"
 #include "ops/defs/each_tensor.h"
@@ -45,13 +46,16 @@ FunctionRef without_history(const Graph& traced, size_t outputs, std::optional<s
   return make_function(std::move(graph));
 }
 
-TracedFunction::Strides hints_of_strides(const Tensor& t) {
-  std::vector<int64_t> out;
-  for (SymInt s : t->strides) out.push_back(s.hint);
+}  // namespace
+
+TracedFunction::Strides strides_of(const Tensor& t, std::optional<size_t> sliced) {
+  if (!t) return {};
+  std::vector<TracedFunction::Stride> out;
+  for (size_t d = 0; d < t->strides.size(); d++) {
+    if (d != sliced) out.push_back({t->strides[d].hint, t->strides[d].expr});
+  }
   return out;
 }
-
-}  // namespace
 
 Tensors replay(const Graph& graph, const Tensors& arguments, GraphRecorder* recorder) {
   GraphValues now(graph, arguments);
@@ -113,7 +117,7 @@ TracedFunction::Stack TracedFunction::stack(const Tensor& value) {
     const Node& n = *outputs[k].tensor()->node;
     if (n.op == kCopyOp && n.args[0].tensor().same(value)) return {k, {}};
   }
-  const Sizes order = value->is_contiguous() ? Sizes() : falling(value->strides);
+  const Sizes order = value->is_contiguous() ? Sizes() : falling(value->strides, true);
   outputs.emplace_back(contiguous_copy(order.empty() ? value : permute(value, order)));
   return {outputs.size() - 1, order};
 }
@@ -147,7 +151,7 @@ void TracedFunction::add_results() {
 TracedFunction::Request TracedFunction::all_of(const std::vector<size_t>& results) const {
   Request all;
   all.gradients.resize(all_results()), all.so_far.resize(parameters());
-  for (size_t k : results) all.gradients[k] = hints_of_strides(forward_.graph->outputs[k].tensor());
+  for (size_t k : results) all.gradients[k] = strides_of(forward_.graph->outputs[k].tensor());
   all.wanted.assign(parameters(), true);
   return all;
 }
@@ -176,10 +180,14 @@ void TracedFunction::find_read() {
 BackwardRequest TracedFunction::request_of(const Request& request) {
   const auto like = [this](const Tensor& t, const Strides& strides) {
     Sizes all;
-    for (int64_t stride : *strides) all.push_back(SymInt(stride));
+    for (const Stride& stride : *strides) {
+      all.push_back(SymInt(stride.hint));
+      all.back().expr = stride.expr;
+    }
     return layouts_.add_input("gradient", t->sizes, all, t->dtype, t->device());
   };
   BackwardRequest r;
+  r.exact = true;
   r.gradients.resize(forward_.results.size());
   for (size_t k = 0; k < request.gradients.size(); k++) {
     if (!request.gradients[k] || gradient_[k] == kNone) continue;
@@ -202,7 +210,7 @@ struct TracedFunction::Assembly {
   const TracedBackward& traced;
   const bool filled;
   Backward out{};
-  std::unique_ptr<Graph> graph = std::make_unique<Graph>();
+  std::unique_ptr<Graph> graph = function_graph(f.env());
   Tensors at = Tensors(size_t(traced.places));      // by place
   std::map<size_t, size_t> gradient_at, so_far_at;  // places, by result of the forward and by parameter
   GraphRecorder recorder{*graph};
@@ -341,8 +349,7 @@ struct TracedFunction::Assembly {
       const Argument& a = out.arguments[i];
       if (out.gives[a.index] != int(i)) return nullptr;
       const Tensor &before = graph->inputs[i].value, &after = graph->outputs[i].tensor();
-      if (hints_of_strides(after) != hints_of_strides(before) || !is_dense(after->sizes, after->strides))
-        return nullptr;
+      if (!are_equal(after->strides, before->strides) || !is_dense(after->sizes, after->strides)) return nullptr;
     }
     size_t carried = 0;
     for (size_t i = 0; i < f.parameters(); i++) carried += (i < f.carried_ || i >= f.first_read()) && out.gives[i] >= 0;

@@ -35,7 +35,13 @@ using FirstReaders = std::unordered_map<const Storage*, const char*>;
 
 class TracedFunction {
  public:
-  using Strides = std::optional<std::vector<int64_t>>;  // none: there is no such tensor
+  // A stride as a key: unlike SymInts, these compare without a question.
+  struct Stride {
+    int64_t hint;
+    int32_t expr;
+    auto operator<=>(const Stride&) const = default;
+  };
+  using Strides = std::optional<std::vector<Stride>>;  // none: there is no such tensor
   struct Request {
     std::vector<Strides> gradients;  // by result of the forward
     std::vector<Strides> so_far;     // by parameter
@@ -71,6 +77,7 @@ class TracedFunction {
 
   TracedFunction(std::unique_ptr<Graph> traced, size_t carried, size_t slices);
   const FunctionRef& forward() const { return function_; }
+  const std::shared_ptr<SymEnv>& env() const { return forward_.graph->env; }
   // By carried result: the result that stacks the same value; kNone: none.
   const std::vector<int>& stacked() const { return stacked_; }
   // Returns true if backwards read a carried parameter from the previous step's stack.
@@ -130,5 +137,8 @@ class TracedFunction {
   std::map<Request, Backward> backwards_;
   mutable std::optional<FirstReaders> readers_;
 };
+
+// Returns the strides of t, or of its slices along a dim.
+TracedFunction::Strides strides_of(const Tensor& t, std::optional<size_t> sliced = {});
 
 }  // namespace lutra

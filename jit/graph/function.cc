@@ -4,23 +4,6 @@
 #include "ops/core/tensor_type.h"
 
 namespace lutra {
-namespace {
-
-bool has_symbols(const Graph& g) {
-  const auto symbolic = [](const Sizes& sizes) {
-    for (SymInt s : sizes) {
-      if (!s.is_constant()) return true;
-    }
-    return false;
-  };
-  for (const GraphInput& in : g.inputs) {
-    if (symbolic(in.value->sizes) || symbolic(in.value->strides)) return true;
-  }
-  return !g.env->guards().empty();
-}
-
-}  // namespace
-
 std::vector<TensorType> GraphFunction::parameters() const {
   std::vector<TensorType> types;
   for (const GraphInput& in : graph->inputs) types.push_back(type_of(in.value));
@@ -39,7 +22,6 @@ FunctionRef make_function(std::unique_ptr<const Graph> graph) {
 
 std::string check_function(const Graph& g) {
   if (!g.scalars.empty()) return "a function takes no numbers";
-  if (has_symbols(g)) return "a function has fixed sizes";
   if (g.rng_calls > 0) return "a function draws no random numbers";
   for (const GraphInput& in : g.inputs) {
     if (in.constant) return "a function has no constants";

@@ -6,7 +6,7 @@
 //             | "guard" cmp "(" expr ["," expr] ")" bool
 //             | %id "=" ("input" | "constant") str ":" type ["on" device] ["aliases" %id] ["requires_grad"]
 //             | [%id {"," %id} "="] op "(" values ")" [":" type {"," type}] ["rng" int] ["of" op] [";" file ":" line]
-//   values   := ... | graph, where an op takes a function
+//   values   := ... | graph, where an op takes a function; it has the symbols and numbers of the outer text
 //   type     := dtype "[" exprs "]" "strides" "[" exprs "]"
 #include <algorithm>
 #include <unordered_map>
@@ -39,7 +39,8 @@ struct Parser : TextReader {
 
   Value function() {
     constexpr int kMaxNested = 50;
-    Parser inner(text, device, std::make_unique<Graph>());
+    Parser inner(text, device, function_graph(g->env));
+    inner.take_scalars(*this);
     inner.at = at, inner.line = line, inner.nested = nested + 1;
     if (inner.nested > kMaxNested) error("functions are nested too deeply");
     std::unique_ptr<Graph> graph = inner.graph();
@@ -197,6 +198,7 @@ struct Parser : TextReader {
 
   void statement() {
     if (accept("sym")) {
+      if (nested) error("a function has its caller's symbols");
       read_sym();
     } else if (accept("scalar")) {
       std::string name;
@@ -205,6 +207,7 @@ struct Parser : TextReader {
     } else if (accept("let")) {
       read_let();
     } else if (accept("guard")) {
+      if (nested) error("a function has its caller's guards");
       guard();
     } else {
       std::vector<int> ids;
@@ -248,7 +251,7 @@ struct Parser : TextReader {
     const int made = g->rng_calls;
     g->rng_calls = accept("rng") ? place() : 0;
     if (g->rng_calls < std::max(draws, made)) error("more random numbers are drawn than the graph says");
-    check_leaves();
+    if (!nested) check_leaves();
     expect("}");
   }
 };

@@ -89,7 +89,8 @@ namespace {
 
 struct Printer {
   const Graph& g;
-  Text out;
+  const bool is_function;  // the caller's text has the symbols and guards
+  Text out{};
   Expressions exprs{*g.env};
 
   void size(SymInt s) { s.is_constant() ? void(out << s.hint) : exprs.write(out, s.expr); }
@@ -115,7 +116,8 @@ struct Printer {
   }
   // Indents the function's text by two columns.
   void function(const Graph& g) {
-    std::string text = print(g);
+    const_cast<Graph&>(g).renumber();
+    std::string text = Printer{g, true}.run();
     text.pop_back();
     for (char c : text) c == '\n' ? out << "\n  " : out << c;
   }
@@ -146,7 +148,9 @@ struct Printer {
   }
   void name_expressions() {
     for (const GraphInput& in : g.inputs) use(in.value);
-    for (const SymGuard& guard : g.env->guards()) exprs.use(guard.a), exprs.use(guard.b);
+    if (!is_function) {
+      for (const SymGuard& guard : g.env->guards()) exprs.use(guard.a), exprs.use(guard.b);
+    }
     for (const auto& n : g.nodes) {
       for (const Value& v : n->args) use(v);
       for (const Tensor& t : n->results) use(t);
@@ -155,7 +159,7 @@ struct Printer {
     exprs.name_large();
   }
 
-  void header() {
+  void symbols() {
     std::vector<bool> used(g.env->size(), false);
     for (const GraphInput& in : g.inputs) {
       for (const Sizes* v : {&in.value->sizes, &in.value->strides}) {
@@ -169,6 +173,9 @@ struct Printer {
       if (used[id] && leaf) out << "  " << declared(*g.env, int32_t(id)) << "\n";
     }
     for (const ScalarInput& s : g.scalars) out << "  scalar " << quote(s.name) << " = " << number_text(s.hint) << "\n";
+  }
+  void header() {
+    if (!is_function) symbols();
     for (int32_t id : exprs.named()) {
       out << "  let ";
       exprs.write(out, id);
@@ -192,6 +199,9 @@ struct Printer {
       if (in.value->requires_grad) out << " requires_grad";
       out << "\n";
     }
+    if (!is_function) guards();
+  }
+  void guards() {
     for (const SymGuard& guard : g.env->guards()) {
       out << "  guard " << name(guard.cmp) << "(";
       exprs.write(out, guard.a);
@@ -239,7 +249,7 @@ struct Printer {
 
 std::string print(const Graph& graph) {
   const_cast<Graph&>(graph).renumber();  // ids are a function of the order
-  return Printer{graph}.run();
+  return Printer{graph, false}.run();
 }
 
 }  // namespace lutra

@@ -66,6 +66,8 @@ class TextReader {
   void read_sym();
   double read_scalar(std::string& name);
   void read_let();
+  // Lets this text refer to the numbers that the text around it declares.
+  void take_scalars(const TextReader& outer) { scalars_ = outer.scalars_; }
 
   const std::string& text;
   size_t at = 0;

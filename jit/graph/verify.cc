@@ -10,8 +10,9 @@ namespace {
 
 struct Verifier {
   const Graph& g;
-  std::unordered_set<const TensorImpl*> defined;
-  std::string problem;
+  const bool may_have_symbols = true;  // false: a function with another env than its caller's
+  std::unordered_set<const TensorImpl*> defined{};
+  std::string problem{};
 
   void check(bool ok, const std::string& what) {
     if (!ok && problem.empty()) problem = what;
@@ -31,12 +32,13 @@ struct Verifier {
     }
   }
   void function(const Graph& f, const std::string& where) {
-    std::string wrong = verify(f);
+    std::string wrong = Verifier{f, f.env == g.env}.run();
     if (wrong.empty()) wrong = check_function(f);
     check(wrong.empty(), where + " has a function: " + wrong);
   }
   void sym(int32_t expr, const std::string& where) {
     check(expr >= 0 && size_t(expr) < g.env->size(), where + " has a symbol that is not in the graph's env");
+    check(may_have_symbols || expr == 0, where + " has a symbol that is not its caller's");
   }
   void define(const Tensor& t, const Node& n, size_t i, const std::string& where) {
     check(bool(t) && t->is_fake(), where + " has a result that is not a FakeTensor");
@@ -90,7 +92,7 @@ std::vector<size_t> sharing(const Graph& g, size_t inputs) {
 
 }  // namespace
 
-std::string verify(const Graph& graph) { return Verifier{graph, {}, {}}.run(); }
+std::string verify(const Graph& graph) { return Verifier{graph}.run(); }
 
 std::string verify_sharing(const Graph& before, const Graph& after) {
   const size_t inputs = before.inputs.size();

@@ -52,5 +52,6 @@ class Rebuilder {
 // it is.
 using Rewrite = std::function<bool(Rebuilder& b, const Node& node, Args& args, Results& results)>;
 GraphPtr rebuild(const Graph& g, const Rewrite& rewrite);
+GraphPtr copy_of(const Graph& g);
 
 }  // namespace lutra

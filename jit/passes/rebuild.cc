@@ -88,4 +88,8 @@ GraphPtr rebuild(const Graph& g, const Rewrite& rewrite) {
   return b.finish();
 }
 
+GraphPtr copy_of(const Graph& g) {
+  return rebuild(g, [](Rebuilder&, const Node&, Args&, Results&) { return false; });
+}
+
 }  // namespace lutra

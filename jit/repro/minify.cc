@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "jit/graph/replay.h"
 #include "jit/repro/compare.h"
 #include "jit/repro/repro.h"
 
@@ -114,6 +115,7 @@ struct Part {
     for (Value& v : given) {
       if (v.is<Tensor>()) v = value(v.as<Tensor>());
       if (v.is<Sizes>()) v = resized(v.as<Sizes>());
+      if (v.is<FunctionRef>()) v = translated(graph_of(v.as<FunctionRef>()), graph->env, SameIds());
       if (!v.is<std::vector<Tensor>>()) continue;
       for (Tensor& t : v.as<std::vector<Tensor>>()) t = value(t);
     }

@@ -65,6 +65,8 @@ class ControlRun {
 
   void run(const ExternCall& call) {
     Operands in, out;
+    for (const int64_t n : call.ints.last(size_t(launch_.symbols))) symbols_.push_back(SymInt(n));
+    numbers_ = call.scalars.data();
     for (const ExternView& v : call.in) in.push_back(operand(v));
     for (const ExternView& v : call.out) out.push_back(operand(v));
     switch (control_of(launch_.op)) {
@@ -116,8 +118,9 @@ class ControlRun {
       for (const Operand& t : *list) views_.push_back({t.data, t.sizes->begin(), t.strides->begin(), t.bytes});
     }
     for (const Operand& t : results) outputs_.push_back(t.data);
+    views_.push_back({nullptr, symbols_.begin(), nullptr});
     check_stop();
-    f.run_views(views_.data(), nullptr, outputs_.data());
+    f.run_views(views_.data(), numbers_, outputs_.data());
   }
 
   double element_of(const Operand& t) const {
@@ -236,17 +239,16 @@ class ControlRun {
   }
 
   // Returns stacks for what a body keeps of n steps: its results from `from` on, which are contiguous.
-  Operands stacked(const Plan& body, size_t from, int64_t n) {
+  Operands stacked(const Executable& body, size_t from, int64_t n) {
     Operands stacks;
-    for (size_t k = from; k < body.outputs.size(); k++) {
-      const BufferView& v = body.outputs[k].view;
+    std::vector<InputView> none(body.plan().positions.size());
+    none.push_back({nullptr, symbols_.begin(), nullptr});
+    const auto values = body.numbers(none.data(), numbers_);
+    for (size_t k = from; k < body.plan().outputs.size(); k++) {
+      const BufferView& v = body.plan().outputs[k].view;
       Sizes sizes, strides;
-      for (const bool is_stride : {false, true}) {
-        for (ExprId e : is_stride ? v.strides : v.sizes) {
-          LUTRA_CHECK(body.exprs[size_t(e)].op == SymOp::kConstInt, "a function without fixed sizes");
-          (is_stride ? strides : sizes).push_back(SymInt(body.exprs[size_t(e)].i));
-        }
-      }
+      for (ExprId e : v.sizes) sizes.push_back(SymInt(values(e)));
+      for (ExprId e : v.strides) strides.push_back(SymInt(values(e)));
       const int64_t each = span_of(sizes, strides);
       sizes.insert(0, SymInt(n)), strides.insert(0, SymInt(each));
       stacks.push_back(operand(nullptr, info(v.dtype).carrier, sizes, strides));
@@ -255,7 +257,7 @@ class ControlRun {
   }
   // Runs the steps of a loop once more. Returns what the body keeps.
   Memory again(const Operands& init, const Operands& reads, int64_t n) {
-    Memory saved(stacked(function(0).plan(), init.size(), n), device_);
+    Memory saved(stacked(function(0), init.size(), n), device_);
     const Memory even(init, device_), odd(init, device_);
     const Stacks stacks = sliced(saved.tensors);
     Operands now = init, results;
@@ -327,8 +329,10 @@ class ControlRun {
   const ExternLaunch& launch_;
   const std::vector<std::shared_ptr<Executable>>& functions_;
   const Device device_;
-  Decider* const decider_;  // null: the host decides
-  const bool gives_;        // its results may be visible outside the run
+  Decider* const decider_;           // null: the host decides
+  const bool gives_;                 // its results may be visible outside the run
+  SmallVec<SymInt, 8> symbols_;      // that functions read
+  const double* numbers_ = nullptr;  // that functions read
   std::deque<Sizes> shapes_;
   std::vector<InputView> views_;  // of the current call
   std::vector<void*> outputs_;

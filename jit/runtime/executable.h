@@ -61,6 +61,13 @@ class Executable : public Dense {
   // candidates differ in the last bits. Call it before the first run.
   void set_autotune() { runner_->set_autotune(); }
 
+  // Returns a function from the sizes, strides and offsets of results to their values in a run on these arguments.
+  auto numbers(const InputView* inputs, const double* scalars) const {
+    std::vector<HostValue> values = flat_.program.start_values();
+    flat_.program.run(values.data(), inputs, scalars);
+    return [this, values = std::move(values)](ExprId e) { return flat_.program.int_value(values.data(), e); };
+  }
+
   const Plan& plan() const { return flat_.plan; }
   const Runner& runner() const { return *runner_; }
   const std::vector<Tensor>& constants() const { return flat_.constants; }

@@ -50,7 +50,7 @@ void HostProgram::add_step(int32_t expr) {
     start_[s.dst].d = e.d;
   } else {
     if (e.op == SymOp::kSize || e.op == SymOp::kStride) {
-      if (!positions_.empty()) s.a = positions_.at(size_t(e.a));
+      if (size_t(e.a) < positions_.size()) s.a = positions_[size_t(e.a)];
       LUTRA_CHECK(s.a >= 0, "the size of a constant is a symbol");
       input_count_ = std::max(input_count_, s.a + 1);
     }

@@ -24,7 +24,8 @@ union HostValue {
 // Usage: ask for slots, then call run with an array of size() values, initialised from start_values().
 class HostProgram {
  public:
-  // The expressions must live until all slots have been asked for. positions: as Plan::positions.
+  // The expressions must live until all slots have been asked for. positions: as Plan::positions. A view
+  // behind them keeps its place (Plan, invariant 3).
   void begin(std::span<const SymExpr> exprs, std::span<const int32_t> positions);
   // Return the slot for the expression's value, converted to an integer or a number if necessary.
   int32_t int_slot(int32_t expr);

@@ -75,6 +75,7 @@ struct ExternLaunch {
   std::vector<std::string> strings;
   std::vector<int32_t> functions;  // indices into Plan::functions, if op runs functions: op's, then those for several
                                    // steps (several_steps.h), if any. ints has the sizes of the tensor lists then
+  int32_t symbols = 0;             // the last `symbols` ints, and all scalars, are what functions read of the caller
   std::string file;
   int line = 0;
 };
@@ -91,6 +92,8 @@ struct PlanOutput {
 // 1. exprs has exactly the expressions that launches, buffers, outputs and guards use, operands first. exprs[0] is
 //    unused.
 // 2. Constants are placeholders: the code that links the plan passes as many tensors.
+// 3. A function has no guards. Its leaves are places among what its launch gives it: size(n, i) is number i of the
+//    launch's symbols, where n is the number of its parameters, and scalar(i) is number i of the launch's scalars.
 struct Plan {
   std::vector<SymExpr> exprs;
   std::vector<SymGuard> guards;  // the outcomes that the plan relies on
@@ -105,7 +108,7 @@ struct Plan {
   std::vector<int32_t> positions;
   std::vector<int32_t> mutated;  // inputs that are written; their version counters are increased
   int rng_calls = 0;
-  std::vector<Plan> functions;  // branches and loop bodies that launches run; each has its own expressions
+  std::vector<Plan> functions;  // branches and loop bodies that launches run
 };
 
 // Calls f(ExprId&) for each expression that the plan refers to, except from within exprs.
@@ -130,7 +133,7 @@ void each_expr(P& plan, const F& f) {
   for (auto& out : plan.outputs) view(out.view), f(out.scalar);
   for (auto& g : plan.guards) f(g.a), f(g.b);
 }
-// Completes a plan whose expressions are env's: copies the expressions that it uses, and env's guards, into the plan.
+// Completes a plan whose expressions are env's: copies the expressions that it and its guards use into the plan.
 void close(Plan& plan, const SymEnv& env);
 
 std::string print(const Plan& plan);

@@ -26,7 +26,7 @@ class Planner {
         options_(options),
         decisions_(options.decisions) {}
 
-  Plan run() {
+  Plan run(bool is_function) {
     const Graph& g = units_.graph;
     plan_.device = units_.device;
     plan_.rng_calls = g.rng_calls;
@@ -37,6 +37,7 @@ class Planner {
     for (const Value& v : g.outputs) output(v);
     if (options_.fuse) combine_launches(plan_);
     plan_memory(plan_, env_);
+    if (!is_function) plan_.guards = env_.guards();
     close(plan_, env_);
     return std::move(plan_);
   }
@@ -205,11 +206,14 @@ class Planner {
   void launch_extern(const ComputeUnit& u, int32_t id) {
     ExternLaunch launch;
     launch.op = u.node->op;
+    symbols_.clear();
     const OpInfo& op = info(u.node->op);
     for (size_t i = 0; i < u.node->args.size(); i++) extern_argument(launch, op.args[i].type, u.node->args[i]);
     if (op.has(kControl) && options_.fuse && !backend_of(units_.device).preferences.leaves_processors) {
       for (const auto& f : several_steps(*u.node)) add_function(launch, *f);
     }
+    launch.symbols = int32_t(symbols_.size());
+    launch.ints.insert(launch.ints.end(), symbols_.begin(), symbols_.end());
     for (const Tensor& t : u.node->results) launch.out.push_back(view(t));
     LUTRA_CHECK(launch.out[0].buffer == buffer(units_.source_of(id)), "an extern result elsewhere");
     if (u.node->file) launch.file = u.node->file;
@@ -218,8 +222,24 @@ class Planner {
   }
 
   void add_function(ExternLaunch& launch, const Graph& f) {
+    const SymScope scope(f.env.get());  // without symbols it may be another env
     launch.functions.push_back(int32_t(plan_.functions.size()));
-    plan_.functions.push_back(schedule(f, options_));
+    plan_.functions.push_back(Planner(f, lower(f), options_).run(true));
+    Plan& function = plan_.functions.back();
+    for (SymExpr& e : function.exprs) {
+      if (e.op == SymOp::kSize || e.op == SymOp::kStride) {
+        const ExprId leaf = env_.leaf(e.op, e.a, e.b, e.i);
+        e = {SymOp::kSize, int32_t(function.positions.size()), place_of(symbols_, leaf), e.i};
+      } else if (e.op == SymOp::kScalarInput) {
+        e.a = place_of(launch.scalars, env_.leaf(e.op, e.a, 0, 0, e.d));
+      }
+    }
+  }
+  static int32_t place_of(std::vector<ExprId>& list, ExprId id) {
+    const auto at = std::find(list.begin(), list.end(), id);
+    const auto place = int32_t(at - list.begin());
+    if (at == list.end()) list.push_back(id);
+    return place;
   }
 
   // Adds an argument to the launch; see ExternCall for the places.
@@ -298,12 +318,12 @@ class Planner {
   Plan plan_;
   std::vector<int32_t> buffers_;  // by source
   std::vector<bool> is_output_;
+  std::vector<ExprId> symbols_;  // integers that the functions of the current launch read of this graph
 };
 
 }  // namespace
 
 void close(Plan& plan, const SymEnv& env) {
-  for (const SymGuard& g : env.guards()) plan.guards.push_back(g);
   std::vector<bool> used(env.size(), false);
   each_expr(plan, [&](ExprId id) { used[size_t(id)] = true; });
   for (size_t id = used.size(); id-- > 1;) {
@@ -326,7 +346,7 @@ void close(Plan& plan, const SymEnv& env) {
 
 Plan schedule(const Graph& graph, LoweredGraph lowered, const ScheduleOptions& options) {
   SymScope scope(graph.env.get());
-  return Planner(graph, std::move(lowered), options).run();
+  return Planner(graph, std::move(lowered), options).run(false);
 }
 
 Plan schedule(const Graph& graph, const ScheduleOptions& options) { return schedule(graph, lower(graph), options); }

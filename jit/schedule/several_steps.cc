@@ -47,7 +47,7 @@ void append(Tensors& to, const Tensors& from) { to.insert(to.end(), from.begin()
 // A graph under construction, from calls of other graphs.
 class Steps {
  public:
-  Steps() : symbols_(graph_->env.get()), no_grad_(false) {}
+  explicit Steps(const Graph& f) : graph_(function_graph(f.env)), symbols_(f.env.get()), no_grad_(false) {}
 
   // Adds inputs like the parameters [from, to) of f.
   Tensors parameters(const Graph& f, size_t from, size_t to) {
@@ -82,7 +82,7 @@ class Steps {
   }
 
  private:
-  GraphPtr graph_ = std::make_unique<Graph>();
+  GraphPtr graph_;
   GraphRecorder recorder_{*graph_};
   SymScope symbols_;
   GradModeScope no_grad_;
@@ -92,7 +92,7 @@ const Graph& function(const Node& loop, size_t i) { return graph_of(loop.args[i]
 size_t count(const Node& loop, size_t i) { return loop.args[i].as<Tensors>().size(); }
 
 GraphPtr tests_of(const Graph& test, const Graph& body, size_t carried) {
-  Steps steps;
+  Steps steps(body);
   Tensors now = steps.parameters(body, 0, carried);
   const Tensors tests = steps.parameters(test, carried, test.inputs.size());
   const Tensors reads = steps.parameters(body, carried, body.inputs.size());
@@ -109,7 +109,7 @@ GraphPtr tests_of(const Graph& test, const Graph& body, size_t carried) {
 }
 
 GraphPtr bodies_of(const Graph& body, size_t carried) {
-  Steps steps;
+  Steps steps(body);
   Tensors now = steps.parameters(body, 0, carried), beside;
   const Tensors reads = steps.parameters(body, carried, body.inputs.size());
   for (int step = 0; step < kStepsAtOnce; step++) {
@@ -123,7 +123,7 @@ GraphPtr bodies_of(const Graph& body, size_t carried) {
 }
 
 GraphPtr backs_of(const Graph& back, size_t sums, size_t saved) {
-  Steps steps;
+  Steps steps(back);
   Tensors now = steps.parameters(back, 0, sums);
   std::vector<Tensors> of_step;
   for (int step = 0; step < kStepsAtOnce; step++) of_step.push_back(steps.parameters(back, sums, sums + saved));

@@ -1,6 +1,7 @@
 // A function as an op's argument: a branch, or the body of a loop. jit/graph implements it.
-// Invariants: it writes nothing that exists before, draws no random numbers and reads no number of the caller. Its
-// parameters and results are tensors of fixed sizes. Each result has memory of its own.
+// Invariants: it writes nothing that exists before and draws no random numbers. Its parameters and results are tensors.
+// Their sizes, and numbers that it reads, are constants or symbols of the caller's SymEnv. Each result has memory of
+// its own.
 #pragma once
 #include <memory>
 #include <vector>

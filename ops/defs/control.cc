@@ -5,6 +5,7 @@
 
 #include "ops/core/half.h"
 #include "ops/core/interrupt.h"
+#include "ops/core/tensor_type.h"
 #include "ops/defs/call.h"
 #include "ops/defs/element.h"
 #include "ops/defs/order.h"
@@ -130,31 +131,16 @@ Tensor own_copy(const Tensor& t) { return op1(OpId::clone, {t}); }
 
 Tensor contiguous_copy(const Tensor& t) { return op1(OpId::clone, {t, std::string("contiguous_format")}); }
 
-namespace {
-
-// Guards the strides, which decide the order.
-Sizes order_in_memory(const Tensor& t) {
-  for (size_t d = 0; t->strides.size() > 1 && d < t->strides.size(); d++) t->strides[d].guard();
-  return falling(t->strides);
-}
-
-}  // namespace
-
 Tensor laid_as(const Tensor& t, const Tensor& like) {
-  const Sizes order = order_in_memory(like);
-  bool laid = true;
-  int64_t stride = 1;
-  for (size_t i = order.size(); i-- > 0;) {
-    const auto d = size_t(order[i].hint);
-    laid = laid && t->strides[d].guard() == stride;
-    stride *= std::max<int64_t>(t->sizes[d].guard(), 1);
-  }
-  if (laid) return t;
+  const Sizes order = falling(like->strides, true);
+  Sizes sizes, strides;
+  for (SymInt d : order) sizes.push_back(t->sizes[size_t(d.hint)]), strides.push_back(t->strides[size_t(d.hint)]);
+  if (are_equal(strides, contiguous_strides(sizes))) return t;
   return op1(OpId::permute, {contiguous_copy(op1(OpId::permute, {t, order})), inverse(order)});
 }
 
 Tensor zeros_laid_as(const Tensor& like) {
-  const Sizes order = order_in_memory(like);
+  const Sizes order = falling(like->strides, true);
   Sizes sizes;
   for (SymInt d : order) sizes.push_back(like->sizes[size_t(d.hint)]);
   const Tensor zeros = op1(OpId::full, {sizes, Scalar(0.0), like->dtype, like->device()});

@@ -8,12 +8,16 @@
 
 namespace lutra {
 
-// Returns the dims by falling strides, by hints. Equal strides keep their order.
-inline Sizes falling(const Sizes& strides) {
+// Returns the dims by falling strides, by hints. Equal strides keep their order. asks: the order holds in each run.
+inline Sizes falling(const Sizes& strides, bool asks = false) {
   std::vector<int64_t> dims(strides.size());
   std::iota(dims.begin(), dims.end(), 0);
   std::stable_sort(dims.begin(), dims.end(),
                    [&](int64_t a, int64_t b) { return strides[size_t(a)].hint > strides[size_t(b)].hint; });
+  for (size_t i = 1; asks && i < dims.size(); i++) {
+    const SymInt before = strides[size_t(dims[i - 1])], after = strides[size_t(dims[i])];
+    (void)(dims[i - 1] < dims[i] ? after <= before : after < before);
+  }
   return Sizes(dims.begin(), dims.end());
 }
 

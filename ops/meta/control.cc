@@ -11,11 +11,6 @@ using Tensors = std::vector<Tensor>;
 const Tensors& list(const Args& args, size_t i) { return args[i].as<Tensors>(); }
 const Function& function(const Args& args, size_t i) { return *args[i].as<FunctionRef>(); }
 
-// Compares by hints. The functions' sizes are fixed: a symbol has been pinned to them.
-bool same_type(const TensorType& a, const TensorType& b) {
-  return a.dtype == b.dtype && same_values(a.sizes, b.sizes) && same_values(a.strides, b.strides);
-}
-
 std::string text_of(const TensorType& t) {
   return str(info(t.dtype).ir_name, to_string(t.sizes), " strides ", to_string(t.strides));
 }
@@ -26,7 +21,7 @@ void check_types(OpId op, const char* what, const std::vector<TensorType>& wante
     fail(name(op), ": ", what, " are ", given.size(), " tensors, not ", wanted.size());
   }
   for (size_t i = 0; i < wanted.size(); i++) {
-    if (same_type(wanted[i], given[i])) continue;
+    if (are_equal(wanted[i], given[i])) continue;
     fail(name(op), ": ", what, ": tensor ", i, " is ", text_of(given[i]), ", not ", text_of(wanted[i]));
   }
 }

@@ -89,13 +89,14 @@ TEST_CASE("artifacts of random graphs are read as they were written, and run ali
 }
 
 TEST_CASE("an artifact has the functions of its plan, which run as eager's", "[runtime]") {
-  const auto captured = parse_graph(read_text("tests/graph/functions.graph"));
+  const std::string file = GENERATE(as<std::string>(), "functions", "symbolic_functions");
+  const auto captured = parse_graph(read_text("tests/graph/" + file + ".graph"));
   std::vector<Tensor> inputs = real_inputs(*captured, 5);
   store_element(inputs[1]->data(), DType::kFloat32, Scalar(3.0));  // how often the loop runs
   const std::vector<double> scalars = real_scalars(*captured);
   std::vector<std::string> wanted;
   for (const Value& v : interpret(*captured, inputs, scalars)) wanted.push_back(bytes_of(v.tensor()));
-  const Compiled compiled = compile_graph(parse_graph(read_text("tests/graph/functions.graph")));
+  const Compiled compiled = compile_graph(parse_graph(print(*captured)));
   const std::string bytes = bytes_of_artifact(*compiled.executable, *captured);
   Artifact read = read_artifact(bytes, kTarget);
   CHECK(read.plan.functions.size() == 3);
@@ -116,6 +117,28 @@ TEST_CASE("an artifact has the functions of its plan, which run as eager's", "[r
     std::string changed = bytes;
     changed[at] = char(changed[at] ^ 4);
     refusal(changed);
+  }
+}
+
+TEST_CASE("a function has the sizes and numbers of each run of its caller", "[runtime]") {
+  const std::string text = read_text("tests/graph/symbolic_functions.graph");
+  const Compiled compiled = compile_graph(parse_graph(text));
+  for (const char* const rows : {"3", "2", "8"}) {
+    for (const char* const steps : {"21", "2", "40"}) {
+      INFO(rows << ", " << steps);
+      std::string other = text;
+      for (const auto& [was, now] : {std::pair("size(0, 0) = 3 in", rows), std::pair("size(0, 1) = 21 in", steps)}) {
+        const std::string leaf(was, strchr(was, '=') - was);
+        other.replace(other.find(was), strlen(was), leaf + "= " + now + " in");
+      }
+      const auto graph = parse_graph(other);
+      const std::vector<Tensor> inputs = real_inputs(*graph, 5);
+      for (const double number : {3.5, 0.5, 7.25}) {
+        const std::vector<Value> wanted = interpret(*graph, inputs, {number});
+        const std::vector<Value> out = compiled.executable->run(inputs, {number});
+        for (size_t i = 0; i < out.size(); i++) CHECK(bytes_of(out[i].tensor()) == bytes_of(wanted[i].tensor()));
+      }
+    }
   }
 }
 

@@ -34,8 +34,10 @@ const std::vector<Form>& forms() {
       add(e->plan(), no_codes(e->plan()), describe_constants(e->constants(), {}));
       if (seed <= 3) add(e->plan(), e->codes(), describe_constants(e->constants(), constants_of(*graph)));
     }
-    const Compiled functions = compile_graph(parse_graph(read_text("tests/graph/functions.graph")));
-    add(functions.executable->plan(), no_codes(functions.executable->plan()), {});
+    for (const char* const file : {"tests/graph/functions.graph", "tests/graph/symbolic_functions.graph"}) {
+      const Compiled functions = compile_graph(parse_graph(read_text(file)));
+      add(functions.executable->plan(), no_codes(functions.executable->plan()), {});
+    }
     const Plan steps = schedule(*lowered_graph(*parse_graph(read_text("tests/schedule/several_steps.graph"))));
     add(steps, no_codes(steps), {});
     return made;

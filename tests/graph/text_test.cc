@@ -84,6 +84,10 @@ TEST_CASE("broken graph text is refused with its line", "[graph]") {
        " }"
        ", [], [])\n",
        "line 3: cond: pred must have one element, has 2"},
+      {"graph {\n  %0 = input 'p' : b8[] strides []\n  %1 = cond(%0, graph {\n    sym size(0, 0) = 3\n",
+       "line 4: a function has its caller's symbols"},
+      {"graph {\n  %0 = input 'p' : b8[] strides []\n  %1 = cond(%0, graph {\n    guard lt(1, 2) true\n",
+       "line 4: a function has its caller's guards"},
       {"graph {\n  %0 = input 'x' : f32[2] strides [1]\n  %1 = relu(%0, 3)\n", "line 3: expected ')'"},
       {"graph {\n  %0 = input 'x' : f32[2] strides [1]\n  %1 = sum(%0, %0)\n", "line 3: sum: argument 'dim' must be"},
       {"graph {\n  %0 = input 'x' : f32[2] strides [1]\n  %0 = input 'y' : f32[] strides []\n",

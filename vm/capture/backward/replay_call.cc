@@ -72,7 +72,10 @@ Tensor CallReplay::value(const Tensor& t) const {
 
 void CallReplay::run(const Node& n) {
   Args args;
-  for (const Value& v : n.args) args.push_back(mapped(v, *this));
+  for (const Value& v : n.args) {
+    const bool is_function = v.is<FunctionRef>();
+    args.push_back(is_function ? Value(translated(graph_of(v.as<FunctionRef>()), into_.env, *this)) : mapped(v, *this));
+  }
   if (n.rng >= 0) into_.rng_calls = first_draw_ + n.rng;
   if (n.inplace) return void(call_inplace(n.op, std::move(args)));
   const Results results = call_op(n.op, std::move(args));

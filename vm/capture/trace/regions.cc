@@ -13,6 +13,7 @@
 #include "vm/capture/trace/builtin_arguments.h"
 #include "vm/capture/trace/state.h"
 #include "vm/capture/trace/tensor_lists.h"
+#include "vm/capture/trace/unbacked_sizes.h"
 
 namespace lutra {
 namespace {
@@ -67,6 +68,7 @@ Region::Region(Trace& trace, const ControlPlace& place, std::string side, bool t
       trace_(trace),
       side_(std::move(side)),
       tests_(tests),
+      graph_(function_graph(trace.graph->env)),
       first_table_(trace.fresh_tables),
       first_cell_(trace.cells.size()),
       grad_mode_(grad_enabled()) {}
@@ -79,11 +81,18 @@ std::string Region::reason(const std::string& why) const {
 }
 
 Tensor Region::parameter(const Tensor& like, bool requires_grad) {
-  const Tensor t =
-      graph_->add_input(name_of(like), pinned(like->sizes), pinned(like->strides), like->dtype, like->device());
+  pin_unknown(like->sizes), pin_unknown(like->strides);
+  const Tensor t = graph_->add_input(name_of(like), like->sizes, like->strides, like->dtype, like->device());
   t->requires_grad = requires_grad;
   own_.insert(t.get());
   return t;
+}
+
+// Pins the sizes that launches of the graph tell: a function may run earlier.
+void Region::pin_unknown(const Sizes& sizes) const {
+  for (SymInt s : sizes) {
+    if (!s.is_constant() && is_unbacked(trace_, s.expr)) s.guard();
+  }
 }
 
 Tensor Region::inside(const Tensor& t) {
@@ -123,8 +132,8 @@ Tensor Region::number(const Scalar& s, DType type, Device device) {
 
 bool Region::is_bound(const Scalar& s) const { return tests_ && is_few(s.to_double()) && trace_.may_be_pinned(s.expr); }
 
-// Replaces the arguments of a call by values of the function, before the tape saves them: tensors become parameters,
-// numbers constants.
+// Replaces the arguments of a call by values of the function, before the tape saves them: tensors, and numbers that are
+// operands, become parameters.
 void Region::enter(OpId op, Args& args) {
   for (size_t i = 0; i < 2 && args.size() >= 2; i++) {
     const Value& other = args[1 - i];
@@ -135,8 +144,9 @@ void Region::enter(OpId op, Args& args) {
   }
   each_argument_tensor(args, [this](size_t, Tensor& t) { t = inside(t); });
   for (Value& v : args) {
-    if (v.is<Scalar>()) v = pin(v.as<Scalar>());
-    if (v.is<Sizes>()) v = pinned(v.as<Sizes>());
+    if (v.is<Sizes>()) pin_unknown(v.as<Sizes>());
+    if (!v.is<Scalar>() || !v.as<Scalar>().expr) continue;
+    if (is_bound(v.as<Scalar>()) || is_unbacked(trace_, v.as<Scalar>().expr)) v = pin(v.as<Scalar>());
   }
 }
 
@@ -182,7 +192,7 @@ RecordedFunction Region::finish(const std::vector<Tensor>& results, size_t carri
     if (k < carried && shares_memory(from)) refuse("what it carries on has the memory of what is read");
     if (k < carried && !seen.insert(from->storage.get()).second) refuse("it carries on the same memory twice");
     const Tensor copy = stacked ? contiguous_copy(from) : own_copy(from);
-    if (!stacked && !same_values(copy->strides, from->strides)) refuse("a result is no dense tensor");
+    if (!stacked && !are_equal(copy->strides, from->strides)) refuse("a result is no dense tensor");
     graph_->outputs.push_back(copy);
     differentiable = differentiable || copy->requires_grad;
   }
@@ -320,9 +330,7 @@ namespace {
 
 void check_same_types(Trace& t, const std::vector<TensorType>& a, const std::vector<TensorType>& b) {
   bool same = a.size() == b.size();
-  for (size_t i = 0; same && i < a.size(); i++) {
-    same = a[i].dtype == b[i].dtype && same_values(a[i].sizes, b[i].sizes) && same_values(a[i].strides, b[i].strides);
-  }
+  for (size_t i = 0; same && i < a.size(); i++) same = are_equal(a[i], b[i]);
   if (!same) refuse_control(t, control_place(t), "values differ in shape, dtype or strides");
 }
 

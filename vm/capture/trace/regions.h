@@ -2,10 +2,10 @@
 // graph that it reads become parameters.
 //
 // Invariants:
-// 1. A function has fixed sizes: symbols that it reads are pinned, except numbers that are operands of tensor ops. Such
-//    a number is read as a 0-dim tensor. A number that may bound the steps of a loop is pinned, too, until it varies:
-//    then the number of steps of a short loop is known, and the loop is unrolled. The same holds for the element of a
-//    tensor of the caller.
+// 1. A function has the trace's SymEnv, so its sizes may be symbols of the trace. A number of the trace that is an
+//    operand of a tensor op is read as a 0-dim tensor. A number that may bound the steps of a loop is pinned until it
+//    varies: then the number of steps of a short loop is known, and the loop is unrolled. The same holds for the
+//    element of a tensor of the caller. Sizes that are known only while the graph runs are pinned.
 // 2. It is recorded under the tape, on parameters that require grad if the values that they stand for do. So it has a
 //    history of its own, which leads to its parameters.
 // 3. If a branch or body cannot be a function (it writes, draws random numbers, ends the graph), the trace starts
@@ -52,11 +52,12 @@ class Region final : public Mode {
  private:
   Tensor bound(const Tensor& t);
   Tensor number(const Scalar& s, DType type, Device device);
+  void pin_unknown(const Sizes& sizes) const;
   bool is_bound(const Scalar& s) const;
   Trace& trace_;
   const std::string side_;
   const bool tests_;
-  std::unique_ptr<Graph> graph_ = std::make_unique<Graph>();
+  std::unique_ptr<Graph> graph_;
   GraphRecorder recorder_{*graph_};
   std::unordered_set<const TensorImpl*> own_;
   std::unordered_map<const TensorImpl*, Tensor> lifted_;
