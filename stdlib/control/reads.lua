@@ -3,7 +3,7 @@
 -- So the data do not decide which tensors get a gradient (ops/grad/control_border.h).
 --
 -- The trace is a compiled function that runs nothing: the next call costs its guards. There is one for each pair of
--- functions and each shape of their arguments. Beyond lt.config.recompile_limit a new one replaces it. If compiled code
+-- functions and each rank of their arguments. Beyond lt.config.recompile_limit a new one replaces it. If compiled code
 -- leaves control flow to Lua, it is called outside of the graph, so that it returns the same as in eager code.
 local lt, use = ...
 local tree = use "control.tree"
@@ -20,7 +20,7 @@ end
 
 local function add(parts, value)
   if lt.is_tensor(value) then
-    parts[#parts + 1] = value.dtype .. "{" .. table.concat(value.shape, ",") .. "}"
+    parts[#parts + 1] = value.dtype .. value:dim()
   elseif type(value) == "table" and getmetatable(value) == nil then
     for i = 1, #value do add(parts, value[i]) end
     local names = tree.names(value)
@@ -29,7 +29,7 @@ local function add(parts, value)
 end
 
 local function fresh(kind)
-  return lt.compile(native.stdlib "lutra.control.traces"(lt, use)[kind], {dynamic = false})
+  return lt.compile(native.stdlib "lutra.control.traces"(lt, use)[kind])
 end
 
 -- Runs a trace of this kind on ... The arguments of f and g are the n values.

@@ -132,4 +132,14 @@ stream("sizes of the caller in a body", function(x, y)
   end, x[0], x)
 end, function(i) return lt.randn(length(i), batch(i)), lt.randn(batch(i + 4)) end)
 
+-- Eager branches and loops are traced to find which tensors have gradients: once for all sizes, too.
+for name, f in pairs {cond = cond, deep_loop = deep_loop} do
+  test("eager lt." .. name .. " under gradients", function()
+    lt.reset()
+    for i = 1, 24 do f(leaf(9 + i, 3 + i % 5), leaf(7, 3 + i % 5)):sum():backward() end
+    local graphs = lt.counters().stats.unique_graphs
+    truthy(graphs <= 6, graphs .. " graphs")
+  end)
+end
+
 h.finish()
