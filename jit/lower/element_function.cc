@@ -121,10 +121,15 @@ int32_t FunctionBuilder::open(SymInt size, loop::LoopMode mode) {
   return id;
 }
 
-void FunctionBuilder::close_all() {
+void FunctionBuilder::close() {
   FunctionStmt s;
   s.kind = FunctionStmt::kClose;
-  for (; open_ > 0; open_--) add(s);
+  open_--;
+  add(s);
+}
+
+void FunctionBuilder::close_all() {
+  while (open_ > 0) close();
 }
 
 void FunctionBuilder::store(const Affine& at, int32_t value) {

@@ -84,6 +84,7 @@ class FunctionBuilder {
   void check(int32_t value, SymInt bound, int32_t dim);
   // Open and close loops, in functions that write.
   int32_t open(SymInt size, loop::LoopMode mode);
+  void close();  // the innermost one
   void close_all();
   void store(const Affine& at, int32_t value);
 

@@ -1,4 +1,5 @@
 // cat copies the inputs into their parts of the result. flip loads at the mirrored index.
+#include <algorithm>
 #include <span>
 
 #include "jit/lower/lower.h"
@@ -49,6 +50,40 @@ void copy_pieces(RuleContext& e, std::span<const Piece> pieces, const Tensor& to
   e.body.close_all();
 }
 
+// Where short pieces lie beside a long one in each row, one nest of loops copies a row at a time, a few pieces each. A
+// loop over the rows of a short piece alone would touch each line of memory for a few of its elements.
+constexpr int64_t kShortPiece = 32, kLongPiece = 16, kLongRow = 1 << 12;
+constexpr size_t kPiecesOfRow = 8;
+
+void copy_rows(RuleContext& e, std::span<const Piece> pieces, const Tensor& to) {
+  const size_t dim = to->sizes.size() - 1;
+  Index at(dim + 1);
+  for (size_t d = 0; d < dim; d++) {
+    if (!e.facts.is_one(to->sizes[d])) at[d] = Affine::loop(e.body.open(to->sizes[d], loop::LoopMode::kSerial));
+  }
+  for (const Piece& p : pieces) {
+    const bool one = e.facts.is_one(p.from->sizes[dim]);
+    at[dim] = one ? Affine() : Affine::loop(e.body.open(p.from->sizes[dim], loop::LoopMode::kVector));
+    const int32_t v = e.body.cast(e.operand(p.from, at), to->dtype);
+    Index where = at;
+    where[dim] = where[dim] + Affine::constant(p.start);
+    e.body.store(at_strides(where, to->strides, 0), v);
+    if (!one) e.body.close();
+  }
+  e.body.close_all();
+}
+
+bool lie_in_short_rows(SymFacts& facts, std::span<const Piece> pieces, const Tensor& to, size_t dim) {
+  if (dim + 1 != to->sizes.size() || !facts.ask_equal(to->strides[dim], 1)) return false;
+  bool is_short = false, is_long = false;
+  for (const Piece& p : pieces) {
+    const int64_t n = p.from->sizes[dim].hint;
+    is_short |= n < kShortPiece, is_long |= n >= kLongPiece;
+  }
+  const int64_t row = to->sizes[dim].hint;
+  return is_short && is_long && row <= kLongRow && row < to->numel().hint;
+}
+
 bool have_one_size(SymFacts& facts, const Tensor& a, const Tensor& b) {
   for (size_t d = 0; d < a->sizes.size(); d++) {
     if (!facts.equal(a->sizes[d], b->sizes[d])) return false;
@@ -73,8 +108,14 @@ Lowered lower_join(const Node& node, SymFacts& facts) {
     pieces.push_back({t, start});
     start = start + t->sizes[dim];
   }
+  const bool rows = lie_in_short_rows(facts, pieces, out, dim);
   for (size_t i = 0, n; i < pieces.size(); i += n) {
-    n = 1;
+    n = rows ? std::min(kPiecesOfRow, pieces.size() - i) : 1;
+    if (rows) {
+      const std::span<const Piece> some(&pieces[i], n);
+      l.writes.push_back(write_function(l, facts, [&](RuleContext& e) { copy_rows(e, some, out); }));
+      continue;
+    }
     while (n < kTogether && i + n < pieces.size() && have_one_size(facts, pieces[i].from, pieces[i + n].from)) n++;
     const std::span<const Piece> together(&pieces[i], n);
     l.writes.push_back(write_function(l, facts, [&](RuleContext& e) { copy_pieces(e, together, out, dim); }));

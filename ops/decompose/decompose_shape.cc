@@ -326,8 +326,9 @@ Results decompose_constant_pad_nd(const Args& args) {
     }
     if (!cut_before) offset = offset + before * out.strides[dim];
   }
-  Tensor base = op1(OpId::full, {out.sizes, args[2], x->dtype, x->device()});
-  if (kept->numel() == 0) return {base};
+  if (kept->numel() == 0) return {op1(OpId::full, {out.sizes, args[2], x->dtype, x->device()})};
+  // One value, which the scatter's copy repeats.
+  const Tensor base = expand(op1(OpId::full, {Sizes(), args[2], x->dtype, x->device()}), out.sizes);
   return {op1(OpId::as_strided_scatter, {base, kept, kept->sizes, out.strides, Scalar::of_sym(offset)})};
 }
 
@@ -345,6 +346,38 @@ Tensor padded_positions(const std::string& mode, const Tensor& x, SymInt n, SymI
   }
   at = abs(at);
   return sub(last, abs(sub(at, last)));
+}
+
+// The most columns of a border that are parts of their own. A wider border is mirrored or repeated first.
+constexpr int64_t kFewColumns = 4;
+
+// Adds the columns of a border to `pieces`. Both paddings are at least 0.
+void add_border(const std::string& mode, const Tensor& x, int64_t dim, SymInt width, bool left, List& pieces) {
+  if (!(width > 0)) return;
+  const SymInt n = x->sizes[size_t(dim)];
+  if (mode == "circular") return pieces.push_back(left ? part(x, dim, n - width, n) : part(x, dim, 0, width));
+  const bool few = width <= kFewColumns;
+  for (int64_t i = 0; few && i < width.guard(); i++) {
+    const SymInt column = mode == "replicate" ? (left ? SymInt(0) : n - 1) : left ? width - i : n - 2 - i;
+    pieces.push_back(part(x, dim, column, column + 1));
+  }
+  if (few) return;
+  if (mode == "reflect") {
+    const Tensor inner = left ? part(x, dim, 1, width + 1) : part(x, dim, n - 1 - width, n - 1);
+    return pieces.push_back(op1(OpId::flip, {inner, Sizes{dim}}));
+  }
+  Sizes wide = x->sizes;
+  wide[size_t(dim)] = width;
+  pieces.push_back(expand(left ? part(x, dim, 0, 1) : part(x, dim, n - 1, n), wide));
+}
+
+// Joins x with copies of its columns. It moves runs of elements, where positions would load each element on its own.
+Tensor joined_padding(const std::string& mode, const Tensor& x, int64_t dim, SymInt before, SymInt after) {
+  List pieces;
+  add_border(mode, x, dim, before, true, pieces);
+  pieces.push_back(x);
+  add_border(mode, x, dim, after, false, pieces);
+  return cat(pieces, dim);
 }
 
 }  // namespace
@@ -378,11 +411,16 @@ Results decompose_pad(const Args& args) {
       fail("pad: pad ", to_string(pad), " leaves nothing of dim ", dim, " of shape ", to_string(x->sizes));
     }
   }
+  // Outer dimensions come first: their rows are copied whole, while they are narrow.
   Tensor out = x;
-  for (size_t i = 0; i < dims; i++) {
+  for (size_t i = dims; i-- > 0;) {
     const size_t dim = rank - 1 - i;
     SymInt before = pad[2 * i], after = pad[2 * i + 1];
     if (before == 0 && after == 0) continue;
+    if (i == 0 && before >= 0 && after >= 0) {
+      out = joined_padding(mode, out, int64_t(dim), before, after);
+      continue;
+    }
     Tensor at = padded_positions(mode, x, x->sizes[dim], before, after);
     out = index_select(out, int_arg(int64_t(dim)), at);
   }

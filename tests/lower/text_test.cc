@@ -25,7 +25,7 @@ std::string printed_again(const std::string& text) {
 }
 
 const char* const kKinds[] = {"pointwise", "reduce",      "view", "extern", "scatter",
-                              "strided",   "overlapping", "copy", "join"};
+                              "strided",   "overlapping", "copy", "join",   "join_rows"};
 
 std::string golden(const std::string& kind) { return read_text("tests/lower/" + kind + ".lowered"); }
 
