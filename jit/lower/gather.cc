@@ -167,6 +167,11 @@ Lowered lower_as_strided_scatter(const Node& node, SymFacts& facts) {
     for (size_t d = 0; d < sizes.size(); d++) {
       if (!e.facts.is_one(sizes[d])) loops.push_back(d);
     }
+    // A short innermost loop makes poor vectors if a longer one is around it.
+    if (size_t n = loops.size(); n >= 2 && l.independent) {
+      const int64_t inner = sizes[loops[n - 1]].hint, outer = sizes[loops[n - 2]].hint;
+      if (inner < 8 && outer >= 4 * inner) std::swap(loops[n - 1], loops[n - 2]);
+    }
     Index at(sizes.size());
     for (size_t d : loops) {
       const bool vectors = d == loops.back() && l.independent;

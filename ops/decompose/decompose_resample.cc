@@ -3,6 +3,7 @@
 #include "ops/core/error.h"
 #include "ops/core/storage.h"
 #include "ops/decompose/formula.h"
+#include "ops/decompose/windows.h"
 
 namespace lutra {
 namespace {
@@ -276,13 +277,15 @@ Results on_batch(const char* fn, const Tensor& x, int64_t dim, const F& f) {
 Tensor im2col(Tensor x, const Args& args) {
   const Blocks b = blocks_of("nn.functional.unfold", args, 1, x->sizes[2], x->sizes[3]);
   const SymInt c = x->sizes[1];
-  x = op1(OpId::constant_pad_nd, {x, Sizes{b.padding[1], b.padding[1], b.padding[0], b.padding[0]}, vnum(0)});
+  if (b.padding[0] != 0 || b.padding[1] != 0) {
+    x = op1(OpId::constant_pad_nd, {x, Sizes{b.padding[1], b.padding[1], b.padding[0], b.padding[0]}, vnum(0)});
+  }
   for (int64_t d = 0; d < 2; d++) {
     const SymInt spans = (b.kernel[d] - 1) * b.dilation[d] + 1;
     x = op1(OpId::unfold, {x, vdim(d + 2), vint(spans), vint(b.stride[d])});
   }
   for (int64_t d = 0; d < 2; d++) {
-    x = op1(OpId::slice, {x, vdim(d + 4), Value(), Value(), vint(b.dilation[d])});
+    if (b.dilation[d] != 1) x = op1(OpId::slice, {x, vdim(d + 4), Value(), Value(), vint(b.dilation[d])});
   }
   x = op1(OpId::permute, {x, Sizes{0, 1, 4, 5, 2, 3}});
   return reshape(x, Sizes{x->sizes[0], c * b.kernel[0] * b.kernel[1], b.count[0] * b.count[1]});
@@ -297,12 +300,72 @@ Results decompose_im2col(const Args& args) {
 
 namespace {
 
-// Returns the positions of the blocks' elements along one dimension: kernel positions by blocks.
-Tensor positions(const Blocks& b, size_t d, const Tensor& like) {
-  const Tensor k = op1(OpId::mul, {counting(b.kernel[d], like), vint(b.dilation[d])});
-  const Tensor i = op1(OpId::mul, {counting(b.count[d], like), vint(b.stride[d])});
-  return reshape(op1(OpId::add, {op1(OpId::unsqueeze, {k, vdim(1)}), i}), Sizes{b.kernel[d] * b.count[d]});
+// The most sums of whole images. More windows over one element are added by positions.
+constexpr int64_t kMostSums = 16;
+
+// Pads a dimension by zeros, or cuts it (a negative number).
+Tensor padded(const Tensor& x, int64_t dim, SymInt before, SymInt after) {
+  if (before == 0 && after == 0) return x;
+  Sizes pad(2 * (x->sizes.size() - size_t(dim)), SymInt(0));
+  pad[pad.size() - 2] = before, pad[pad.size() - 1] = after;
+  return op1(OpId::constant_pad_nd, {x, pad, vnum(0)});
 }
+
+// Adds by positions, in any order of windows.
+Tensor add_at_positions(const Tensor& x, int64_t taps, int64_t windows, SymInt stride, SymInt dilation, SymInt size) {
+  const SymInt n = x->sizes[size_t(taps)] * x->sizes[size_t(windows)];
+  const Tensor k = op1(OpId::mul, {counting(x->sizes[size_t(taps)], x), vint(dilation)});
+  const Tensor i = op1(OpId::mul, {counting(x->sizes[size_t(windows)], x), vint(stride)});
+  const Tensor at = reshape(op1(OpId::add, {op1(OpId::unsqueeze, {i, vdim(1)}), k}), Sizes{n});
+  Sizes order, joined, all;
+  for (int64_t d = 0; d < x->dim(); d++) {
+    if (d == taps) continue;
+    order.push_back(d);
+    if (d == windows) order.push_back(taps);
+    joined.push_back(d == windows ? n : x->sizes[size_t(d)]);
+    all.push_back(d == windows ? size : x->sizes[size_t(d)]);
+  }
+  const Tensor zeros = full(all, Scalar(0.0), x->dtype, x->device());
+  return op1(OpId::index_add, {zeros, vdim(windows - 1), at, reshape(op1(OpId::permute, {x, order}), joined)});
+}
+
+}  // namespace
+
+// Position i * stride + r takes element a * stride + r of window i - a, for each a. So the sum over a of windows, each
+// shifted by a, has all positions of one r in order.
+Tensor add_windows(const Tensor& x, int64_t taps, int64_t windows, SymInt stride, SymInt dilation, SymInt size) {
+  const SymInt kernel = x->sizes[size_t(taps)], count = x->sizes[size_t(windows)];
+  const SymInt sums = floor_div(kernel + stride - 1, stride);
+  if ((dilation != 1 && stride != 1) || sums > kMostSums || sums == 0 || count == 0) {
+    return add_at_positions(x, taps, windows, stride, dilation, size);
+  }
+  const size_t last = x->sizes.size() - 1;
+  if (size_t(windows) < last && x->strides[size_t(windows)] < x->strides[last]) {
+    // Rows of windows lie in memory, so they become the last dimension, also of the copies.
+    const Tensor rows = op1(OpId::movedim, {x, Sizes{windows}, Sizes{int64_t(last)}});
+    const Tensor y = add_windows(rows, taps, int64_t(last), stride, dilation, size);
+    return op1(OpId::movedim, {y, Sizes{int64_t(last) - 1}, Sizes{windows - 1}});
+  }
+  const SymInt shifts = (sums - 1) * dilation, steps = count + shifts;
+  const Tensor all = padded(padded(x, windows, shifts, shifts), taps, 0, sums * stride - kernel);
+  Tensor y;
+  for (int64_t a = sums.guard() - 1; a >= 0; a--) {
+    const SymInt first = shifts - dilation * SymInt(a);
+    const Tensor shifted = part(part(all, windows, first, first + steps), taps, stride * a, stride * (a + 1));
+    y = y ? y + shifted : shifted;
+  }
+  Sizes order, joined;
+  for (int64_t d = 0; d < x->dim(); d++) {
+    if (d == taps) continue;
+    order.push_back(d);
+    if (d == windows) order.push_back(taps);
+    joined.push_back(d == windows ? steps * stride : x->sizes[size_t(d)]);
+  }
+  y = reshape(op1(OpId::permute, {y, order}), joined);
+  return padded(y, windows - 1, 0, size - steps * stride);
+}
+
+namespace {
 
 Tensor col2im(Tensor x, const Args& args) {
   const SymInt h = entry("fold", "output_size", args[1], 0, 1), w = entry("fold", "output_size", args[1], 1, 1);
@@ -318,12 +381,9 @@ Tensor col2im(Tensor x, const Args& args) {
   }
   const SymInt c = floor_div(x->sizes[1], area);
   x = reshape(x, Sizes{n, c, b.kernel[0], b.kernel[1], b.count[0], b.count[1]});
-  x = op1(OpId::permute, {x, Sizes{0, 1, 2, 4, 3, 5}});
-  const SymInt rows = b.kernel[0] * b.count[0], wide = w + b.padding[1] * 2, high = h + b.padding[0] * 2;
-  x = reshape(x, Sizes{n, c, rows, b.kernel[1] * b.count[1]});
-  const auto zeros = [&](SymInt height) { return full(Sizes{n, c, height, wide}, Scalar(0.0), x->dtype, x->device()); };
-  x = op1(OpId::index_add, {zeros(rows), vdim(3), positions(b, 1, x), x});
-  x = op1(OpId::index_add, {zeros(high), vdim(2), positions(b, 0, x), x});
+  const SymInt wide = w + b.padding[1] * 2, high = h + b.padding[0] * 2;
+  x = add_windows(x, 3, 5, b.stride[1], b.dilation[1], wide);
+  x = add_windows(x, 2, 3, b.stride[0], b.dilation[0], high);
   x = op1(OpId::slice, {x, vdim(2), vint(b.padding[0]), vint(b.padding[0] + h), vdim(1)});
   return op1(OpId::contiguous, {op1(OpId::slice, {x, vdim(3), vint(b.padding[1]), vint(b.padding[1] + w), vdim(1)})});
 }

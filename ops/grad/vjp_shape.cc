@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ops/decompose/emit.h"
+#include "ops/decompose/windows.h"
 #include "ops/grad/vjp.h"
 #include "ops/meta/rules.h"
 
@@ -33,16 +34,12 @@ LUTRA_VJP(unfold, "") {
   const size_t rank = x->sizes.size();
   if (rank == 0) return ctx.give(0, reshape(sum_all(g), {}));
   const int64_t dim = wrap_dim(ctx.op, ctx.args[1].sym_int().hint, rank);
-  Tensor first = mul(counting(g->sizes[size_t(dim)], g), ctx.args[3]);
-  Tensor index = add(unsqueeze(first, int_arg(1)), counting(g->sizes.back(), g));
-  Sizes order, joined = x->sizes;
+  Sizes order;
   for (size_t d = 0; d < rank; d++) {
-    order.push_back(int64_t(d));
     if (int64_t(d) == dim) order.push_back(int64_t(rank));
+    order.push_back(int64_t(d));
   }
-  joined[size_t(dim)] = g->sizes[size_t(dim)] * g->sizes.back();
-  Tensor flat = reshape(permute(g, order), joined);
-  ctx.give(0, index_add(zeros_like(x), int_arg(dim), reshape(index, {numel(index->sizes)}), flat));
+  ctx.give(0, add_windows(permute(g, order), dim, dim + 1, ctx.args[3].sym_int(), 1, x->sizes[size_t(dim)]));
 }
 
 namespace {
