@@ -174,8 +174,7 @@ Tensor with_replacement(const Tensor& p, const Scalar& samples) {
   sizes.push_back(count);
   Tensor u = mul(uniform(sizes, p), total);
   u = where(ge(u, total), Scalar(0.0), u);  // u may have been rounded up to the total
-  Tensor passed = le(unsqueeze(sums, int_arg(-2)), unsqueeze(u, int_arg(-1)));
-  Tensor place = op1(OpId::sum, {passed, Sizes{-1}});
+  Tensor place = op1(OpId::searchsorted, {sums, u, false, true, Value(), Value()});
   return op1(OpId::clamp, {place, Value(), Scalar::of_sym(n - 1)});  // a row without weight has no right answer
 }
 

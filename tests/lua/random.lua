@@ -191,6 +191,24 @@ test("bernoulli", function()
   raises("bernoulli: expected a floating point input, got int64", lt.bernoulli, lt.arange(2))
 end)
 
+-- A search finds the place that a count of the sums up to a number gives.
+test("multinomial counts sums", function()
+  for _, dtype in ipairs {"float32", "float64"} do
+    local p = lt.rand(5, 300, {dtype = dtype}) * lt.rand(5, 300):gt(0.5)
+    local sums = p:cumsum(1)
+    for _, samples in ipairs {1, 70} do
+      lt.manual_seed(7)
+      local drawn = lt.multinomial(p, samples, true)
+      lt.manual_seed(7)
+      local u = lt.rand(5, samples, {dtype = dtype}) * sums:narrow(1, 299, 1)
+      truthy(drawn:equal(sums:unsqueeze(1):le(u:unsqueeze(2)):sum(2)), "places of " .. dtype)
+      truthy(p:gather(1, drawn):gt(0):all():item(), "a place without weight")
+      lt.manual_seed(7)
+      truthy(lt.compile(function(p) return lt.multinomial(p, samples, true) end)(p):equal(drawn), "compiled")
+    end
+  end
+end)
+
 test("multinomial", function()
   lt.manual_seed(5)
   local p = lt.tensor({0, 3, 1, 0, 4})
