@@ -31,13 +31,25 @@ end
 
 local function lstm_step(from_input, from_hidden, _, c)
   local gates, n = from_input + from_hidden, c:size(-1)
-  local i, f = gates:narrow(-1, 0, n):sigmoid(), gates:narrow(-1, n, n):sigmoid()
+  local input_forget = gates:narrow(-1, 0, 2 * n):sigmoid()
+  local i, f = input_forget:narrow(-1, 0, n), input_forget:narrow(-1, n, n)
   local g, o = gates:narrow(-1, 2 * n, n):tanh(), gates:narrow(-1, 3 * n, n):sigmoid()
-  c = f * c + i * g
+  c = (f * c):addcmul(i, g)
   return o * c:tanh(), c
 end
 
-local modes = {RNN_TANH = {1, tanh_step}, RNN_RELU = {1, relu_step}, GRU = {3, gru_step}, LSTM = {4, lstm_step}}
+-- By mode: the gates; the step; whether it only adds the part from the hidden state to that from the input.
+local modes = {
+  RNN_TANH = {1, tanh_step, true}, RNN_RELU = {1, relu_step, true}, GRU = {3, gru_step}, LSTM = {4, lstm_step, true},
+}
+
+-- Returns the input's bias and that of the hidden state. Where a step adds them, the first is their sum, which is added
+-- to all elements of a sequence at once, and so is its gradient.
+local function biases(self, names)
+  local b_ih, b_hh = self[names.bias_ih], self[names.bias_hh]
+  if b_ih ~= nil and modes[self.mode][3] then return b_ih + b_hh, nil end
+  return b_ih, b_hh
+end
 
 local function rnn_mode(name, nonlinearity)
   if nonlinearity ~= "tanh" and nonlinearity ~= "relu" then
@@ -109,14 +121,14 @@ end
 -- Runs one direction of a layer over a sequence (length, batch, features). Returns the outputs in the order of the
 -- sequence, and the last states.
 local function run_direction(self, names, x, h, c, backwards)
-  local w_hh, b_hh, w_hr = self[names.weight_hh], self[names.bias_hh], self[names.weight_hr]
+  local w_hh, w_hr, bias, b_hh = self[names.weight_hh], self[names.weight_hr], biases(self, names)
   local step = modes[self.mode][2]
   local function body(state, from_input)
     local h, c = step(from_input, linear(state.h, w_hh, b_hh), state.h, state.c)
     if w_hr ~= nil then h = linear(h, w_hr) end
     return {h = h, c = c}, h
   end
-  local inputs = linear(x, self[names.weight_ih], self[names.bias_ih])
+  local inputs = linear(x, self[names.weight_ih], bias)
   local last, outputs = lt.scan(body, {h = h, c = c}, inputs, {reverse = backwards})
   return outputs, last.h, last.c
 end
@@ -124,10 +136,9 @@ end
 -- Does the same over the data of a packed sequence, whose step i has the first sizes[i] rows. Forwards, rows that end
 -- leave the state. Backwards, they join it.
 local function run_packed(self, names, packed, x, h0, c0, backwards)
-  local w_hh, b_hh, w_hr = self[names.weight_hh], self[names.bias_hh], self[names.weight_hr]
+  local w_hh, w_hr, bias, b_hh = self[names.weight_hh], self[names.weight_hr], biases(self, names)
   local step, sizes = modes[self.mode][2], packed.sizes
-  local inputs, outputs, ended_h, ended_c = packed:parts(linear(x, self[names.weight_ih], self[names.bias_ih])), {}, {},
-    {}
+  local inputs, outputs, ended_h, ended_c = packed:parts(linear(x, self[names.weight_ih], bias)), {}, {}, {}
   local rows, h, c = sizes[backwards and #sizes or 1], nil, nil
   h = h0:narrow(0, 0, rows)
   if c0 ~= nil then c = c0:narrow(0, 0, rows) end
