@@ -33,50 +33,45 @@ local function add_up(x, bags)
   return x:new_zeros(sizes):index_add(0, bags.of, x)
 end
 
--- Returns the largest row of each bag, by element. Of equal ones in a bag, the first has the gradient.
-local function largest(rows, bags)
+-- Returns the largest row of each bag, by element; 0 where no id counts. Of equal ones in a bag, the first has the
+-- gradient.
+local function largest(rows, bags, kept)
   local ids, features = rows:size(0), rows:size(1)
   if bags.length == 0 or ids == 0 then return add_up(rows, bags) end
-  if bags.length then return (rows:unflatten(0, {bags.count, bags.length}):max(1)) end
+  if bags.length and kept == nil then return (rows:unflatten(0, {bags.count, bags.length}):max(1)) end
+  local of = bags.of
+    or lt.arange(bags.count, {device = rows.device}):unsqueeze(1):expand(-1, bags.length):reshape(-1)
   local function reduced(x, how, start)
-    local of = bags.of:unsqueeze(1):expand(-1, features)
     return lt.full({bags.count, features}, start, {dtype = x.dtype, device = x.device})
-      :scatter_reduce(0, of, x, how)
+      :scatter_reduce(0, of:unsqueeze(1):expand(-1, features), x, how)
   end
   local value = rows:detach()
-  local most = reduced(value, "amax", -math.huge):index_select(0, bags.of)
-  local position = lt.arange(ids, {device = rows.device}):unsqueeze(1)
+  if kept ~= nil then value = value:masked_fill(kept:logical_not():unsqueeze(1), -math.huge) end
+  local most = reduced(value, "amax", -math.huge):index_select(0, of)
   local is_most = value:eq(most):logical_or(value:isnan())
+  if kept ~= nil then is_most = is_most:logical_and(kept:unsqueeze(1)) end
+  local position = lt.arange(ids, {device = rows.device}):unsqueeze(1)
   local first = reduced(lt.where(is_most, position, ids), "amin", ids)
   return rows:gather(0, first:clamp_max(ids - 1)):masked_fill(first:eq(ids), 0)
 end
 
--- Returns rows with numbers wide enough for a sum: halves are rounded once, after it.
-local function wide(rows)
-  local half = rows.dtype == "float16" or rows.dtype == "bfloat16"
-  return half and rows:float() or rows
+-- Returns x, or halves as float32, which are rounded once at the end.
+local function wide(x)
+  local half = x.dtype == "float16" or x.dtype == "bfloat16"
+  return half and x:float() or x
 end
 
 -- Reduces rows (ids, features) by bag. kept: a mask of the ids that count; nil if all do.
-local reduce = {}
+local reduce = {max = largest}
 
-local function sum(rows, bags, kept)
+function reduce.sum(rows, bags, kept)
   if kept ~= nil then rows = rows:masked_fill(kept:logical_not():unsqueeze(1), 0) end
-  return add_up(wide(rows), bags)
+  return add_up(rows, bags)
 end
-
-function reduce.sum(rows, bags, kept) return sum(rows, bags, kept):to(rows.dtype) end
 
 function reduce.mean(rows, bags, kept)
-  local total = sum(rows, bags, kept)
-  local counted = kept ~= nil and kept:to(total.dtype) or total:new_ones({rows:size(0)})
-  return (total / add_up(counted, bags):clamp_min(1):unsqueeze(1)):to(rows.dtype)
-end
-
-function reduce.max(rows, bags, kept)
-  if kept == nil then return largest(rows, bags) end
-  local out = largest(rows:masked_fill(kept:logical_not():unsqueeze(1), -math.huge), bags)
-  return out:masked_fill(add_up(kept:long(), bags):eq(0):unsqueeze(1), 0) -- a bag of padding only
+  local counted = kept ~= nil and kept:to(rows.dtype) or rows:new_ones({rows:size(0)})
+  return reduce.sum(rows, bags, kept) / add_up(counted, bags):clamp_min(1):unsqueeze(1)
 end
 
 local schema = {{"input"}, {"weight"}, {"offsets", none}, {"max_norm", none}, {"norm_type", 2},
@@ -151,6 +146,7 @@ local function embedding_bag(...)
   local ids, weights, bags = o.input, o.per_sample_weights, nil
   if ids:dim() == 2 then
     bags = {count = ids:size(0), length = ids:size(1)}
+    o.include_last_offset = false -- as in PyTorch: there are no offsets
     ids = ids:reshape(-1)
     if weights ~= nil then weights = weights:reshape(-1) end
   else
@@ -166,8 +162,9 @@ local function embedding_bag(...)
   local padding = padding_of(o)
   ids = checked(lt.where(ids:lt(o.weight:size(0)), ids, -1), "an id is no row of weight")
   local rows = lt.embedding(ids, o.weight, padding, nil, o.norm_type, o.scale_grad_by_freq)
-  if weights ~= nil then rows = rows * weights:unsqueeze(1) end
-  local out = reduce[o.mode](rows, bags, padding and ids:ne(padding))
+  rows = wide(rows)
+  if weights ~= nil then rows = rows * wide(weights):unsqueeze(1) end
+  local out = reduce[o.mode](rows, bags, padding and ids:ne(padding)):to(o.weight.dtype)
   if not o.include_last_offset then return out end
   return out:narrow(0, 0, bags.count - 1) -- no bag has the ids from the last offset on
 end

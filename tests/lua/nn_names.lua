@@ -349,6 +349,22 @@ test("embedding_bag rounds halves once, after the sum", function()
       equal(F.embedding_bag(ids, w, offsets, {mode = mode}):item(), wanted)
       equal(F.embedding_bag(ids:view(1, -1), w, nil, {mode = mode}):item(), wanted)
     end
+    local e = dtype == "float16" and 2 ^ -10 or 2 ^ -7
+    local near, weights = lt.tensor({{1 + e}, {1 + 2 * e}}, {dtype = dtype}), lt.tensor({{1 + e, -1}}, {dtype = dtype})
+    local pair = lt.arange(2):view(1, 2)
+    equal(F.embedding_bag(pair, near, nil, {mode = "sum", per_sample_weights = weights}):item(), e * e)
+  end
+end)
+
+test("embedding_bag: the last offset is none of rows; padding takes no gradient from a row of -inf", function()
+  local w, rows = lt.arange(8):float():view(4, 2), lt.tensor({{0, 1}, {2, 3}}, {dtype = "int64"})
+  deep(F.embedding_bag(rows, w, nil, {mode = "sum", include_last_offset = true}):totable(), {{2, 4}, {10, 12}})
+  for _, flat in ipairs {true, false} do
+    local low = lt.full({2, 1}, -math.huge):requires_grad_()
+    local ids = lt.tensor({{0, 1}}, {dtype = "int64"})
+    local offsets = flat and lt.zeros({1}, {dtype = "int64"}) or nil
+    F.embedding_bag(flat and ids:flatten() or ids, low, offsets, {mode = "max", padding_idx = 0}):sum():backward()
+    deep(low.grad:totable(), {{0}, {1}})
   end
 end)
 
