@@ -8,12 +8,30 @@
 local lt = ...
 
 local most_parts = 10000 -- a larger module shares nothing, so that its text stays small
+-- The bookkeeping of every module. Serial numbers differ; the rest follows from the other fields.
+local bookkeeping = {_serial = true, _order = true, _known = true, _buffers = true, _parameters = true, _hooks = true}
+
+-- Returns the fields that tell modules apart, in order; nil if they are too many.
+local function fields_of(value, room)
+  local keys = {}
+  for key in next, value do
+    if type(key) == "number" or type(key) == "string" and not bookkeeping[key] then
+      if #keys > room then return end
+      keys[#keys + 1] = key
+    end
+  end
+  table.sort(keys, function(a, b)
+    if type(a) ~= type(b) then return type(a) == "number" end
+    return a < b
+  end)
+  return keys
+end
 
 -- Adds the parts of the text of `value`: class, fields in order, sizes of tensors. False if there are too many.
 local function describe(value, seen, parts)
-  if #parts > most_parts then return false end
   local kind = type(value)
   if lt.is_tensor(value) then
+    seen.tensors = true
     parts[#parts + 1] = ("%s %s %s {%s}"):format(value.dtype, value.device, tostring(value.requires_grad),
       table.concat(value.shape, ","))
     return true
@@ -27,17 +45,10 @@ local function describe(value, seen, parts)
     parts[#parts + 1] = "seen " .. seen[value]
     return true
   end
+  local keys = fields_of(value, most_parts - #parts)
+  if not keys then return false end
   seen.n = seen.n + 1
   seen[value] = seen.n
-  local keys = {}
-  for key in next, value do
-    -- Fields of modules that begin with _ are their bookkeeping, such as a serial number.
-    if type(key) == "number" or type(key) == "string" and key:sub(1, 1) ~= "_" then keys[#keys + 1] = key end
-  end
-  table.sort(keys, function(a, b)
-    if type(a) ~= type(b) then return type(a) == "number" end
-    return a < b
-  end)
   parts[#parts + 1] = ("table %p"):format(getmetatable(value))
   for _, key in ipairs(keys) do
     parts[#parts + 1] = ("%s %s ="):format(type(key), key)
@@ -47,12 +58,12 @@ local function describe(value, seen, parts)
   return true
 end
 
--- By the text of modules that are alike. The compiled modules keep their maker.
 local makers = setmetatable({}, {__mode = "v"})
 
 local function maker_of(module)
-  local parts = {}
-  local text = describe(module, {n = 0}, parts) and table.concat(parts, "\n")
+  local parts, seen = {}, {n = 0}
+  -- Modules without tensors are told apart by their inputs only.
+  local text = describe(module, seen, parts) and seen.tensors and table.concat(parts, "\n")
   local maker = text and makers[text]
   if not maker then
     maker = loadstring("local module = ... return function(...) return module(...) end", "=lutra.compile")

@@ -241,6 +241,21 @@ test("modules that differ do not reach the limit of recompiles together", functi
   end), 12)
 end)
 
+test("fields that begin with _ and modules without tensors", function()
+  lt.reset()
+  local Act = nn.Module:extend("Act")
+  function Act:init(name) self._act, self.scale = name, lt.ones(1) end
+  function Act:forward(x) return x[self._act](x) * self.scale end
+  local Free = nn.Module:extend("Free")
+  function Free:forward(x) return x * 2 end
+  for i, name in ipairs {"relu", "tanh", "exp", "sin", "cos", "neg", "abs", "sigmoid", "square", "floor"} do
+    local x = lt.rand(2, 3)
+    truthy(lt.compile(Act(name))(x):equal(x[name](x)), name)
+    lt.compile(Free())(lt.ones(unpack({2, 2, 2, 2, 2, 2, 2, 2, 2, 2}, 1, i)))
+  end
+  equal(lt.counters().stats.unique_graphs, 20)
+end)
+
 test("lt.compile(module) asks the fields of a module for nothing", function()
   local block = Block()
   block.guarded = setmetatable({}, {__tostring = error, __index = error, __len = error})
