@@ -41,10 +41,12 @@ SmallVec<uint32_t, 8> by_strides(const Sizes& sizes, const Sizes& strides) {
 }  // namespace
 
 bool overlaps_itself(const Tensor& t) {
+  bool repeats = false;
   for (size_t d = 0; d < t->sizes.size(); d++) {
-    if (t->strides[d].is_constant() && t->strides[d].hint == 0 && t->sizes[d] > 1) return true;
+    repeats = repeats || (t->strides[d].is_constant() && t->strides[d].hint == 0 && t->sizes[d] > 1);
   }
-  return false;
+  // The strides of an empty tensor may be products with its size of 0.
+  return repeats && std::none_of(t->sizes.begin(), t->sizes.end(), [](SymInt size) { return size == 0; });
 }
 
 bool reaches_each_once(const Tensor& t) {

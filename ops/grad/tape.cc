@@ -184,7 +184,8 @@ struct BasePlaces {
   }
   // Copies g into the base's layout.
   Tensor lay(const Tensor& g) const {
-    Tensor memory = full({end - start}, 0.0, g->dtype, g->device());
+    // An empty view may end before it starts.
+    Tensor memory = full({sym_max(end - start, 0)}, 0.0, g->dtype, g->device());
     Tensor out = op1(OpId::as_strided, {memory, g->sizes, strides, Scalar::of_sym(offset - start)});
     return call_inplace(OpId::copy_, {out, g});
   }

@@ -27,8 +27,9 @@ ResultSpecs meta_batch_norm_train(OpId, const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
   check_input("batch_norm", x, 2);
   check_channel("batch_norm", "weight", args[1], x), check_channel("batch_norm", "bias", args[2], x);
-  const SymInt n = x->numel();
-  if (n == x->sizes[1]) {
+  SymInt count = 1;
+  for (size_t d = 0; d < x->sizes.size(); d++) count = count * (d == 1 ? SymInt(1) : x->sizes[d]);
+  if (count == 1) {
     fail("batch_norm: expected more than 1 value per channel when training, got input size ", to_string(x->sizes));
   }
   const ResultSpec stat = contiguous_spec({x->sizes[1]}, wide(x->dtype));

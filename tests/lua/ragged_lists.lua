@@ -98,6 +98,26 @@ test("a size of 0 is asked for by the checks of positions, even if it was anothe
   same_as_eager(function(x) return (x * 2):take(at) end, sizes)
 end)
 
+test("rows written into a tensor that may be empty", function()
+  same_as_eager(function(x)
+    local out = lt.zeros(x.shape[1], x.shape[2], 2)
+    for i = 0, x.shape[1] - 1 do out[i] = i + 1 end
+    return out:mul_(2)
+  end, {{3, 4}, {3, 5}, {3, 0}, {4, 0}, {0, 3}})
+  local x = lt.rand(2, 3):requires_grad_()
+  local view = x:clone()
+  view:as_strided({0, 0}, {1, 1}, 0):add_(1)
+  view:sum():backward()
+  truthy(x.grad:equal(lt.ones(2, 3)))
+end)
+
+test("normalisation of an empty batch is empty", function()
+  for _, size in ipairs {{0, 2, 3}, {2, 0, 3}, {0, 2, 3, 3}} do
+    h.deep(F.instance_norm(lt.rand(size)).shape, size)
+  end
+  h.deep(F.batch_norm(lt.rand(3, 0, 4), nil, nil, nil, nil, true).shape, {3, 0, 4})
+end)
+
 test("batch norm of one value is an error, of none no change, even if there were many before", function()
   local bn = lt.nn.BatchNorm1d(2)
   same_as_eager(function(x) return bn(x) end, {{4, 2}, {5, 2}, {2, 2}, {1, 2}})
