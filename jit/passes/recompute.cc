@@ -6,7 +6,7 @@
 //    stage may fuse, those of different stages never do.
 // 2. A pointwise value stays in memory if it leaves the graph, if something other than a loop reads it, if a later
 // stage
-//    reads a part of it (kernels of parts do not fuse with that of the whole), or if its operands in memory are
+//    reads several parts of it (their kernels do not fuse with that of the whole), or if its operands in memory are
 //    together larger than it.
 // 3. Only nodes without side effects and random numbers are repeated, so the bits are the same.
 #include <algorithm>
