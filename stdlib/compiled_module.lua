@@ -1,5 +1,5 @@
--- The function and the object of lt.compile(module): the function calls the module and is what gets compiled; the object
--- also has the module's fields.
+-- The function and the object of lt.compile(module). The function calls the module and is what gets compiled; the
+-- object also has the module's fields.
 --
 -- Functions of one prototype share compiled code and one recompile_limit. Modules that are alike get one prototype: of
 -- twelve equal blocks that are compiled one by one, only the first is captured. Others get prototypes of their own, so

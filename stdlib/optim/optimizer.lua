@@ -57,8 +57,8 @@ function lt._native.renew_states(fresh)
   end
 end
 
--- PyTorch's options that choose how a step is launched. foreach and fused are read by is_together. Counters are numbers,
--- so the effect of capturable is always on.
+-- PyTorch's options that choose how a step is launched. is_together reads foreach and fused. Counters are numbers, so
+-- the effect of capturable is always on.
 local implied = {{"foreach", keywords.none}, {"fused", keywords.none}, {"capturable", keywords.none},
   {"differentiable", keywords.none}}
 
@@ -174,8 +174,8 @@ end
 
 local compiled_updates = setmetatable({}, {__mode = "k"}) -- optimiser -> its compiled update
 
--- An eager step runs the compiled update of the groups that are launched together: a few kernels in place of several for
--- each parameter. It compiles in the background, and until then parameters are updated one by one.
+-- An eager step runs the compiled update of the groups that are launched together: a few kernels in place of several
+-- for each parameter. It compiles in the background, and until then parameters are updated one by one.
 local function eager_update(self)
   local together, apart = false, false
   for _, group in ipairs(self.param_groups) do
