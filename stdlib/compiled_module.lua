@@ -66,7 +66,7 @@ local function maker_of(module)
   local text = describe(module, seen, parts) and seen.tensors and table.concat(parts, "\n")
   local maker = text and makers[text]
   if not maker then
-    maker = loadstring("local module = ... return function(...) return module(...) end", "=lutra.compile")
+    maker = lt._native.module_wrapper()
     if text then makers[text] = maker end
   end
   return maker
@@ -75,10 +75,11 @@ end
 -- Returns the function that calls the module, and a function that makes the object for its compiled form.
 return function(module)
   local maker = maker_of(module)
-  return maker(module), function(f)
+  local run, as_call = maker(module)
+  return run, function(f)
     return setmetatable({}, {
       _is_module = rawget(getmetatable(module), "_is_module"), _compiled_of = module, _maker = maker,
-      __index = module, __newindex = module, __call = function(_, ...) return f(...) end,
+      __index = module, __newindex = module, __call = as_call(f),
       __tostring = function() return tostring(module) end,
     })
   end

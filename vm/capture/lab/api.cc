@@ -54,6 +54,18 @@ void anchor(lua_State* L, int index) {
   lua_pop(L, 1);
 }
 
+// Makes the function that calls a module, and the __call of an object for its compiled form. It is loaded here, since
+// chunks that Lua code loads keep the frames of tail calls: errors would name a module by a variable of this text.
+const char kWrapper[] =
+    "local module = ... return function(...) return module(...) end, "
+    "function(f) return function(_, ...) return f(...) end end";
+
+// module_wrapper(): a new chunk, whose functions have prototypes of their own (stdlib/compiled_module.lua).
+int api_module_wrapper(lua_State* L) {
+  if (luaL_loadbuffer(L, kWrapper, sizeof kWrapper - 1, "=lutra.compile") != 0) lua_error(L);
+  return 1;
+}
+
 // Replaces the callable at `index` by a function; true if it was a table.
 bool to_function(lua_State* L, int index, const char* who) {
   if (lua_isfunction(L, index)) {
@@ -469,7 +481,8 @@ const ApiRow kNative[] = {{"control_possible", api_beside_trace},
                           {"break_rows", api_break_rows},
                           {"is_captured", api_beside_trace},
                           {"set_stance", api_set_stance},
-                          {"compile_for_library", api_compile_for_library}};
+                          {"compile_for_library", api_compile_for_library},
+                          {"module_wrapper", api_module_wrapper}};
 
 int api_entry(lua_State* L) {
   auto* row = static_cast<const ApiRow*>(lua_touserdata(L, lua_upvalueindex(1)));
