@@ -58,6 +58,7 @@ local function describe(value, seen, parts)
   return true
 end
 
+-- By the text of modules that are alike. The compiled modules keep their maker.
 local makers = setmetatable({}, {__mode = "v"})
 
 local function maker_of(module)
