@@ -1,5 +1,6 @@
 // Decomposes batch and instance normalisation with running statistics.
 #include "ops/decompose/emit.h"
+#include "ops/meta/rules.h"
 
 namespace lutra {
 namespace {
@@ -33,8 +34,7 @@ Tensor by_running_statistics(const char* fn, const Args& args, const char* other
 
 // Fails if each channel has one element, whose variance means nothing.
 void check_many(const char* fn, const char* what, const Tensor& x, bool batch) {
-  SymInt count = 1;
-  for (size_t d = batch ? 0 : 2; d < x->sizes.size(); d++) count = count * (d == 1 ? SymInt(1) : x->sizes[d]);
+  const SymInt count = elements_per_channel(x->sizes, batch ? 0 : 2);
   if (count == 1) fail(fn, ": expected more than 1 ", what, " when training, got shape ", to_string(x->sizes));
 }
 
@@ -58,11 +58,7 @@ Results decompose_batch_norm(const Args& args) {
   const bool kept = !args[1].is_none() || !args[2].is_none();
   if (kept && x->numel() == 0) return {r[0]};  // no elements have no statistics
   if (!args[1].is_none()) update(args[1], r[1], momentum);
-  if (!args[2].is_none()) {
-    SymInt n = x->sizes[0];
-    for (int64_t d = 2; d < x->dim(); d++) n = n * x->sizes[size_t(d)];
-    update(args[2], r[2], momentum, vint(n));
-  }
+  if (!args[2].is_none()) update(args[2], r[2], momentum, vint(elements_per_channel(x->sizes)));
   return {r[0]};
 }
 

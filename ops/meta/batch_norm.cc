@@ -27,9 +27,7 @@ ResultSpecs meta_batch_norm_train(OpId, const Args& args) {
   const Tensor& x = args[0].as<Tensor>();
   check_input("batch_norm", x, 2);
   check_channel("batch_norm", "weight", args[1], x), check_channel("batch_norm", "bias", args[2], x);
-  SymInt count = 1;
-  for (size_t d = 0; d < x->sizes.size(); d++) count = count * (d == 1 ? SymInt(1) : x->sizes[d]);
-  if (count == 1) {
+  if (elements_per_channel(x->sizes) == 1) {
     fail("batch_norm: expected more than 1 value per channel when training, got input size ", to_string(x->sizes));
   }
   const ResultSpec stat = contiguous_spec({x->sizes[1]}, wide(x->dtype));
@@ -64,8 +62,7 @@ ResultSpecs meta_group_norm(OpId, const Args& args) {
   if (floor_mod(x->sizes[1], groups) != 0) {
     fail("group_norm: the number of channels (", x->sizes[1].hint, ") must be divisible by num_groups (", groups, ")");
   }
-  SymInt count = floor_div(x->sizes[1], groups);
-  for (size_t d = 0; d < x->sizes.size(); d++) count = count * (d == 1 ? SymInt(1) : x->sizes[d]);
+  const SymInt count = floor_div(x->sizes[1], groups) * elements_per_channel(x->sizes);
   if (count == 1) fail("group_norm: expected more than 1 value per channel, got shape ", to_string(x->sizes));
   check_channel("group_norm", "weight", args[2], x), check_channel("group_norm", "bias", args[3], x);
   return {contiguous_spec(x->sizes, x->dtype)};

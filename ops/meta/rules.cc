@@ -34,6 +34,14 @@ Dims reduced_dims(OpId op, const Value& dims, size_t ndim, bool empty_is_none) {
   return out;
 }
 
+SymInt elements_per_channel(const Sizes& sizes, size_t first) {
+  SymInt n = 1;
+  for (size_t d = first; d < sizes.size(); d++) {
+    if (d != 1) n = n * sizes[d];
+  }
+  return n;
+}
+
 Sizes reduced_sizes(const Sizes& sizes, const Dims& dims, bool keepdim) {
   Sizes out;
   for (size_t d = 0; d < sizes.size(); d++) {

@@ -14,6 +14,9 @@ int64_t wrap_dim(OpId op, int64_t dim, size_t ndim);
 // Returns a 'dim' argument as ascending dims. None means all; so does {}, unless empty_is_none is false. Duplicates are
 // an error.
 Dims reduced_dims(OpId op, const Value& dims, size_t ndim, bool empty_is_none = true);
+// Returns the number of elements that share a channel (dimension 1), of the dimensions from `first` on.
+SymInt elements_per_channel(const Sizes& sizes, size_t first = 0);
+
 // Returns sizes without dims, or with ones there.
 Sizes reduced_sizes(const Sizes& sizes, const Dims& dims, bool keepdim);
 
