@@ -181,13 +181,13 @@ test("foreach is an option of each group", function()
     local a, b = {}, {}
     for i = 1, 5 do a[i], b[i] = parameter(i, 1), parameter(-i, 2) end
     local opt = optim.SGD({{params = a, foreach = of_a}, {params = b, foreach = of_b}}, {lr = 0.1, momentum = 0.9})
-    for _ = 1, 5 do
+    for step = 1, 5 do
       opt:zero_grad()
       local loss = lt.zeros(1)
       for i = 1, 5 do loss = loss + (a[i] * a[i]):sum() + (b[i] * b[i]):sum() end
       loss:backward()
       lt.wait_compiled()
-      if _ < 5 then opt:step() end
+      if step < 5 then opt:step() end
     end
     return tonumber(tostring(lt.profile(function() opt:step() end)()):match "(%d+) launch")
   end
