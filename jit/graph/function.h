@@ -9,7 +9,7 @@ struct GraphFunction final : Function {
   explicit GraphFunction(std::unique_ptr<const Graph> g) : graph(std::move(g)) {}
   std::vector<TensorType> parameters() const override;
   std::vector<TensorType> results() const override;
-  // The function must have no symbols (see translated). Is in jit/interpret.cc.
+  // The function must have no symbols (see translated). jit/interpret.cc defines it.
   std::vector<Tensor> run(const std::vector<Tensor>& arguments) const override;
 
   const std::unique_ptr<const Graph> graph;
