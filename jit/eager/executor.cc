@@ -188,10 +188,10 @@ class EagerExecutor : public Executor {
     return moved.empty() ? args : moved;
   }
 
-  // Returns a contiguous copy of a tensor on another device.
+  // Returns a copy of a tensor on another device, with its layout if it is dense, else contiguous.
   static Tensor to_device(const Tensor& t, Device device) {
-    const Tensor dense = t->is_contiguous() ? t : contiguous(t);
-    const Tensor out = make_tensor(t->sizes, t->dtype, device);
+    const Tensor dense = is_dense(t->sizes, t->strides) ? t : contiguous(t);
+    const Tensor out = make_tensor(t->sizes, dense->strides, t->dtype, device);
     copy_bytes(out->data(), device, dense->data(), t->device(), size_t(t->numel().hint) * size_of(t->dtype));
     return out;
   }
