@@ -52,4 +52,30 @@ test("a number is an index and a size", function()
   end
 end)
 
+-- The GPU has no kernel for unique, so it runs on the CPU.
+test("a result of an op that runs on the CPU is laid out as on the CPU, eager and compiled", function()
+  local function f(x) return (x:unique {dim = -1, return_inverse = true}) end
+  local x = lt.tensor({{1, 2, 1}, {4, 3, 4}})
+  for _, run in ipairs {f, lt.compile(f), lt.compile(f, {backend = "eager"})} do
+    local got = run(x:cuda())
+    equal(h.text(got:cpu()), h.text(f(x)))
+    equal(table.concat({got:stride()}, " "), table.concat({f(x):stride()}, " "))
+  end
+end)
+
+test("a late error names the line of its launch, also if a graph is interpreted", function()
+  local function message(run)
+    return (select(2, pcall(function() return run(lt.ones(4):cuda(), lt.tensor({9}):long():cuda()):tolist() end)))
+  end
+  local function f(x, i)
+    local y = x * 2
+    return y:index_select(0, i)
+  end
+  local want = message(f)
+  truthy(want:find("launched at items.lua:" .. debug.getinfo(f, "S").linedefined + 2, 1, true), want)
+  for _, backend in ipairs {"eager", "aot_eager", "native"} do
+    equal(message(lt.compile(f, {backend = backend})), want, backend)
+  end
+end)
+
 h.finish()
