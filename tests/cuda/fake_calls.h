@@ -39,6 +39,14 @@ class FakeCall {
   const FakeCall entered; \
   if (const Result given = fake_enter(symbol); given != kSuccess) return given
 
+// A scope in which the device works. Only then its memory can be reached (FAKE_CUDA_PROTECT).
+class FakeWork {
+ public:
+  FakeWork();
+  ~FakeWork();
+  FakeWork(const FakeWork&) = delete;
+};
+
 // Kept as a node where a stream is captured.
 bool fake_record(std::function<void()> work);
 bool fake_recording();

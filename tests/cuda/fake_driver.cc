@@ -1,11 +1,12 @@
 // The functions of the fake driver. They answer like a GPU that does everything at once.
 // In the tests' executable they are called fake_cuInit and so on, so that they do not hide a real driver's functions.
 // In a library (with LUTRA_FAKE_LIBRARY defined) the functions have the driver's names. Then FAKE_CUDA_DEVICES, _MEMORY
-// (bytes), _VERSION, _FAIL (symbol:code), _IDLE configure it; fake_cuda_fail(n, code) makes one call fail. Modules and
+// (bytes), _VERSION, _FAIL (symbol:code), _IDLE, _PROTECT configure it; fake_cuda_fail(n, code) makes one call fail. Modules and
 // graphs: fake_modules.cc.
 #include "tests/cuda/fake_driver.h"
 
 #include <dlfcn.h>
+#include <sys/mman.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -24,6 +25,7 @@ FakeGpu from_environment() {
   if (const char* text = std::getenv("FAKE_CUDA_DEVICES")) g.devices = std::atoi(text);
   if (const char* text = std::getenv("FAKE_CUDA_MEMORY")) g.memory = size_t(std::atoll(text));
   g.idle = std::getenv("FAKE_CUDA_IDLE") != nullptr;
+  g.protects = std::getenv("FAKE_CUDA_PROTECT") != nullptr;
   if (const char* text = std::getenv("FAKE_CUDA_VERSION")) g.version = std::atoi(text);
   if (const char* text = std::getenv("FAKE_CUDA_FAIL")) {
     const std::string all = text;
@@ -57,8 +59,20 @@ void* pointer(DevicePtr at) { return reinterpret_cast<void*>(uintptr_t(at)); }
 
 template <class F>
 void perform(F work) {
-  if (!fake_record(work)) work();
+  if (fake_record(work)) return;
+  const FakeWork scope;
+  work();
 }
+
+// Memory that can be protected alone: whole pages of its own.
+void* take_pages(size_t n) {
+  void* p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return p == MAP_FAILED ? nullptr : p;
+}
+void protect(int how) {
+  for (const auto& [at, n] : fake_gpu().blocks) mprotect(pointer(at), n, how);
+}
+int working = 0;  // scopes of FakeWork
 constexpr Result kCaptureUnsupported = 900;
 }  // namespace
 
@@ -70,6 +84,13 @@ FakeGpu& fake_gpu() {
 std::recursive_mutex& fake_mutex() {
   static std::recursive_mutex mutex;
   return mutex;
+}
+
+FakeWork::FakeWork() {
+  if (working++ == 0 && fake_gpu().protects) protect(PROT_READ | PROT_WRITE);
+}
+FakeWork::~FakeWork() {
+  if (--working == 0 && fake_gpu().protects) protect(PROT_NONE);
 }
 
 Result fake_enter(const char* symbol) {
@@ -177,9 +198,10 @@ FAKE(cuMemAlloc_v2)(DevicePtr* at, size_t n) {
   FakeGpu& g = fake_gpu();
   if (!current) return kInvalidHandle;
   if (g.used + n > g.memory) return kOutOfMemory;
-  void* p = std::aligned_alloc(512, n);
+  void* p = g.protects ? take_pages(n) : std::aligned_alloc(512, n);
   if (!p) return kOutOfMemory;
   std::memset(p, 0xCD, n);
+  if (g.protects) mprotect(p, n, PROT_NONE);
   *at = DevicePtr(reinterpret_cast<uintptr_t>(p));
   g.blocks[*at] = n;
   g.used += n;
@@ -190,9 +212,14 @@ FAKE(cuMemFree_v2)(DevicePtr at) {
   FakeGpu& g = fake_gpu();
   auto it = g.blocks.find(at);
   if (it == g.blocks.end()) return kInvalidValue;
-  g.used -= it->second;
+  const size_t n = it->second;
+  g.used -= n;
   g.blocks.erase(it);
-  std::free(pointer(at));
+  if (g.protects) {
+    munmap(pointer(at), n);
+  } else {
+    std::free(pointer(at));
+  }
   ENTER("cuMemFree_v2");
   return kSuccess;
 }

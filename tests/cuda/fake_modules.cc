@@ -81,6 +81,7 @@ struct Node {
   }
   void run() {
     if (function && fake_gpu().idle) return;
+    const FakeWork work;
     if (function) {
       function->run(grid, block, pointers.data());
     } else {
