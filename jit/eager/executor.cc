@@ -21,6 +21,7 @@
 #include "ops/core/settings.h"
 #include "ops/decompose/emit.h"
 #include "ops/defs/control.h"
+#include "ops/defs/to_device.h"
 #include "ops/extern/dynamic.h"
 #include "ops/extern/extern.h"
 
@@ -183,17 +184,9 @@ class EagerExecutor : public Executor {
     for (size_t i = 0; i < args.size(); i++) {
       if (!args[i].is<Tensor>() || !args[i].as<Tensor>() || args[i].as<Tensor>()->device() == device) continue;
       if (moved.empty()) moved = args;
-      moved[i] = to_device(args[i].as<Tensor>(), device);
+      moved[i] = copy_to(args[i].as<Tensor>(), device);
     }
     return moved.empty() ? args : moved;
-  }
-
-  // Returns a copy of a tensor on another device, with its layout if it is dense, else contiguous.
-  static Tensor to_device(const Tensor& t, Device device) {
-    const Tensor dense = is_dense(t->sizes, t->strides) ? t : contiguous(t);
-    const Tensor out = make_tensor(t->sizes, dense->strides, t->dtype, device);
-    copy_bytes(out->data(), device, dense->data(), t->device(), size_t(t->numel().hint) * size_of(t->dtype));
-    return out;
   }
 
   // Runs an op that determines the size of its result: on the CPU if the device has no kernel for it.
@@ -202,7 +195,7 @@ class EagerExecutor : public Executor {
     if (const DynamicKernel* own = dynamic_kernel(op.id, device.type)) return own->run(on_device(args, device, moved));
     Results results = op.dynamic(on_device(args, Device{}, moved), parallel_for);
     for (Tensor& t : results) {
-      if (t && t->device() != device) t = to_device(t, device);
+      if (t) t = copy_to(t, device);
     }
     return results;
   }
