@@ -2,6 +2,7 @@
 // elements each range has.
 #include <algorithm>
 #include <bit>
+#include <mutex>
 
 #include "ops/core/interrupt.h"
 #include "ops/extern/cpu/kernels.h"
@@ -68,12 +69,6 @@ void search_row(const T* boundaries, int64_t n, const T* values, int64_t count, 
     }
     for (int64_t i = 0; i < here; i++) out[first + i] = Out(low[i]);
   }
-}
-
-int64_t offset_of(const ExternView& v, int64_t i, int dims) {
-  int64_t o = 0;
-  for (int d = dims; d-- > 0;) o += i % v.sizes[d] * v.strides[d], i /= v.sizes[d];
-  return o;
 }
 
 void check_sorter(const ExternView& sorter, int64_t n) {
@@ -171,6 +166,13 @@ void run_searchsorted(const ExternCall& call) {
   });
 }
 
+// Calls body(begin, end) for pieces of the elements of call.in[0], on several threads if there are many.
+template <class F>
+void in_pieces(const ExternCall& call, int64_t grain, const F& body) {
+  const int64_t n = call.in[0].numel();
+  call.parallel ? call.parallel(n, grain, body) : body(0, n);
+}
+
 void run_isin(const ExternCall& call) {
   const ExternView &in = call.in[0], &tests = call.in[1], &out = call.out[0];
   const bool invert = call.ints[0] != 0;
@@ -194,7 +196,7 @@ void run_isin(const ExternCall& call) {
         to[i] = found != invert;
       }
     };
-    call.parallel ? call.parallel(in.numel(), kGrain, body) : body(0, in.numel());
+    in_pieces(call, kGrain, body);
   });
 }
 
@@ -207,12 +209,19 @@ void run_histc(const ExternCall& call) {
       using A = typename Arithmetic<T>::type;
       const T* from = static_cast<const T*>(in.data);
       A low = A(T(A(call.scalars[0]))), high = A(T(A(call.scalars[1])));
+      std::mutex mutex;
       if (low == high && in.numel() > 0) {
         low = std::numeric_limits<A>::infinity(), high = -low;
         bool nan = false;
-        each_element(in, [&](int64_t at) {
-          const A v(from[at]);
-          low = std::min(low, v), high = std::max(high, v), nan |= v != v;
+        in_pieces(call, kGrain, [&](int64_t begin, int64_t end) {
+          A least = std::numeric_limits<A>::infinity(), most = -least;
+          bool none = false;
+          each_element_within(in, begin, end, [&](int64_t at) {
+            const A v(from[at]);
+            least = std::min(least, v), most = std::max(most, v), none |= v != v;
+          });
+          const std::lock_guard lock(mutex);
+          low = std::min(low, least), high = std::max(high, most), nan |= none;
         });
         if (nan) low = high = std::numeric_limits<A>::quiet_NaN();
       }
@@ -222,11 +231,18 @@ void run_histc(const ExternCall& call) {
       }
       if (low > high) throw Error(ErrorKind::kData, "histc: max must not be less than min");
       std::vector<int64_t> counts(size_t(bins), 0);
-      each_element(in, [&](int64_t at) {
-        const A v(from[at]);
-        if (!(v >= low && v <= high)) return;
-        const auto bin = int64_t((v - low) * A(bins) / (high - low));
-        counts[size_t(std::min(bin, bins - 1))]++;
+      in_pieces(call, std::max(4 * kGrain, bins), [&](int64_t begin, int64_t end) {
+        std::vector<int64_t> own(size_t(bins), 0);
+        const A first = low, last = high;
+        int64_t* const count = own.data();
+        each_element_within(in, begin, end, [=](int64_t at) {
+          const A v(from[at]);
+          if (!(v >= first && v <= last)) return;
+          const auto bin = int64_t((v - first) * A(bins) / (last - first));
+          count[std::min(bin, bins - 1)]++;
+        });
+        const std::lock_guard lock(mutex);
+        for (size_t i = 0; i < own.size(); i++) counts[i] += own[i];
       });
       for (int64_t i = 0; i < bins; i++) static_cast<T*>(out.data)[i] = T(A(counts[size_t(i)]));
     } else {

@@ -1,5 +1,7 @@
 // Walks over strided views in row-major order of their indices. They check now and then whether the program must stop.
 #pragma once
+#include <algorithm>
+
 #include "ops/core/interrupt.h"
 #include "ops/extern/extern.h"
 
@@ -33,6 +35,27 @@ void each_pair(const ExternView& a, const ExternView& b, F&& f) {
 template <class F>
 void each_element(const ExternView& v, F&& f) {
   each_pair(v, v, [&](int64_t at, int64_t) { f(at); });
+}
+
+// Returns the offset of element i, counted in row-major order of the first `dims` dimensions.
+inline int64_t offset_of(const ExternView& v, int64_t i, int dims) {
+  int64_t o = 0;
+  for (int d = dims; d-- > 0;) o += i % v.sizes[d] * v.strides[d], i /= v.sizes[d];
+  return o;
+}
+
+// Calls f(offset) for the elements begin to end - 1 of v, counted in row-major order.
+template <class F>
+void each_element_within(const ExternView& v, int64_t begin, int64_t end, F&& f) {
+  if (v.dim == 0 && begin < end) return f(int64_t(0));
+  const int64_t n = v.sizes[v.dim - 1], stride = v.strides[v.dim - 1];
+  for (int64_t i = begin; i < end;) {
+    const int64_t at = offset_of(v, i, v.dim), count = std::min(n - i % n, end - i);
+    in_stretches(count, [&](int64_t from, int64_t to) {
+      for (int64_t k = from; k < to; k++) f(at + k * stride);
+    });
+    i += count;
+  }
 }
 
 // Returns whether the elements are contiguous in row-major order.
