@@ -233,7 +233,12 @@ std::vector<Splitter::Cut> Splitter::cuts_outside(const Reduction& r) const {
   const SymInt size = r.sizes[first];
   SymInt steps = size;
   for (size_t k = 1; policy.deep && k < r.nest[0].size(); k++) steps = steps * r.sizes[size_t(r.nest[0][k])];
-  if (steps < SymInt((r.rows && kept > SymInt(1) ? kRowSteps : kChunkSteps) * chunks)) return {};
+  if (steps < SymInt((r.rows && kept > SymInt(1) ? kRowSteps : kChunkSteps) * chunks)) {
+    // A part for each step, as rows() cuts other dtypes: there a part has the dtype of the result.
+    const bool by_rows = r.kept.empty() && r.nest[0].size() > 1 && is_half(n_.results[0]->dtype);
+    if (!by_rows || size < SymInt(2) || floor_div(all, size) < SymInt(kShortRow)) return {};
+    return {{first, size, 1}};
+  }
   if (size >= SymInt(chunks)) {
     const SymInt length = floor_div(size, chunks);
     return {{first, chunks, length}};

@@ -8,7 +8,7 @@ namespace lutra::numerics {
 
 // Raise it with every change of a number below, or of the steps of a function or a product: results then have other
 // bits than before. Caches of code have it in their keys.
-inline constexpr int kVersion = 6;
+inline constexpr int kVersion = 7;
 
 // How one kind of device splits a reduction.
 struct Reductions {
