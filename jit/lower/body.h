@@ -116,8 +116,9 @@ class Body {
   // Merges loops. Returns false if loops that a reduction treats as one cannot be merged.
   bool merge_loops();
   // Makes the outermost loop parallel if it is the only one. nested: also makes the loops of a perfect nest within it
-  // parallel. Otherwise, if an iteration takes long, it joins the outermost loop with loops within it first.
-  void make_parallel(bool nested = false);
+  // parallel. Otherwise, if an iteration takes long, or if there are few and they are worth more threads, it joins the
+  // outermost loop with loops within it first. least_share: the additions that are worth a thread.
+  void make_parallel(bool nested, double least_share);
   loop::Kernel finish(const std::string& name, BodyArgs& args);
 
  private:
@@ -145,9 +146,9 @@ class Body {
   void store_one(loop::Op op, int32_t buffer, const Affine& at, int32_t value);
   int32_t pair(DType type, int32_t re, int32_t im);
   bool merge(std::vector<BodyStmt>& body);
-  std::vector<BodyLoop*> outer_loops();
+  std::vector<BodyLoop*> outer_loops(double least_share);
   void undo_merge(BodyLoop& around, const BodyLoop* row);
-  void join_outer_loops();
+  void join_outer_loops(double least_share);
   bool can_merge(const BodyLoop& outer, const BodyLoop& inner);
   void drop_dead();
   void mark_used(const std::vector<BodyStmt>& body, std::vector<bool>& used) const;

@@ -25,6 +25,19 @@ bool has_op(const std::vector<BodyStmt>& body, loop::Op op) {
 // In additions. kLongIteration: an iteration of the outermost loop that may take milliseconds. kWorthItsPlace: an
 // iteration of joined loops that pays for computing its place.
 constexpr double kLongIteration = 1 << 22, kWorthItsPlace = 1 << 12;
+// So many iterations serve every number of threads that loops are divided for.
+constexpr double kManyIterations = 64;
+// A row of so many elements loses little by being a loop of its own, whose place is computed from values.
+constexpr int64_t kOwnRow = 512;
+
+// Returns the size of the first loop over vectors or lanes in a loop, or of the loop itself. Returns 0 if there is none.
+int64_t row_of(const BodyLoop& l) {
+  if (l.mode != loop::LoopMode::kSerial) return l.size.hint;
+  for (const BodyStmt& s : l.body) {
+    if (const int64_t n = s.loop ? row_of(*s.loop) : 0) return n;
+  }
+  return 0;
+}
 
 // Returns true if vectors are loaded from columns, along a loop around them. Code generators load such columns in
 // tiles, and recognise them by that loop.
@@ -73,17 +86,23 @@ void Body::undo_merge(BodyLoop& around, const BodyLoop* row) {
   place->loop = std::move(outer);
 }
 
-// Returns the outermost loops of a nest: as many as it takes to make an iteration of all of them short.
-std::vector<BodyLoop*> Body::outer_loops() {
+// Returns the outermost loops of a nest: as many as it takes to make an iteration of all of them short, and to have as
+// many iterations as there are shares of the work that are worth a thread.
+std::vector<BodyLoop*> Body::outer_loops(double least_share) {
   std::vector<BodyLoop*> nest;
   double parts = 1;
-  const auto pays = [&](const SymInt& size) { return additions_ >= kWorthItsPlace * parts * double(size.hint); };
+  const double shares = std::min(kManyIterations, additions_ / least_share);
   BodyLoop* l = lone_loop(scopes_[0].body);
-  while (l && additions_ >= kLongIteration * parts) {
+  while (l) {
+    const bool takes_long = additions_ >= kLongIteration * parts;
+    const bool undoes = l->mode != loop::LoopMode::kSerial && !nest.empty() && !l->merges.empty();
+    const int64_t row = undoes ? l->merges.back().inner.hint : row_of(*l);
+    if (!takes_long && (parts >= shares || row < kOwnRow)) break;
+    const auto pays = [&](const SymInt& size) { return additions_ >= kWorthItsPlace * parts * double(size.hint); };
     if (l->mode == loop::LoopMode::kSerial && pays(l->size)) {
       nest.push_back(l);
       parts *= double(std::max<int64_t>(1, l->size.hint));
-    } else if (!nest.empty() && !l->merges.empty() && pays(l->merges.back().outer)) {
+    } else if (undoes && pays(l->merges.back().outer)) {
       undo_merge(*nest.back(), l);
     } else {
       break;
@@ -93,12 +112,13 @@ std::vector<BodyLoop*> Body::outer_loops() {
   return nest;
 }
 
-// The program may be stopped between two iterations of the outermost loop. If an iteration takes long, this joins the
-// outermost loop with loops within it. The variables of these become values; the order of iterations stays.
-void Body::join_outer_loops() {
+// The program may be stopped between two iterations of the outermost loop, and threads share its iterations. If an
+// iteration takes long, or there are few, this joins the outermost loop with loops within it. The variables of these
+// become values; the order of iterations stays.
+void Body::join_outer_loops(double least_share) {
   std::vector<BodyStmt>& all = scopes_[0].body;
   if (has_op(all, loop::Op::kStoreAdd) || loads_columns(all, nullptr)) return;  // kStoreAdd adds in order
-  const std::vector<BodyLoop*> nest = outer_loops();
+  const std::vector<BodyLoop*> nest = outer_loops(least_share);
   if (nest.size() < 2) return;
   auto joined = std::make_unique<BodyLoop>();
   joined->id = loops_++;
@@ -136,8 +156,8 @@ void Body::join_outer_loops() {
   }
 }
 
-void Body::make_parallel(bool nested) {
-  if (!nested) join_outer_loops();
+void Body::make_parallel(bool nested, double least_share) {
+  if (!nested) join_outer_loops(least_share);
   nested &= !has_op(scopes_[0].body, loop::Op::kStoreAdd);
   for (BodyLoop* l = lone_loop(scopes_[0].body); l; l = nested ? lone_loop(l->body) : nullptr) l->parallel = true;
 }

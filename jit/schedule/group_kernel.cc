@@ -1,6 +1,7 @@
 // One kernel for a group of units: loops over what is kept, reductions level by level, then stores.
 #include "jit/schedule/group_kernel.h"
 
+#include "jit/device/cost.h"
 #include "jit/schedule/compile_limits.h"
 #include "ops/core/interrupt.h"
 
@@ -545,12 +546,16 @@ void GroupKernel::build_copy(const Tensor& from, int32_t source, const Tensor& t
 void GroupKernel::build_write(const ElementFunction& write, int32_t unit, bool parallel) {
   inlined(write, unit, {});
   LUTRA_CHECK(body.merge_loops(), "loops of a function that writes");
-  if (parallel) body.make_parallel(units_.backend.preferences.nested_parallel);
+  if (parallel) make_parallel();
+}
+
+void GroupKernel::make_parallel() {
+  body.make_parallel(units_.backend.preferences.nested_parallel, least_share(units_.backend.stated));
 }
 
 void GroupKernel::judge() {
   if (!body.merge_loops()) refuse("the order of a reduction");
-  body.make_parallel(units_.backend.preferences.nested_parallel);
+  make_parallel();
   if (members_.size() > 1) {
     if (body.instructions() > compile_limits::kInstructions) refuse("too many instructions");
     std::vector<int32_t> pointers;

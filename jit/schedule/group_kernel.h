@@ -89,6 +89,7 @@ class GroupKernel {
   int32_t inline_stmt(const FunctionStmt& s, const ElementFunction& f, int32_t unit, const Index& index, size_t base);
   Affine inline_place(const Affine& at, const ElementFunction& f, const Index& index, size_t base) const;
   void note_check(int32_t unit, const Index& index);
+  void make_parallel();
   void judge();
   void judge_hazards();
 
