@@ -10,6 +10,8 @@ namespace {
 using loop::LoopMode;
 using loop::Op;
 
+constexpr double kShare = 1 << 17;  // additions that are worth a thread
+
 struct Building {
   SymEnv env;
   SymScope scope{&env};
@@ -21,7 +23,7 @@ struct Building {
   std::string text() {
     while (body.depth()) body.close();
     CHECK(body.merge_loops());
-    body.make_parallel();
+    body.make_parallel(false, kShare);
     BodyArgs args;
     loop::Kernel k = body.finish("k", args);
     CHECK(loop::verify(k) == "");
@@ -129,6 +131,30 @@ TEST_CASE("loops along columns and loops of short rows stay apart", "[lower]") {
   CHECK(loaded(1 << 22, 3, false).find(joined) == std::string::npos);
 }
 
+TEST_CASE("the few iterations of a large loop are joined with those of loops within it", "[lower]") {
+  const auto extent = [](int64_t outer, int64_t inner, int64_t of_row) {
+    Building b;
+    const SymInt rows = SymInt::of_expr(b.env, b.env.leaf(SymOp::kSize, 0, 2, outer));
+    const SymInt places = SymInt::of_expr(b.env, b.env.leaf(SymOp::kSize, 0, 3, inner));
+    const SymInt n = SymInt::of_expr(b.env, b.env.leaf(SymOp::kSize, 0, 4, of_row));
+    const SymInt stride = SymInt::of_expr(b.env, b.env.leaf(SymOp::kStride, 0, 0, 1 << 24));
+    const Affine i = Affine::loop(b.body.open(rows, LoopMode::kSerial));
+    const Affine j = Affine::loop(b.body.open(places, LoopMode::kSerial));
+    const Affine k = Affine::loop(b.body.open(n, LoopMode::kVector));
+    b.body.store(Op::kStore, 1, (i * places + j) * n + k, b.body.load(0, DType::kFloat32, i * n + j * stride + k));
+    while (b.body.depth()) b.body.close();
+    CHECK(b.body.merge_loops());
+    b.body.make_parallel(false, kShare);
+    BodyArgs args;
+    b.body.finish("k", args);
+    return args.extent.hint;
+  };
+  CHECK(extent(2, 256, 2048) == 2 * 256);
+  CHECK(extent(64, 8, 2048) == 64);  // enough iterations
+  CHECK(extent(2, 8, 2048) == 2);    // no work for more than one thread
+  CHECK(extent(2, 4096, 128) == 2);  // an iteration of both would be too short
+}
+
 TEST_CASE("places of joined loops are no elements that say where to load", "[lower]") {
   const auto work = [](SymInt of_rows) {
     Building b;
@@ -140,7 +166,7 @@ TEST_CASE("places of joined loops are no elements that say where to load", "[low
     b.body.store(Op::kStore, 1, (i * b.m + j) * rows + k, b.body.load(0, DType::kFloat32, i + j * stride + k));
     while (b.body.depth()) b.body.close();
     CHECK(b.body.merge_loops());
-    b.body.make_parallel();
+    b.body.make_parallel(false, kShare);
     BodyArgs args;
     b.body.finish("k", args);
     return args.extent.hint * args.work.hint / (4 * 9);

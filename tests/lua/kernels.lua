@@ -46,6 +46,37 @@ test("a long vector is reduced in chunks", function()
   truthy(agree("ints", function(x) return x:sum() end, ints):item() == n * (n - 1) / 2)
 end)
 
+test("the few rows of a large loop are shared, too", function()
+  local x = lt.randn(2, 300, 1100)
+  local part = x:narrow(1, 3, 200)
+  local tiled = agree("tile", function(x) return x:narrow(1, 3, 200):tile {1, 2, 2} end, x)
+  for _, rows in ipairs {0, 200} do
+    for _, columns in ipairs {0, 1100} do
+      truthy(tiled:narrow(1, rows, 200):narrow(2, columns, 1100):equal(part), rows .. ", " .. columns)
+    end
+  end
+  for _, dtype in ipairs {"float16", "bfloat16"} do
+    local h = (x / 16):to(dtype)
+    local got = agree(dtype, function(x) return x:sum() end, h)
+    truthy(got:equal(agree(dtype, function(x) return x:float():sum():to(dtype) end, h)), dtype)
+  end
+end)
+
+test("a histogram is counted in pieces", function()
+  local x = lt.randn(700, 450)
+  for name, t in pairs {rows = x, columns = x:t(), part = x:narrow(1, 7, 401):narrow(0, 1, 600), line = x[3]} do
+    local got = agree(name, function(t) return t:histc(17, {min = -2, max = 2}) end, t)
+    local inside = t:masked_select(t:ge(-2):logical_and(t:le(2)))
+    local want = lt.floor((inside + 2) * 17 / 4):clamp {max = 16}:long():bincount(nil, 17)
+    truthy(got:long():equal(want), name)
+    local all = agree(name, function(t) return t:histc(9) end, t)
+    truthy(all:sum():item() == t:numel(), name)
+    truthy(all:equal(t:histc(9, {min = t:amin():item(), max = t:amax():item()})), name)
+  end
+  truthy(lt.tensor(0.5):histc(3, {min = 0, max = 1}):equal(lt.tensor {0, 1, 0}))
+  truthy(not pcall(function() return (x / 0):histc(3):tolist() end))
+end)
+
 test("a NaN in the rest reaches the result", function()
   local x = long:clone()
   x[n - 1] = 0 / 0
