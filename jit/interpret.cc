@@ -12,8 +12,8 @@
 #include "jit/graph/function.h"
 #include "jit/graph/replay.h"
 #include "jit/graph/unbacked.h"
+#include "ops/core/place.h"
 #include "ops/core/resize.h"
-#include "ops/cuda/faults.h"
 #include "ops/defs/autocast.h"
 
 namespace lutra {
@@ -112,7 +112,7 @@ struct Interpreter {
     bool wanted = false;
     for (const Tensor& r : n.results) wanted = wanted || (r->requires_grad && !r->node->is_input());
     GradModeScope mode(grad_enabled() && wanted);
-    const cuda::PlaceScope place(n.file, n.line);
+    const PlaceScope place(n.file, n.line);
     Args args;
     for (const Value& v : n.args) args.push_back(v.is<FunctionRef>() ? sized(v.as<FunctionRef>()) : mapped(v, *this));
     const Args seen = observer ? args : Args();

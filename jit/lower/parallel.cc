@@ -30,7 +30,8 @@ constexpr double kManyIterations = 64;
 // A row of so many elements loses little by being a loop of its own, whose place is computed from values.
 constexpr int64_t kOwnRow = 512;
 
-// Returns the size of the first loop over vectors or lanes in a loop, or of the loop itself. Returns 0 if there is none.
+// Returns the size of the first loop over vectors or lanes in a loop, or of the loop itself. Returns 0 if there is
+// none.
 int64_t row_of(const BodyLoop& l) {
   if (l.mode != loop::LoopMode::kSerial) return l.size.hint;
   for (const BodyStmt& s : l.body) {

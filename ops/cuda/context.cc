@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "ops/core/interrupt.h"
+#include "ops/core/place.h"
 #include "ops/core/storage.h"
 #include "ops/cuda/faults.h"
 

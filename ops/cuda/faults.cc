@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ops/core/late_error.h"
+#include "ops/core/place.h"
 
 namespace lutra::cuda {
 namespace {
@@ -40,10 +41,6 @@ struct Faults {
 // A site's id is its low half. The high half is the id of its place.
 constexpr int kPlaceShift = 32;
 constexpr int64_t kSiteMask = (int64_t(1) << kPlaceShift) - 1;
-
-bool (*where)(Place&) = nullptr;
-thread_local const char* given_file = nullptr;
-thread_local int given_line = 0;
 
 // Never destroyed: objects that outlive the static destructors may remove sites.
 Faults& faults() {
@@ -108,25 +105,6 @@ void forget_fault_sites(Context& c, size_t removed) {
     return over;
   });
 }
-
-void set_place(bool (*f)(Place&)) { where = f; }
-
-void Place::set(const char* name, int at) {
-  const size_t n = std::strlen(name), most = sizeof(file) - 1;
-  std::strcpy(file, name + (n > most ? n - most : 0));
-  line = at;
-}
-
-bool place_now(Place& place) {
-  if (!given_file) return where && where(place);
-  place.set(given_file, given_line);
-  return true;
-}
-
-PlaceScope::PlaceScope(const char* file, int line) : file_(given_file), line_(given_line) {
-  given_file = file, given_line = line;
-}
-PlaceScope::~PlaceScope() { given_file = file_, given_line = line_; }
 
 int64_t site_here(int64_t site) {
   Place place;

@@ -24,27 +24,6 @@ void remove_fault_site(int64_t site, int device);
 // that the device was given until then is done and its faults were raised. It deletes the entries of those sites.
 size_t removed_fault_sites();
 void forget_fault_sites(Context& c, size_t removed);
-// The user's line that the program runs now. set_place installs the function that finds it; it returns false if
-// unknown. It is called at launches without a place of their own.
-struct Place {
-  char file[256] = {};
-  int line = 0;
-
-  void set(const char* name, int at);  // keeps the end of a long name
-};
-void set_place(bool (*where)(Place& place));
-bool place_now(Place& place);
-// A scope in which launches of this thread come from this place (null: from the program's own).
-class PlaceScope {
- public:
-  PlaceScope(const char* file, int line);
-  ~PlaceScope();
-  PlaceScope(const PlaceScope&) = delete;
-
- private:
-  const char* file_;
-  int line_;
-};
 // Returns the site combined with the current place, which errors then name.
 int64_t site_here(int64_t site);
 // Throws the error of the record, if it is set, and clears it. It waits for the device before it reads the record.

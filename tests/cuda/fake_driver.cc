@@ -1,8 +1,8 @@
 // The functions of the fake driver. They answer like a GPU that does everything at once.
 // In the tests' executable they are called fake_cuInit and so on, so that they do not hide a real driver's functions.
 // In a library (with LUTRA_FAKE_LIBRARY defined) the functions have the driver's names. Then FAKE_CUDA_DEVICES, _MEMORY
-// (bytes), _VERSION, _FAIL (symbol:code), _IDLE, _PROTECT configure it; fake_cuda_fail(n, code) makes one call fail. Modules and
-// graphs: fake_modules.cc.
+// (bytes), _VERSION, _FAIL (symbol:code), _IDLE, _PROTECT configure it; fake_cuda_fail(n, code) makes one call fail.
+// Modules and graphs: fake_modules.cc.
 #include "tests/cuda/fake_driver.h"
 
 #include <dlfcn.h>

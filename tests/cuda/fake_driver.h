@@ -29,7 +29,8 @@ struct FakeGpu {
   std::map<DevicePtr, size_t> blocks;
   std::map<void*, size_t> pinned;
   bool idle = false;  // FAKE_CUDA_IDLE: launches do nothing, which leaves the bytes that a program holds to be counted
-  bool protects = false;  // FAKE_CUDA_PROTECT: host code that reads or writes device memory ends by SIGSEGV, as on a GPU
+  bool protects =
+      false;  // FAKE_CUDA_PROTECT: host code that reads or writes device memory ends by SIGSEGV, as on a GPU
   std::set<std::pair<void*, void*>> peers;  // contexts, and those whose memory they reach
   int streams = 0, events = 0, contexts = 0, launches = 0;
   size_t used = 0;

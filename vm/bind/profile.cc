@@ -7,7 +7,7 @@
 #include "jit/runtime/config.h"
 #include "jit/runtime/limits.h"
 #include "jit/runtime/tuning.h"
-#include "ops/cuda/faults.h"
+#include "ops/core/place.h"
 #include "vm/bind/functions.h"
 #include "vm/bind/userdata.h"
 #include "vm/host/runtime.h"
@@ -32,7 +32,7 @@ void locate(LaunchRecord& record) {
   lua_Debug at;
   if (find_line(at)) record.file = file_of(at), record.line = at.currentline;
 }
-bool place_of_launch(cuda::Place& place) {
+bool place_of_launch(Place& place) {
   lua_Debug at;
   if (!find_line(at)) return false;
   place.set(file_of(at), at.currentline);
@@ -138,6 +138,6 @@ const Special kProfileSpecials[] = {
 
 std::span<const Special> profile_specials() { return kProfileSpecials; }
 // Runs once in the process, since earlier states may launch kernels while another one opens.
-void tell_places() { [[maybe_unused]] static const bool once = (cuda::set_place(place_of_launch), true); }
+void tell_places() { [[maybe_unused]] static const bool once = (set_place(place_of_launch), true); }
 
 }  // namespace lutra

@@ -10,6 +10,7 @@
 #include "jit/runtime/executable.h"
 #include "jit/runtime/kernel_cache.h"
 #include "jit/schedule/combine.h"
+#include "ops/core/place.h"
 #include "ops/cuda/allocator.h"
 #include "ops/cuda/faults.h"
 #include "ops/defs/call.h"
@@ -107,7 +108,7 @@ void CudaRunner::launch_library(RunContext& base, const LaunchStep& step) const 
   LaunchOrder* const order = LaunchOrder::current();
   if (order) check_recordable(c, launch), put_in_order(*order, c, {&step.launch, 1});
   if (order && runs_functions) order->enter();
-  const cuda::PlaceScope place(step.file, step.line);
+  const PlaceScope place(step.file, step.line);
   Runner::launch_library(base, step);
   if (order && runs_functions) order->leave();
   if (order) order->end();
