@@ -292,10 +292,11 @@ if not next(wanted) or wanted.C10 then
     local chunk = assert(loadstring(text))
     return function(n) return chunk(net, opt, x, y, F, n, compile) end
   end
-  -- Medians of steps of two loops whose blocks alternate.
+  -- Medians of steps of two loops whose blocks alternate. lt.auto captures after the program has run for a while, so
+  -- that its captures cost a small share of the time.
   local function beside(one, other)
     local a, b = {}, {}
-    one(300)
+    one(10000)
     other(300)
     for i = 1, kBlocks do
       a[i] = block(function() one(200) end, {1}, 1) / 200
