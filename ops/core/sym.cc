@@ -92,6 +92,20 @@ bool comes_before(const std::vector<SymExpr>& all, int32_t x, int32_t y) {
   return x < y;
 }
 
+// Returns {x, k - k'} for a difference of x * k and x * k', and {0, 0} for another one.
+std::pair<int32_t, int64_t> like_difference(const std::vector<SymExpr>& all, int32_t a, int32_t b) {
+  const auto term = [&](int32_t id) {
+    const SymExpr& e = all[size_t(id)];
+    const bool scaled = e.op == SymOp::kMul && all[size_t(e.b)].op == SymOp::kConstInt;
+    return scaled ? std::pair{e.a, all[size_t(e.b)].i} : std::pair{id, int64_t(1)};
+  };
+  const auto [x, times] = term(a);
+  const auto [y, less] = term(b);
+  int64_t rest = 0;
+  if (x != y || __builtin_sub_overflow(times, less, &rest)) return {0, 0};
+  return {x, rest};
+}
+
 bool compare(SymCmp cmp, const SymExpr& a, const SymExpr& b) {
   const bool numbers = is_number(a.op) || (arity(cmp) == 2 && is_number(b.op));
   return numbers ? compare_number(cmp, as_number(a), as_number(b)) : compare_int(cmp, a.i, b.i);
@@ -280,8 +294,17 @@ int32_t SymEnv::simplify(SymOp op, int32_t a, int32_t b) {
   const SymExpr &x = exprs_[a], &y = exprs_[b];
   bool yc = y.op == SymOp::kConstInt;
   switch (op) {
-    case SymOp::kAdd: return yc && y.i == 0 ? a : 0;
-    case SymOp::kSub: return yc && y.i == 0 ? a : a == b ? constant(0) : 0;
+    case SymOp::kAdd:
+      if (y.op == SymOp::kSub && y.b == a) return y.a;
+      if (x.op == SymOp::kSub && x.b == b) return x.a;
+      return yc && y.i == 0 ? a : 0;
+    case SymOp::kSub: {
+      if (a == b) return constant(0);
+      if (yc && y.i == 0) return a;
+      if (x.op == SymOp::kAdd && (x.a == b || x.b == b)) return x.a == b ? x.b : x.a;
+      const auto [base, times] = like_difference(exprs_, a, b);
+      return base ? make_product(base, constant(times)) : 0;
+    }
     case SymOp::kMin:
     case SymOp::kMax: return a == b ? a : 0;
     case SymOp::kFloorDiv:

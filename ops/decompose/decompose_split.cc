@@ -35,14 +35,20 @@ List split_at(OpId op, const Tensor& t, int64_t dim, const Sizes& lengths) {
   return out;
 }
 
-List split_equally(OpId op, const Tensor& t, int64_t dim, int64_t length) {
-  const int64_t size = t->sizes[size_t(dim)].guard();
-  if (length < 0 || (length == 0 && size != 0)) fail(name(op), ": the length of a part must be positive, got ", length);
-  if (size == 0) return {part(t, dim, 0, 0)};
-  check_parts(op, (size - 1) / length + 1);
-  Sizes lengths;
-  for (int64_t at = 0; at < size; at += length) lengths.push_back(std::min(length, size - at));
-  return split_at(op, t, dim, lengths);
+// Cuts a dimension of `size` into `parts` parts: the last has the rest, the others have `length`.
+List split_equally(const Tensor& t, int64_t dim, SymInt size, SymInt length, int64_t parts) {
+  List out;
+  for (int64_t i = 0; i + 1 < parts; i++) out.push_back(part(t, dim, length * i, length * (i + 1)));
+  out.push_back(part(t, dim, length * (parts - 1), size));
+  return out;
+}
+
+// Returns the number of parts of `length` > 0, which is a constant of the trace, although size and length may change.
+// An empty dimension has one part.
+int64_t count_parts(OpId op, SymInt size, SymInt length) {
+  const SymInt parts = floor_div(sym_max(size, 1) - 1, length) + 1;
+  check_parts(op, parts.hint);
+  return parts.guard();
 }
 
 // -- tensor_split and its kin: n parts of nearly equal length, or cuts at given places, which may lie outside
@@ -50,9 +56,9 @@ List split_equally(OpId op, const Tensor& t, int64_t dim, int64_t length) {
 List split_parts(OpId op, const Tensor& t, int64_t dim, int64_t parts) {
   if (parts <= 0) fail(name(op), ": the number of sections must be positive, got ", parts);
   check_parts(op, parts);
-  const int64_t size = t->sizes[size_t(dim)].guard();
+  const SymInt size = t->sizes[size_t(dim)];
   Sizes lengths;
-  for (int64_t i = 0; i < parts; i++) lengths.push_back(size / parts + (i < size % parts));
+  for (int64_t i = 0; i < parts; i++) lengths.push_back(floor_div(size + (parts - 1 - i), parts));
   return split_at(op, t, dim, lengths);
 }
 
@@ -84,9 +90,10 @@ int64_t axis_dim(OpId op, const SplitAxis& axis, const Tensor& t) {
 
 Results axis_parts(OpId op, const SplitAxis& axis, const Args& a) {
   const Tensor t = a[0].tensor();
-  const int64_t dim = axis_dim(op, axis, t), parts = a[1].sym_int().guard(), size = t->sizes[size_t(dim)].guard();
-  if (parts > 0 && size % parts != 0) {
-    fail(name(op), ": dimension ", dim, " of size ", size, " cannot be divided into ", parts, " equal parts");
+  const int64_t dim = axis_dim(op, axis, t), parts = a[1].sym_int().guard();
+  const SymInt size = t->sizes[size_t(dim)];
+  if (parts > 0 && floor_mod(size, parts) != 0) {
+    fail(name(op), ": dimension ", dim, " of size ", size.hint, " cannot be divided into ", parts, " equal parts");
   }
   return split_parts(op, t, dim, parts);
 }
@@ -100,7 +107,13 @@ Results axis_cuts(OpId op, const SplitAxis& axis, const Args& a) {
 
 Results decompose_split(const Args& a) {
   const Tensor t = a[0].tensor();
-  return split_equally(OpId::split, t, split_dim(OpId::split, t, a[2]), a[1].sym_int().guard());
+  const OpId op = OpId::split;
+  const int64_t dim = split_dim(op, t, a[2]);
+  const SymInt length = a[1].sym_int(), size = t->sizes[size_t(dim)];
+  if (length < 0 || (length == 0 && size != 0)) {
+    fail(name(op), ": the length of a part must be positive, got ", length.hint);
+  }
+  return split_equally(t, dim, size, length, length.hint == 0 ? 1 : count_parts(op, size, length));
 }
 
 Results decompose_split_with_sizes(const Args& a) {
@@ -120,12 +133,14 @@ Results decompose_split_with_sizes(const Args& a) {
 Results decompose_chunk(const Args& a) {
   const Tensor t = a[0].tensor();
   const OpId op = OpId::chunk;
-  const int64_t dim = split_dim(op, t, a[2]), chunks = a[1].sym_int().guard();
-  if (chunks <= 0) fail("chunk: the number of chunks must be positive, got ", chunks);
-  const int64_t size = t->sizes[size_t(dim)].guard(), length = size == 0 ? 0 : (size - 1) / chunks + 1;
-  if (length > 0) return split_equally(op, t, dim, length);
-  check_parts(op, chunks);
-  return split_at(op, t, dim, Sizes(size_t(chunks), 0));
+  const int64_t dim = split_dim(op, t, a[2]);
+  const SymInt chunks = a[1].sym_int(), size = t->sizes[size_t(dim)];
+  if (chunks <= 0) fail("chunk: the number of chunks must be positive, got ", chunks.hint);
+  // The parts are as many as asked for if the first ones leave a rest. So they are for an empty dimension.
+  const SymInt length = floor_div(size - 1, chunks) + 1, last = length * (chunks - 1);
+  if (last >= sym_max(size, 1)) return split_equally(t, dim, size, length, count_parts(op, size, length));
+  check_parts(op, chunks.hint);
+  return split_equally(t, dim, size, length, chunks.guard());
 }
 
 Results decompose_unbind(const Args& a) {

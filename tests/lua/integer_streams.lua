@@ -62,6 +62,43 @@ stream("two sizes, gradients", function(x, w)
   return loss, w.grad
 end, function(i) return rows(size(i)), lt.ones(3, math.max(other(i), 1), {requires_grad = true}) end, 6)
 
+-- Parts of a dimension: as many graphs as there are numbers of parts, not sizes. A size of 0 that does not come first
+-- has a graph of its own.
+local function joined(parts)
+  local y = 0
+  for _, p in ipairs(parts) do y = y * 1.5 + p:sum() end
+  return y, parts[1] * 2, lt.cat(parts)
+end
+local function at_least(n) return function(i) return rows(math.max(size(i), n)) end end
+stream("chunk(2)", function(x) return joined(x:chunk(2)) end, function(i) return rows(size(i)) end, 4)
+stream("chunk(3) of 5 rows or more", function(x) return joined(x:chunk(3)) end, at_least(5), 2)
+stream("chunk(2, 1)", function(x)
+  local a, b = unpack(x:chunk(2, 1))
+  return a * b:sigmoid()
+end, function(i) return lt.arange(6 * size(i)):view(3, 2 * size(i)):float() end, 4)
+stream("chunk(n), of the same number of parts", function(x, n) return joined(x:chunk(n)) end,
+  function(i) return rows(9 + i % 2), 5 + i % 4 end, 4)
+stream("split(n) into two parts", function(x, n)
+  local a, b = unpack(x:split(n))
+  return a * 2, b + 1
+end, function(i) return rows(size(i) + 2 + i % (size(i) + 1)), size(i) + 1 end, 5)
+stream("split(8)", function(x) return joined(x:split(8)) end, function(i) return rows(size(i)) end, 6)
+stream("split({n, m})", function(x, n)
+  local a, b = unpack(x:split({n, x.shape[1] - n}))
+  return a * 2, b + 1
+end, function(i) return rows(size(i) + other(i)), size(i) end, 4)
+stream("tensor_split(3)", function(x) return joined(x:tensor_split(3)) end, function(i) return rows(size(i)) end, 3)
+stream("hsplit and vsplit", function(x)
+  local a, b = unpack(x:vsplit(2))
+  return a * 2, b + 1, lt.cat(x:t():hsplit(2), 1)
+end, function(i) return rows(2 * size(i)) end, 3)
+stream("gradients of parts", function(x, w)
+  local a, b, c = unpack((x * w):chunk(3))
+  local loss = a:sum() * 2 + (b * 3):sum() + c:exp():mean()
+  loss:backward()
+  return loss, w.grad
+end, function(i) return rows(math.max(size(i), 5)) / 100, lt.ones(3, {requires_grad = true}) end, 4)
+
 -- An LSTM over batches of any size: once for a batch of 1, whose strides differ, and once for others; the first step,
 -- whose state takes no gradient, and the others.
 lt.manual_seed(1)
