@@ -56,6 +56,26 @@ Results decompose_atleast_2d_list(const Args& args) { return each_at_least(args[
 Results decompose_atleast_3d_list(const Args& args) { return each_at_least(args[0].as<List>(), 3); }
 
 // -- joins
+// (sequences, batch_first, padding_value, padding_side). The result has the dtype of the first.
+Results decompose_pad_sequence(const Args& args) {
+  const List& list = tensors(OpId::pad_sequence, args[0]);
+  const std::string& side = args[3].as<std::string>();
+  const KnownNames sides = {"left", "right"};
+  if (!sides.have(side)) fail("pad_sequence: padding_side '", side, "' is unknown", sides.expected(side));
+  SymInt longest = 0;
+  for (size_t i = 0; i < list.size(); i++) {
+    if (list[i]->dim() == 0) fail("pad_sequence: sequences[", i + 1, "] has no dimensions");
+    longest = sym_max(longest, list[i]->sizes[0]);
+  }
+  List padded;
+  for (const Tensor& t : list) {
+    Sizes around(t->sizes.size() * 2, SymInt(0));
+    around[around.size() - (side == "left" ? 2 : 1)] = longest - t->sizes[0];
+    padded.push_back(op1(OpId::pad, {to_dtype(t, list[0]->dtype), around, std::string("constant"), args[2]}));
+  }
+  return {op1(OpId::stack, {padded, int_arg(args[1].as<bool>() ? 0 : 1)})};
+}
+
 Results decompose_stack(const Args& args) {
   const List& list = tensors(OpId::stack, args[0]);
   const size_t rank = list[0]->sizes.size();

@@ -6,7 +6,7 @@ local errors = use "errors"
 local keywords = use "keywords"
 local fail = errors.fail
 local read, none = keywords.read, keywords.none
-local pad = lt.pad
+local pad_sequence = lt.pad_sequence
 
 local rnn = {}
 
@@ -169,32 +169,9 @@ end
 
 -- Padding -------------------------------------------------------------------------------------------------------------
 
-function rnn.pad_sequence(...)
-  local schema = {{"sequences"}, {"batch_first", false}, {"padding_value", 0}, {"padding_side", "right"}}
-  local o = read("pad_sequence", schema, ...)
-  local list = o.sequences
-  if lt.is_tensor(list) then list = list:unbind(0) end
-  if type(list) ~= "table" or #list == 0 then
-    errors.wrong("pad_sequence", "sequences", "a list of Tensors", o.sequences)
-  end
-  if o.padding_side ~= "right" and o.padding_side ~= "left" then
-    errors.wrong("pad_sequence", "padding_side", "'left' or 'right'", o.padding_side)
-  end
-  local longest, out = 0, {}
-  for i = 1, #list do
-    errors.tensor("pad_sequence", "sequences[" .. i .. "]", list[i])
-    if list[i]:dim() == 0 then fail("pad_sequence: sequences[%d] has no dimensions", i) end
-    longest = math.max(longest, list[i]:size(0))
-  end
-  for i = 1, #list do
-    local amounts = {}
-    for d = 1, 2 * (list[i]:dim() - 1) do amounts[d] = 0 end
-    local n = longest - list[i]:size(0)
-    amounts[#amounts + 1] = o.padding_side == "left" and n or 0
-    amounts[#amounts + 1] = o.padding_side == "right" and n or 0
-    out[i] = pad(list[i], amounts, "constant", o.padding_value)
-  end
-  return lt.stack(out, o.batch_first and 0 or 1)
+function rnn.pad_sequence(sequences, ...)
+  if lt.is_tensor(sequences) then sequences = sequences:unbind(0) end
+  return pad_sequence(sequences, ...)
 end
 
 function rnn.unpad_sequence(...)

@@ -78,6 +78,18 @@ test("code made for a write of one row is not taken for another broadcast", func
   end
 end)
 
+test("lists of one to five tensors of any sizes, padded, stacked and joined", function()
+  local function lists(f, most)
+    local n = graphs(f, function() return ragged(random(5)) end)
+    truthy(n <= most, n .. " graphs")
+  end
+  local pad_sequence = lt.nn.utils.rnn.pad_sequence
+  lists(function(list) return pad_sequence(list) * 2 end, 6)
+  lists(function(list) return pad_sequence(list, {batch_first = true, padding_side = "left"}) * 2 end, 6)
+  lists(function(list) return lt.cat(list) * 2 end, 6)
+  lists(function(list) return lt.stack({list[1], list[1] * 2}) end, 3)
+end)
+
 -- Calls f with tensors of these sizes in turn, eager and compiled: values and errors must be the same.
 local function same_as_eager(f, sizes)
   local compiled = lt.compile(f)
