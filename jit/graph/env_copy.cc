@@ -28,6 +28,7 @@ std::shared_ptr<SymEnv> with_expressions(const SymEnv& env, const Leaf& leaf) {
   }
   for (int32_t id = 1; id < n; id++) {
     const int32_t made = make_again(*copy, leaf(env[id]), env[id].a, env[id].b);
+    if (env[id].op == SymOp::kScalarInput && env.varies(id)) copy->let_vary(made);
     LUTRA_CHECK(made == id, "expression ", id, " of an env is ", made, " in its copy");
   }
   return copy;

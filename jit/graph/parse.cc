@@ -2,7 +2,7 @@
 // It rejects a type that is written differently, and names the line.
 //
 //   graph    := "graph" "{" line* "return" values ["rng" int] "}"
-//   line     := "sym" leaf "=" int ["in" int "to" int] | "scalar" str "=" num | "let" "$" int "=" expr
+//   line     := "sym" leaf "=" int ["in" int "to" int] | "scalar" str "=" num ["varies"] | "let" "$" int "=" expr
 //             | "guard" cmp "(" expr ["," expr] ")" bool
 //             | %id "=" ("input" | "constant") str ":" type ["on" device] ["aliases" %id] ["requires_grad"]
 //             | [%id {"," %id} "="] op "(" values ")" [":" type {"," type}] ["rng" int] ["of" op] [";" file ":" line]
@@ -203,7 +203,8 @@ struct Parser : TextReader {
     } else if (accept("scalar")) {
       std::string name;
       const double hint = read_scalar(name);
-      g->add_scalar(name, hint);
+      const Scalar s = g->add_scalar(name, hint);
+      if (accept("varies")) g->env->let_vary(s.expr);
     } else if (accept("let")) {
       read_let();
     } else if (accept("guard")) {

@@ -172,7 +172,11 @@ struct Printer {
       const bool leaf = e.op == SymOp::kSize || e.op == SymOp::kStride;
       if (used[id] && leaf) out << "  " << declared(*g.env, int32_t(id)) << "\n";
     }
-    for (const ScalarInput& s : g.scalars) out << "  scalar " << quote(s.name) << " = " << number_text(s.hint) << "\n";
+    for (size_t i = 0; i < g.scalars.size(); i++) {
+      const ScalarInput& s = g.scalars[i];
+      const bool varies = g.env->varies(g.env->leaf(SymOp::kScalarInput, int32_t(i), 0, 0, s.hint));
+      out << "  scalar " << quote(s.name) << " = " << number_text(s.hint) << (varies ? " varies" : "") << "\n";
+    }
   }
   void header() {
     if (!is_function) symbols();

@@ -163,9 +163,11 @@ class SymEnv {
   bool ask_exact(int32_t id);
   // Returns the integer expression that equals a number, or 0 if the number is not whole or is -0. It records guards.
   int32_t ask_integer(int32_t id);
-  // Returns whether the expression contains sizes, strides or integers made from numbers. Those are symbols because
-  // they change.
+  // Returns whether the expression contains sizes, strides, integers made from numbers, or numbers of let_vary. Those
+  // are symbols because they change.
   bool varies(int32_t id) const { return varies_[size_t(id)]; }
+  // Says that a number changes, before expressions are made of it.
+  void let_vary(int32_t id) { varies_[size_t(id)] = true; }
   const std::vector<SymGuard>& guards() const { return guards_; }
   // Returns guards that imply all others, each with its index in guards(). Bounds that allow a single value become ==.
   std::vector<std::pair<SymGuard, size_t>> needed_guards();

@@ -62,6 +62,7 @@ Scalar as_number(const Scalar& s);
 // Arithmetic (kNAdd, kNSub, kNMul, kNDiv) and comparison of Scalars as numbers, symbolic ones included.
 Scalar scalar_binary(SymOp op, const Scalar& a, const Scalar& b);
 bool scalar_ask(SymCmp cmp, const Scalar& a, const Scalar& b);
+inline bool scalar_equals(const Scalar& a, double b) { return scalar_ask(SymCmp::kEq, a, Scalar(b)); }
 // Returns s as a constant that the program depends on. A symbol is pinned to the bits of the value seen.
 Scalar pin(Scalar s);
 // Converts s to an integer. Returns false if it has a fraction. A symbolic number stays a symbol if its operands vary,

@@ -84,13 +84,21 @@ Results decompose_exponential_(const Args& a) {
   return fill(t, op1(OpId::div, {exponential(t), rate}));
 }
 
+// Returns -log(1 - p). The quotient makes up for the rounding of 1 - p.
+Scalar log_of_rest(const Scalar& p) {
+  const Scalar rest = scalar_binary(SymOp::kNSub, 1.0, p), taken = scalar_binary(SymOp::kNSub, 1.0, rest);
+  if (scalar_equals(taken, 0)) return p;
+  const Scalar log = scalar_binary(SymOp::kNLog, rest, {});
+  return scalar_binary(SymOp::kNDiv, scalar_binary(SymOp::kNMul, scalar_binary(SymOp::kNSub, 0.0, log), p), taken);
+}
+
 // Draws the number of tries until an event of probability p happens.
 Results decompose_geometric_(const Args& a) {
   const Tensor t = a[0].tensor();
-  const double p = pin(number(a[1])).to_double();
-  if (!(p > 0 && p < 1)) fail("geometric_: p must be between 0 and 1, got ", p);
+  const Scalar p = number(a[1]);
+  if (!less(0.0, p) || !less(p, 1.0)) fail("geometric_: p must be between 0 and 1, got ", to_string(p));
   GradModeScope off(false);
-  const Tensor tries = op1(OpId::ceil, {op1(OpId::div, {exponential(t), vnum(-std::log1p(-p))})});
+  const Tensor tries = op1(OpId::ceil, {op1(OpId::div, {exponential(t), log_of_rest(p)})});
   return fill(t, op1(OpId::clamp, {tries, vnum(1), Value()}));
 }
 

@@ -310,14 +310,13 @@ Results decompose_cosine_similarity(const Args& args) {
 namespace {
 // Returns the p-norm along dim.
 Tensor norm_along(const Tensor& t, const Scalar& p, SymInt dim, bool keepdim) {
-  const double v = p.to_double();
   if (t->sizes.empty()) return abs(t);
-  if (v == 2) return op1(OpId::norm_along, {t, Scalar::of_sym(dim), keepdim});
-  if (v == 1) return sum(abs(t), {dim}, keepdim);
-  if (v == INFINITY) return op1(OpId::amax, {abs(t), Sizes{dim}, keepdim});
-  if (v == -INFINITY) return op1(OpId::amin, {abs(t), Sizes{dim}, keepdim});
-  if (v == 0) return sum(to_dtype(ne(t, Scalar(0.0)), t->dtype), {dim}, keepdim);
-  return pow(sum(pow(abs(t), p), {dim}, keepdim), Scalar(1 / v));
+  if (scalar_equals(p, 2)) return op1(OpId::norm_along, {t, Scalar::of_sym(dim), keepdim});
+  if (scalar_equals(p, 1)) return sum(abs(t), {dim}, keepdim);
+  if (scalar_equals(p, INFINITY)) return op1(OpId::amax, {abs(t), Sizes{dim}, keepdim});
+  if (scalar_equals(p, -INFINITY)) return op1(OpId::amin, {abs(t), Sizes{dim}, keepdim});
+  if (scalar_equals(p, 0)) return sum(to_dtype(ne(t, Scalar(0.0)), t->dtype), {dim}, keepdim);
+  return pow(sum(pow(abs(t), p), {dim}, keepdim), scalar_binary(SymOp::kNDiv, Scalar(1.0), p));
 }
 }  // namespace
 

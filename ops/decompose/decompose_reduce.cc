@@ -97,21 +97,22 @@ Results decompose_logsumexp(const Args& args) {
 Results decompose_linalg_vector_norm(const Args& args) {
   Tensor x = args[0].tensor();
   const DType type = args[4].is_none() ? x->dtype : args[4].as<DType>();
-  const double p = args[1].as<Scalar>().to_double();
+  const Scalar& p = args[1].as<Scalar>();
   x = to_dtype(x, opmath_type(type));
-  Tensor size = p == 2 ? x : abs(x);
   auto total = [&](const Tensor& t) { return op1(OpId::sum, {t, args[2], args[3]}); };
   Tensor r;
-  if (std::isinf(p)) {
-    r = op1(p > 0 ? OpId::amax : OpId::amin, {size, args[2], args[3]});
-  } else if (p == 0) {
-    r = total(to_dtype(ne(size, Scalar(0.0)), x->dtype));
-  } else if (p == 1) {
-    r = total(size);
-  } else if (p == 2) {
+  if (scalar_equals(p, 2)) {
     r = op1(OpId::sqrt, {total(mul(x, x))});
+  } else if (scalar_equals(p, HUGE_VAL)) {
+    r = op1(OpId::amax, {abs(x), args[2], args[3]});
+  } else if (scalar_equals(p, -HUGE_VAL)) {
+    r = op1(OpId::amin, {abs(x), args[2], args[3]});
+  } else if (scalar_equals(p, 0)) {
+    r = total(to_dtype(ne(abs(x), Scalar(0.0)), x->dtype));
+  } else if (scalar_equals(p, 1)) {
+    r = total(abs(x));
   } else {
-    r = pow(total(pow(size, Scalar(p))), Scalar(1 / p));
+    r = pow(total(pow(abs(x), p)), scalar_binary(SymOp::kNDiv, Scalar(1.0), p));
   }
   return {to_dtype(r, type)};
 }
@@ -120,8 +121,8 @@ Results decompose_dist(const Args& args) { return {op1(OpId::linalg_vector_norm,
 
 // Returns whether distances are computed by products. As in PyTorch, that is for Euclidean distances of more than 25
 // rows.
-static bool by_product(const Tensor& a, const Tensor& b, double p, const std::string& mode) {
-  if (p != 2 || is_half(a->dtype) || mode == "donot_use_mm_for_euclid_dist") return false;
+static bool by_product(const Tensor& a, const Tensor& b, const Scalar& p, const std::string& mode) {
+  if (!scalar_equals(p, 2) || is_half(a->dtype) || mode == "donot_use_mm_for_euclid_dist") return false;
   if (mode == "use_mm_for_euclid_dist") return true;
   const auto is_long = [](const Tensor& t) {
     return scalar_ask(SymCmp::kLt, Scalar(25.0), Scalar::of_sym(t->sizes[t->sizes.size() - 2]));
@@ -146,11 +147,11 @@ static Tensor euclidean_distances(const Tensor& a, const Tensor& b) {
 
 Results decompose_cdist(const Args& args) {
   Tensor a = args[0].tensor(), b = args[1].tensor();
-  const double p = args[2].as<Scalar>().to_double();
+  const Scalar& p = args[2].as<Scalar>();
   if (a->dim() < 2 || b->dim() < 2 || a->sizes.back() != b->sizes.back()) {
     fail("cdist: expects rows of one length, got shapes ", to_string(a->sizes), " and ", to_string(b->sizes));
   }
-  if (!(p >= 0)) fail("cdist: p must not be negative, got ", p);
+  if (!scalar_ask(SymCmp::kLe, Scalar(0.0), p)) fail("cdist: p must not be negative, got ", to_string(p));
   for (const Tensor& t : {a, b}) {
     if (!is_float(t->dtype)) fail("cdist: expected floating point tensors, got ", name(t->dtype));
   }
@@ -165,7 +166,7 @@ Results decompose_cdist(const Args& args) {
     Sizes sizes(apart->sizes.begin(), apart->sizes.end() - 1);
     return {full(sizes, 0.0, apart->dtype, apart->device())};
   }
-  return {op1(OpId::linalg_vector_norm, {apart, Scalar(p), Sizes{-1}})};
+  return {op1(OpId::linalg_vector_norm, {apart, p, Sizes{-1}})};
 }
 
 namespace {
@@ -219,7 +220,7 @@ Results decompose_pdist(const Args& args) {
   Tensor x = args[0].tensor();
   if (x->dim() != 2) fail("pdist: expects a matrix, got shape ", to_string(x->sizes));
   if (!is_float(x->dtype)) fail("pdist: expected a floating point dtype, got ", name(x->dtype));
-  if (args[1].as<Scalar>().to_double() < 0)
+  if (scalar_ask(SymCmp::kLt, args[1].as<Scalar>(), Scalar(0.0)))
     fail("pdist: p must not be negative, got ", to_string(args[1].as<Scalar>()));
   const SymInt n = x->sizes[0], count = n < 2 ? SymInt(0) : floor_div(n * (n - 1), 2);
   if (x->sizes[1] == 0) return {full({count}, 0.0, x->dtype, x->device())};
@@ -240,7 +241,7 @@ Results decompose_renorm(const Args& args) {
   if (x->dim() < 2) fail("renorm: expects a tensor of 2 dimensions or more, got shape ", to_string(x->sizes));
   const int64_t dim = wrap_dim(OpId::renorm, args[2].sym_int().guard(), x->sizes.size());
   const Scalar &p = args[1].as<Scalar>(), &most = args[3].as<Scalar>();
-  if (!(p.to_double() > 0)) fail("renorm: p must be positive, got ", to_string(p));
+  if (!scalar_ask(SymCmp::kLt, Scalar(0.0), p)) fail("renorm: p must be positive, got ", to_string(p));
   if (!scalar_ask(SymCmp::kLe, Scalar(0.0), most)) fail("renorm: maxnorm must not be negative, got ", to_string(most));
   Sizes others;
   for (int64_t d = 0; d < x->dim(); d++) {

@@ -23,13 +23,18 @@ SymInt scaled(SymInt in, const Scalar& factor) {
   if (!(out >= 1 && out < 0x1p53)) {
     fail("interpolate: scale_factor ", to_string(factor), " does not go with a size of ", in.hint);
   }
-  return factor.is_whole() ? in * factor.to_int() : SymInt(int64_t(double(in.guard()) * factor.to_double()));
+  if (!factor.expr && factor.is_whole()) return in * factor.to_int();
+  Scalar size = scalar_binary(SymOp::kNFloor, scalar_binary(SymOp::kNMul, Scalar::of_sym(in), factor), {});
+  LUTRA_CHECK(to_integer(size), "a floor is whole");
+  SymInt n(size.to_int());
+  n.expr = size.expr;
+  return n;
 }
 
 // Returns the factor of the image's d-th dimension; none if a size is given.
 Value factor_of(const Args& args, int64_t d) {
   if (args[2].is_none()) return {};
-  if (!args[2].is<std::vector<double>>()) return pin(args[2].as<Scalar>());
+  if (!args[2].is<std::vector<double>>()) return args[2].as<Scalar>();
   const auto& list = args[2].as<std::vector<double>>();
   const int64_t spatial = args[0].tensor()->dim() - 2;
   if (list.size() != 1 && int64_t(list.size()) != spatial) {

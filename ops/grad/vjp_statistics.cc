@@ -113,20 +113,24 @@ LUTRA_VJP(logsumexp, "0:a0 0:r0") {
 LUTRA_VJP(vector_norm, "0:a0 0:r0") {
   Tensor x = ctx.arg(0), g = with_dims(ctx, ctx.grads[0], 2, 3), r = with_dims(ctx, ctx.results[0], 2, 3);
   g = to_dtype(g, x->dtype), r = to_dtype(r, x->dtype);
-  const double p = pin(ctx.args[1].as<Scalar>()).to_double();
-  if (p == 0) return ctx.give(0, zeros_like(x));
-  if (p == 1) return ctx.give(0, mul(g, sign(x)));
-  if (p == 2) return ctx.give(0, mul(x, where(is_zero(r), Scalar(0.0), div(g, r))));
-  if (std::isinf(p)) {
+  const Scalar& p = ctx.args[1].as<Scalar>();
+  if (scalar_equals(p, 0)) return ctx.give(0, zeros_like(x));
+  if (scalar_equals(p, 1)) return ctx.give(0, mul(g, sign(x)));
+  if (scalar_equals(p, 2)) return ctx.give(0, mul(x, where(is_zero(r), Scalar(0.0), div(g, r))));
+  if (scalar_equals(p, HUGE_VAL) || scalar_equals(p, -HUGE_VAL)) {
     Tensor ties = logical_and(eq(abs(x), r), op1(OpId::logical_not, {is_zero(r)}));
     Tensor count = sum(to_dtype(ties, x->dtype), dims_of(ctx, 2), true);
     Tensor share = where(ties, div(g, count), Scalar(0.0));
     return ctx.give(0, mul(share, sign(x)));
   }
-  const Tensor power = mul(sign(x), pow(abs(x), Scalar(p - 1)));
+  const Scalar less = scalar_binary(SymOp::kNSub, p, Scalar(1.0));
+  const Tensor power = mul(sign(x), pow(abs(x), less));
   // The reciprocal's power may overflow, because the norm may be too small.
-  if (p < 1) return ctx.give(0, mul(mul(where(is_zero(x), Scalar(0.0), power), g), pow(r, Scalar(1 - p))));
-  ctx.give(0, mul(power, where(is_zero(r), Scalar(0.0), div(g, pow(r, Scalar(p - 1))))));
+  if (scalar_ask(SymCmp::kLt, p, Scalar(1.0))) {
+    const Tensor grown = pow(r, scalar_binary(SymOp::kNSub, Scalar(1.0), p));
+    return ctx.give(0, mul(mul(where(is_zero(x), Scalar(0.0), power), g), grown));
+  }
+  ctx.give(0, mul(power, where(is_zero(r), Scalar(0.0), div(g, pow(r, less)))));
 }
 
 // -- scans (input, dim, reverse)

@@ -73,9 +73,30 @@ bool as_integer(const Scalar& s, int64_t& out) {
 
 bool is_small_step(const Scalar& step) {
   constexpr double kMost = 1 << 30;
-  if (step.expr || step.kind == Scalar::kBool) return false;
+  if (step.expr) return true;
+  if (step.kind == Scalar::kBool) return false;
   const double d = step.to_double();
   return d != 0 && d == std::floor(d) && std::fabs(d) <= kMost;
+}
+
+}  // namespace
+
+namespace {
+
+// Returns the number of elements of a range of numbers that are known to change, without which they would be pinned.
+// Returns nothing if they don't change, or if the elements are int64: then the numbers are truncated first.
+std::optional<SymInt> changing_count(const Scalar& start, const Scalar& end, const Scalar& step, DType type) {
+  const auto varies = [](const Scalar& s) { return s.expr && SymEnv::current()->varies(s.expr); };
+  if (!varies(start) && !varies(end) && !varies(step)) return {};
+  if (is_index(type) && greatest_integer(type) == INT64_MAX) return {};
+  if (start.is_whole() && end.is_whole() && step.is_whole()) return {};
+  const Scalar range = scalar_binary(SymOp::kNSub, end, start);
+  Scalar count = scalar_binary(SymOp::kNCeil, scalar_binary(SymOp::kNDiv, range, step), {});
+  const bool counts = scalar_ask(SymCmp::kLt, Scalar(0.0), count) && scalar_ask(SymCmp::kLt, count, Scalar(0x1p53));
+  if (!counts || !to_integer(count)) return {};
+  SymInt n(count.to_int());
+  n.expr = count.expr;
+  return n;
 }
 
 }  // namespace
@@ -85,16 +106,20 @@ ResultSpecs meta_arange(OpId op, const Args& args) {
   Scalar start = args[0].as<Scalar>(), step = args[2].as<Scalar>(), end = start;
   if (args[1].is_none()) start = Scalar(0.0);
   if (!args[1].is_none()) end = args[1].as<Scalar>();
-  // If both bounds are whole and the step is a constant, the count stays a symbol.
-  SymInt from, to;
-  if (is_small_step(step) && (start.expr || end.expr) && as_size(start, from) && as_size(end, to)) {
-    const int64_t by = int64_t(step.to_double());
-    if (by > 0 ? to < from : from < to) {
-      fail("arange: from ", from.hint, " to ", to.hint, " does not go with step ", by);
+  // If all are whole, the count stays a symbol.
+  SymInt from, to, by;
+  const bool any = start.expr || end.expr || step.expr;
+  if (any && is_small_step(step) && as_size(start, from) && as_size(end, to) && as_size(step, by)) {
+    if (by == 0) fail("arange: step must not be zero");
+    const bool up = by > 0;
+    if (up ? to < from : from < to) {
+      fail("arange: from ", from.hint, " to ", to.hint, " does not go with step ", by.hint);
     }
-    const SymInt range = by > 0 ? to - from : from - to, most = std::abs(by);
-    return {create_spec(op, {by == 1 ? range : floor_div(range + (most - 1), most)}, args[3], DType::kInt64)};
+    const SymInt range = up ? to - from : from - to, most = up ? by : SymInt(0) - by;
+    return {create_spec(op, {floor_div(range + (most - 1), most)}, args[3], DType::kInt64)};
   }
+  const DType asked = args[3].is_none() ? DType::kFloat32 : args[3].as<DType>();
+  if (const auto n = changing_count(start, end, step, asked)) return {create_spec(op, {*n}, args[3], asked)};
   double v[3];
   int64_t whole[3];
   bool all_whole = true;
@@ -112,7 +137,6 @@ ResultSpecs meta_arange(OpId op, const Args& args) {
     fail("arange: from ", to_string(start), " to ", to_string(end), " does not go with step ", to_string(step));
   }
   // For int64 the bounds and the step are truncated to integers.
-  const DType asked = args[3].is_none() ? DType::kFloat32 : args[3].as<DType>();
   if (!all_whole && is_index(asked) && greatest_integer(asked) == INT64_MAX) {
     for (double& each : v) each = std::trunc(each);
     if (v[2] == 0) fail("arange: step ", to_string(step), " is zero as int64");

@@ -46,11 +46,11 @@ ResultSpecs meta_vector_norm(OpId op, const Args& args) {
     fail(name(op), ": an input of dtype ", name(t->dtype), " does not go into dtype ", name(type),
          " without narrowing");
   }
-  const double ord = args[1].as<Scalar>().to_double();
-  if (ord < 0 || ord == HUGE_VAL) {
+  const Scalar& ord = args[1].as<Scalar>();
+  if (scalar_ask(SymCmp::kLt, ord, Scalar(0.0)) || scalar_equals(ord, HUGE_VAL)) {
     for (int64_t d : reduced_dims(op, args[2], t->sizes.size())) {
       if (t->sizes[size_t(d)] != 0) continue;
-      fail(name(op), ": the norm of order ", ord, " of nothing does not exist (dim ", d, " of shape ",
+      fail(name(op), ": the norm of order ", to_string(ord), " of nothing does not exist (dim ", d, " of shape ",
            to_string(t->sizes), ")");
     }
   }

@@ -127,6 +127,47 @@ for name, f in pairs {
   ["rrelu, not training"] = function(_, s) return lt.nn.functional.rrelu(x, s / 100, s / 50) end,
   alpha_dropout = function(_, s) return lt.nn.functional.alpha_dropout(x * 2, s / 40, true) end,
   quantile = function(_, s) return lt.quantile(x, s / 100) end,
-} do stream(name, f, numbers, 1) end
+  geometric_ = function(_, s) return (x * 2):geometric_(s / 100) end,
+  norm = function(_, s) return x:norm(s / 7.3), lt.linalg.vector_norm(x:view(8, 8), s / 7.3, 1) end,
+  ["norm, gradients"] = function(_, s)
+    local w = (x / 10):requires_grad_()
+    w:norm(s / 7.3 + 1):backward()
+    return w.grad
+  end,
+  ["norms of rows"] = function(_, s)
+    local a, F = x:view(8, 8), lt.nn.functional
+    return F.normalize(a, {p = s / 7.3}), a:renorm(s / 7.3, 0, 9), F.pairwise_distance(a, a * 2, {p = s / 7.3})
+  end,
+  distances = function(_, s)
+    local a = x:view(8, 8)
+    return lt.cdist(a, a * 2, {p = s / 7.3}), lt.pdist(a, {p = s / 7.3}), lt.dist(a, a * 2, s / 7.3)
+  end,
+} do stream(name, f, numbers, name == "norm, gradients" and 2 or 1) end
+
+-- Orders of norms that have a formula of their own.
+local ORDERS = {2.5, 2, 1, 0, math.huge, 1.7, 2, 2.2, 0, 1, math.huge}
+stream("norms of all orders", function(p)
+  local w = (x / 10):requires_grad_()
+  local y = w:norm(p)
+  y:backward()
+  return y, w.grad
+end, function(i) return ORDERS[(i - 1) % #ORDERS + 1] end, 8)
+stream("distances of all orders", function(p) return lt.cdist(x:view(8, 8), x:view(8, 8) * 2, {p = p}) end,
+  function(i) return ORDERS[(i - 1) % #ORDERS + 1] end, 6)
+
+-- Counts that fractions determine.
+for _, mode in ipairs {"nearest", "nearest-exact", "linear"} do
+  stream("interpolate by a factor, " .. mode, function(x, s)
+    return lt.nn.functional.interpolate(x, {scale_factor = s, mode = mode})
+  end, function(i) return lt.arange(24):view(1, 2, 12):float() / 7, 0.25 + size(i) / 7 end, 3)
+end
+stream("interpolate images of any size by a fraction", function(x)
+  return lt.nn.functional.interpolate(x, {scale_factor = 1.7, mode = "bilinear"})
+end, function(i) return lt.arange(6 * (size(i) + 2)):view(1, 2, 3, size(i) + 2):float() / 7 end, 2)
+stream("arange by fractions", function(a, b, s)
+  return lt.arange(a, b, s) * 2, lt.arange(b, a, -s), lt.arange(a, b, {dtype = "float64"})
+end, function(i) return size(i) / 7 + 0.1, 5 + other(i) / 3, 0.3 + size(i) / 9 end, 4)
+stream("arange by whole steps", function(n, s) return lt.arange(0, n, s) + 1, lt.arange(n, 0, -s) end,
+  function(i) return size(i), other(i) + 1 end, 3)
 
 h.finish()

@@ -357,6 +357,7 @@ Scalar Trace::symbolic(Var* v) {
   if (is_dynamic_number(*v->source) && (variable == options.loop_variables.end() || variable->second)) {
     SymEnv& env = *graph->env;
     const int32_t integer = env.ask_integer(v->num.expr);
+    if (!integer) env.let_vary(v->num.expr);
     if (integer) v->num = Scalar::of_sym(SymInt::of_expr(env, integer));
   }
   return v->num;
