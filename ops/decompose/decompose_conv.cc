@@ -113,7 +113,7 @@ Tensor average(const Tensor& x, const PoolCall& c, bool count_padding, const Val
 // Gives a pool's result the layout of its rule, channels innermost. Pointwise ops would lose it for an image of one
 // pixel.
 Tensor by_channels(const Tensor& t) {
-  if (t->sizes[2].hint != 1 || t->sizes[3].hint != 1) return t;
+  if (t->sizes[2] != 1 || t->sizes[3] != 1) return t;
   return permute(reshape(t, Sizes{t->sizes[0], 1, 1, t->sizes[1]}), Sizes{0, 3, 1, 2});
 }
 

@@ -141,8 +141,7 @@ Diagonal diagonal_of(OpId op, const Sizes& sizes, const Value& offset, const Val
   SymInt a = sizes[size_t(d.dim1)], b = sizes[size_t(d.dim2)];
   if (d.offset < 0) a = a + d.offset;
   if (d.offset > 0) b = b - d.offset;
-  d.size = b < a ? b : a;
-  if (d.size < 0) d.size = 0;
+  d.size = sym_max(sym_min(a, b), 0);
   return d;
 }
 
@@ -160,9 +159,10 @@ ResultSpecs meta_diagonal(OpId op, const Args& args) {
   SymInt along1 = t->strides[size_t(diagonal.dim1)], along2 = t->strides[size_t(diagonal.dim2)];
   spec.sizes.push_back(diagonal.size);
   spec.strides.push_back(along1 + along2);
-  bool none = diagonal.size.hint == 0 && diagonal.size == 0;
-  if (!none && diagonal.offset > 0) spec.offset = spec.offset + along2 * diagonal.offset;
-  if (!none && diagonal.offset < 0) spec.offset = spec.offset - along1 * diagonal.offset;
+  // As in PyTorch, a diagonal without elements begins where t does.
+  if (diagonal.offset == 0 || diagonal.size == 0) return {spec};
+  if (diagonal.offset > 0) spec.offset = spec.offset + along2 * diagonal.offset;
+  if (diagonal.offset < 0) spec.offset = spec.offset - along1 * diagonal.offset;
   return {spec};
 }
 

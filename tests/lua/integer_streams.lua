@@ -99,6 +99,26 @@ stream("gradients of parts", function(x, w)
   return loss, w.grad
 end, function(i) return rows(math.max(size(i), 5)) / 100, lt.ones(3, {requires_grad = true}) end, 4)
 
+-- Sizes of 1 have other formulas, with other signs of zero. Infinities show these.
+local function zeros_and_negatives(i)
+  return lt.zeros(size(i), other(i)), -lt.ones(other(i), 2)
+end
+stream("einsum, a product", function(x, y) return 1 / lt.einsum("ij,jk->ik", x, y) end, zeros_and_negatives, 8)
+stream("einsum, products of rows", function(x, y) return 1 / lt.einsum("ij,ij->i", x, y) end,
+  function(i) return lt.zeros(size(i), other(i)), -lt.ones(size(i), other(i)) end, 8)
+for _, offset in ipairs {0, 2, -2} do
+  stream("diagonal(" .. offset .. ")", function(x)
+    local d = x:diagonal(offset)
+    return d, d:storage_offset(), d:stride(0), d * 2
+  end, matrix, 6)
+end
+stream("pools of one pixel, channels last", function(x)
+  local y = lt.nn.functional.avg_pool2d(x, 2)
+  return y, y:stride(0), y:stride(1), y:stride(2)
+end, function(i)
+  return lt.ones(2, 3, size(i) % 4 + 2, other(i) % 4 + 2):contiguous {memory_format = "channels_last"}
+end, 6)
+
 -- An LSTM over batches of any size: once for a batch of 1, whose strides differ, and once for others; the first step,
 -- whose state takes no gradient, and the others.
 lt.manual_seed(1)
