@@ -114,6 +114,18 @@ for _, make in ipairs {{"", lt.randn, function(f) return f end}, {", gradients",
   stream("lt.scan along dimension 1" .. suffix, of(scan_along_1), function(i) return tensor(batch(i), length(i), 6) end)
   stream("lt.scan of transposed slices" .. suffix, of(function(x) return scan(x:transpose(0, 1)) end),
     function(i) return tensor(batch(i), length(i), 6) end)
+  stream("lt.scan of a first carry of another layout" .. suffix, of(function(x)
+    local first, m = x[0]:t():contiguous():t(), w + 1
+    return lt.scan(function(c, e) c = (c:matmul(m) + e):tanh() return c, c:t() end, first, x)
+  end), function(i) return tensor(length(i), batch(i), 6) end)
+  stream("lt.scan of an expanded first carry, in reverse" .. suffix, of(function(x)
+    local zero = lt.zeros(6):expand(x.shape[2], 6)
+    local last, ys = lt.scan(function(c, e)
+      local a, b = c.a + e * c.b, c.b * 0.9 + 1
+      return {a = a, b = b}, {a:sin()}
+    end, {a = zero, b = zero}, x, {reverse = true})
+    return last.a, ys[1]
+  end), function(i) return tensor(length(i), batch(i), 6) end)
   stream("lt.while_loop" .. suffix, of(while_loop), function(i) return tensor(length(i), batch(i)) end)
   stream("lt.cond in an lt.while_loop" .. suffix, of(deep_loop), function(i) return tensor(batch(i), length(i)) end)
   stream("lt.cond" .. suffix, of(cond),

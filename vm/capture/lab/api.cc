@@ -468,6 +468,7 @@ const ApiRow kApi[] = {
 };
 
 const ApiRow kNative[] = {{"control_possible", api_beside_trace},
+                          {"control_peels", api_beside_trace},
                           {"control_open", api_of_a_trace},
                           {"control_close", api_of_a_trace},
                           {"control_refuse", api_of_a_trace},

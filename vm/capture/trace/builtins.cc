@@ -434,6 +434,7 @@ const Builtin kRows[] = {
     {"lutra._native.autocast_region", run_autocast},
     {"lutra._native.is_plain_checkpoint", run_is_plain_checkpoint},
     {"lutra._native.control_possible", run_control_possible},
+    {"lutra._native.control_peels", run_control_peels},
     {"lutra._native.control_open", run_control_open},
     {"lutra._native.control_close", run_control_close},
     {"lutra._native.control_refuse", run_control_refuse},

@@ -254,6 +254,22 @@ Vars run_control_possible(Trace& t, Var*, const Vars& args) {
   return {t.boolean(!casts && !short_one && !t.decisions.plain_control.count(control_place(t)))};
 }
 
+// Models control_peels: returns whether the first step of a scan is a part of the graph around it. It is if the carry
+// that the body gives has another layout than the first one. Then the body takes the layout that it gives. The
+// arguments are both carries; without them it only tells.
+Vars run_control_peels(Trace& t, Var*, const Vars& args) {
+  const ControlPlace place = control_place(t);
+  std::vector<Tensor> given, taken;
+  const bool asks = args.size() == 2 && read_tensors(t, args[0], given) && read_tensors(t, args[1], taken);
+  bool differs = false;
+  for (size_t i = 0; asks && i < std::min(given.size(), taken.size()); i++) {
+    const TensorImpl &a = *given[i].get(), &b = *taken[i].get();
+    differs = differs || (same_exprs(a.sizes, b.sizes) && !same_exprs(a.strides, b.strides));
+  }
+  if (differs && t.decisions.peeled.insert(place).second) throw Restart();
+  return {t.boolean(t.decisions.peeled.count(place) > 0)};
+}
+
 // Models control_open: begins a function and returns parameters for values like those in the list. The second argument
 // is its name; the third one is true for the test of a loop.
 Vars run_control_open(Trace& t, Var*, const Vars& args) {

@@ -80,6 +80,7 @@ bool is_in_control(const Trace& t);
 
 // Models of lt._native.control_..., which stdlib/control calls in a trace.
 Vars run_control_possible(Trace& t, Var* self, const Vars& args);
+Vars run_control_peels(Trace& t, Var* self, const Vars& args);
 Vars run_control_open(Trace& t, Var* self, const Vars& args);
 Vars run_control_close(Trace& t, Var* self, const Vars& args);
 Vars run_control_refuse(Trace& t, Var* self, const Vars& args);

@@ -65,6 +65,7 @@ struct TraceDecisions {
   bool hooks_outside = false;   // break where a tensor of the trace gets a hook or retains its gradient
   bool leaves_outside = false;  // break where a leaf that requires grad is made
   std::map<ControlPlace, std::string> plain_control;  // control flow that stays ordinary Lua, and why
+  std::set<ControlPlace> peeled;                      // scans whose first step is a part of the graph around them
   bool functions_outside = false;                     // break where a result of an autograd.Function is made
   bool sizes_outside = false;                         // break where a size depends on elements
   bool sources_apart = false;  // calls have passed one tensor as two arguments that take gradients
