@@ -99,6 +99,35 @@ stream("gradients of parts", function(x, w)
   return loss, w.grad
 end, function(i) return rows(math.max(size(i), 5)) / 100, lt.ones(3, {requires_grad = true}) end, 4)
 
+-- A size that is the number of parts: after a few values the op runs between two graphs.
+stream("unbind", function(x)
+  local y = 0
+  for _, p in ipairs(x:unbind()) do y = y * 1.5 + p:sum() end
+  return y
+end, function(i) return rows(size(i) + 2) end, 8, 1)
+
+-- Strides of empty results: as in eager code, an empty size counts as one.
+local function layout(...)
+  local out = {}
+  for i, t in ipairs {...} do
+    for d = 0, t:dim() - 1 do out[#out + 1] = t:stride(d) end
+  end
+  return unpack(out)
+end
+local empties = lt.compile(function(x, n)
+  local y = lt.zeros(2, n, 3)
+  return y, lt.zeros(n, n), x[{0}]:expand(n, 3), lt.zeros(3, n):t(), y:permute(2, 0, 1), y:narrow(2, 0, 1)
+end)
+test("strides of empty results", function()
+  for i = 1, #SIZES do
+    local n = size(i)
+    local y = lt.zeros(2, n, 3)
+    local x = lt.zeros(4, 3)
+    equal(table.concat({layout(empties(x, n))}, ","), table.concat({layout(y, lt.zeros(n, n), x[{0}]:expand(n, 3),
+      lt.zeros(3, n):t(), y:permute(2, 0, 1), y:narrow(2, 0, 1))}, ","), n)
+  end
+end)
+
 -- Sizes of 1 have other formulas, with other signs of zero. Infinities show these.
 local function zeros_and_negatives(i)
   return lt.zeros(size(i), other(i)), -lt.ones(other(i), 2)

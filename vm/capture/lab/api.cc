@@ -467,22 +467,14 @@ const ApiRow kApi[] = {
     {"auto", api_auto},
 };
 
-const ApiRow kNative[] = {{"control_possible", api_beside_trace},
-                          {"control_peels", api_beside_trace},
-                          {"control_open", api_of_a_trace},
-                          {"control_close", api_of_a_trace},
-                          {"control_refuse", api_of_a_trace},
-                          {"control_cond", api_of_a_trace},
-                          {"control_while", api_of_a_trace},
-                          {"control_scan", api_of_a_trace},
-                          {"control_branch_reads", api_of_a_trace},
-                          {"control_loop_reads", api_of_a_trace},
-                          {"control_place_of", api_place_of},
-                          {"is_plain_checkpoint", api_beside_trace},
-                          {"break_rows", api_break_rows},
-                          {"is_captured", api_beside_trace},
-                          {"set_stance", api_set_stance},
-                          {"compile_for_library", api_compile_for_library},
+const ApiRow kNative[] = {{"control_possible", api_beside_trace},   {"control_peels", api_beside_trace},
+                          {"control_open", api_of_a_trace},         {"control_close", api_of_a_trace},
+                          {"control_refuse", api_of_a_trace},       {"control_cond", api_of_a_trace},
+                          {"control_while", api_of_a_trace},        {"control_scan", api_of_a_trace},
+                          {"control_branch_reads", api_of_a_trace}, {"control_loop_reads", api_of_a_trace},
+                          {"control_place_of", api_place_of},       {"is_plain_checkpoint", api_beside_trace},
+                          {"break_rows", api_break_rows},           {"is_captured", api_beside_trace},
+                          {"set_stance", api_set_stance},           {"compile_for_library", api_compile_for_library},
                           {"module_wrapper", api_module_wrapper}};
 
 int api_entry(lua_State* L) {

@@ -63,10 +63,8 @@ double Trace::constant(Var* v) {
     if (v->source) {
       check(GuardOp::kValueCheck, v->source, constant_slot(number(v->num.to_double())), str(v->num.to_double()));
     } else {
-      // A size became a symbol at its first miss, which is not counted.
       each_leaf(v->num.expr, [&](const Source* s, int dim) {
-        const bool unsteady = s && dim >= 0 && values_of(size_name(s->text, dim)) >= kUnsteady - 1;
-        if (unsteady && !ended && !options.fullgraph) stop(Break::changing_value, {.dirty = true});
+        if (s && dim >= 0) stop_if_unsteady(*s, dim);
       });
       graph->env->pin(v->num.expr);
     }
@@ -103,12 +101,21 @@ void Trace::stop_if_unsteady(const Source& s) {
   stop(Break::changing_value, {.dirty = true});
 }
 
+// A size became a symbol at its first miss, which is not counted.
+void Trace::stop_if_unsteady(const Source& tensor, int dim) {
+  if (ended || options.fullgraph || values_of(size_name(tensor.text, dim)) < kUnsteady - 1) return;
+  stop(Break::changing_value, {.dirty = true});
+}
+
 void Trace::stop_at_pin(int32_t expr) {
   const SymRange range = is_number((*graph->env)[expr].op) ? SymRange() : graph->env->range(expr);
   if (!ended && range.low != range.high && is_unbacked(*this, expr)) stop_at_size(*this, expr);
   if (options.changing_values.empty()) return;
+  // A count that sizes determine has fewer values than they.
+  const bool is_size = (*graph->env)[expr].op == SymOp::kSize;
   each_leaf(expr, [&](const Source* s, int dim) {
     if (s && dim < 0) stop_if_unsteady(*s);
+    if (s && is_size) stop_if_unsteady(*s, dim);
   });
 }
 
