@@ -186,8 +186,9 @@ class GuardEmitter {
         return a_.call(reinterpret_cast<void*>(s.op == GuardOp::kOffsetLoad ? &get_offset : &get_element));
       case GuardOp::kIntegerLoad:
       case GuardOp::kRandomLoad:
-        object(kArg0, s.a);
+        s.b < 0 ? object(kArg0, s.a) : value(kArg0, s.b);
         a_.set(kArg1, uint64_t(s.index));
+        if (s.b >= 0) return call(&get_seeded);
         return s.op == GuardOp::kIntegerLoad ? call(&get_integer) : call(&get_random);
       case GuardOp::kHookLoad:
         value(kArg0, s.a);

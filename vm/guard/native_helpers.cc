@@ -66,6 +66,12 @@ uint64_t get_hook(uint64_t leaf, int64_t k, const GuardRun* run) noexcept {
   return own ? mirror::make_gc(mirror::kFunc, f.address).u64 : kFalseValue;
 }
 
+uint64_t get_seeded(uint64_t seed, int64_t index) noexcept {
+  LuaRandom state;
+  seed_random(state, mirror::number(TValue{seed}));
+  return mirror::make_number(draw_ahead(state, index)).u64;
+}
+
 uint64_t get_random(const Func* f, int64_t index) noexcept {
   const auto* first = reinterpret_cast<const TValue*>(&f->upvalues[1]);
   const auto* u = static_cast<const Udata*>(mirror::gc_pointer(*first));

@@ -56,6 +56,7 @@ uint64_t get_element(uint64_t value) noexcept;
 std::optional<double> number_of_integer(const void* cdata, int type);
 uint64_t get_integer(const void* cdata, int64_t type) noexcept;
 uint64_t get_hook(uint64_t leaf, int64_t k, const GuardRun* run) noexcept;
+uint64_t get_seeded(uint64_t seed, int64_t index) noexcept;
 uint64_t get_random(const mirror::Func* f, int64_t index) noexcept;  // f: a math.random
 void load_grad(GuardRun* run, int64_t from, int64_t to) noexcept;
 int64_t equal_values(uint64_t a, uint64_t b) noexcept;

@@ -14,6 +14,18 @@ uint64_t shifted(uint64_t& z, int k, int q, int s) {
 
 }  // namespace
 
+void seed_random(LuaRandom& state, double seed) {
+  constexpr double kPi = 3.14159265358979323846, kE = 2.7182818284590452354;
+  constexpr int kWarmUp = 10;
+  constexpr uint64_t kLeast[] = {1 << 1, 1 << 6, 1 << 9, 1 << 17};  // the bits that are used must not all be zero
+  for (int i = 0; i < 4; i++) {
+    seed = seed * kPi + kE;
+    std::memcpy(&state.u[i], &seed, sizeof seed);
+    if (state.u[i] < kLeast[i]) state.u[i] += kLeast[i];
+  }
+  for (int i = 0; i < kWarmUp; i++) draw(state);
+}
+
 double draw(LuaRandom& state) {
   const uint64_t bits = shifted(state.u[0], 63, 31, 18) ^ shifted(state.u[1], 58, 19, 28) ^
                         shifted(state.u[2], 55, 24, 7) ^ shifted(state.u[3], 47, 21, 8);
@@ -49,6 +61,23 @@ bool is_known_random(lua_State* L, int function) {
     lua_call(L, 0, 1);
     same = lua_tonumber(L, -1) == draw(own) && !memcmp(state, &own, sizeof own);
     lua_pop(L, 1);
+  }
+  *state = before;
+  return same;
+}
+
+bool is_known_seeding(lua_State* L, int function) {
+  LuaRandom* state = random_of(L, function);
+  if (!state) return false;
+  const LuaRandom before = *state;
+  bool same = true;
+  for (const double seed : {0.0, -7.25, 1e300}) {
+    lua_pushvalue(L, function);
+    lua_pushnumber(L, seed);
+    lua_call(L, 1, 0);
+    LuaRandom own = before;
+    seed_random(own, seed);
+    same = same && !memcmp(state, &own, sizeof own);
   }
   *state = before;
   return same;

@@ -97,7 +97,13 @@ struct Runner {
       }
       case GuardOp::kRandomLoad: {
         const LuaRandom* state = random_of(L, reg(s.a));
-        state ? lua_pushnumber(L, draw_ahead(*state, s.index)) : lua_pushnil(L);
+        if (!state || (s.b >= 0 && lua_type(L, reg(s.b)) != LUA_TNUMBER)) {
+          lua_pushnil(L);
+          break;
+        }
+        LuaRandom own = *state;
+        if (s.b >= 0) seed_random(own, lua_tonumber(L, reg(s.b)));
+        lua_pushnumber(L, draw_ahead(own, s.index));
         break;
       }
       case GuardOp::kHookLoad: {

@@ -24,7 +24,7 @@ enum class SourceKind : uint8_t {
   kOffset,      // storage offset of the tensor base, a number
   kElement,     // the only element of the tensor base, on the CPU, a number
   kInteger,     // the 64-bit integer in the cdata base, whose type is `index`, as a number
-  kRandom,      // the number that the math.random in base draws after `index` other draws
+  kRandom,      // the number that the math.random in base draws after `index` other draws; key: since that seed
   kHook,        // function of hook `index` of the leaf base, counting the hooks that run
   kConstant,    // constant `index`, which never changes
   kStringMeta,  // metatable of strings

@@ -43,7 +43,7 @@ void each_recipe(Entry& e, F f) {
   for (GradWrite& w : e.effects.grad_writes) f(w.value);
   for (Recipe& r : e.effects.retained) f(r);
   for (LeftHook& h : e.effects.hooks) f(h.tensor), f(h.function);
-  f(e.effects.draws.function);
+  f(e.effects.draws.function), f(e.effects.draws.seed);
   f(e.effects.seed);
   for (ResumeFrame& r : e.resumes) f(r.function);
 }

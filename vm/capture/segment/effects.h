@@ -116,10 +116,12 @@ struct RefusedOutput {
   std::string op{};
   int writes = 0;
 };
-// The number of draws of the segment from math.random.
+// The number of draws of the segment from math.random, since it called math.randomseed with `seed` (kNil: it did not).
+// function: either; kNil if neither was called.
 struct Draws {
   Recipe function;
   int count = 0;
+  Recipe seed{};
 };
 // An input whose requires_grad during the run differs from the value before or after it.
 struct RequiresGradWrite {

@@ -270,7 +270,11 @@ struct Parser : TextReader {
         {"hidden", [](Parser& p) { p.e.hidden_bases.push_back(p.of("out")); }},
         {"retain", [](Parser& p) { p.e.retained.push_back(p.recipe()); }},
         {"hook", [](Parser& p) { p.write(p.e.hooks, "="); }},
-        {"draw", [](Parser& p) { p.e.draws.function = p.recipe(), p.e.draws.count = p.place(); }},
+        {"draw",
+         [](Parser& p) {
+           p.e.draws.function = p.recipe(), p.e.draws.count = p.place();
+           if (p.accept("from")) p.e.draws.seed = p.recipe();
+         }},
         {"seed", [](Parser& p) { p.e.seed = p.recipe(); }},
         {"history", [](Parser& p) { p.set_history(); }},
         {"grad_mode", [](Parser& p) { p.e.grad_mode = p.boolean(), p.e.sets_grad_mode = true; }},
@@ -364,7 +368,7 @@ struct Verifier {
     for (int i : e.hidden_bases) out(i);
     for (const Recipe& r : e.retained) tensor(r);
     for (const LeftHook& h : e.hooks) tensor(h.tensor), value(h.function);
-    value(e.draws.function);
+    value(e.draws.function), value(e.draws.seed);
     seed(e.seed);
     for (const OutputGrad& g : e.output_grads) out(g.output), value(g.value);
     for (const HistoryWrite& w : e.history_writes) in(w.input), out(w.output);
@@ -413,7 +417,10 @@ std::string print(const Effects& e) {
   for (const Recipe& r : e.retained) line("retain ", text_of(r));
   for (const LeftHook& h : e.hooks) line("hook ", text_of(h.tensor), " = ", text_of(h.function));
   if (e.seed.kind != Recipe::kNil) line("seed ", text_of(e.seed));
-  if (e.draws.count) line("draw ", text_of(e.draws.function), " ", e.draws.count);
+  if (e.draws.function.kind != Recipe::kNil) {
+    const bool seeded = e.draws.seed.kind != Recipe::kNil;
+    line("draw ", text_of(e.draws.function), " ", e.draws.count, seeded ? " from " + text_of(e.draws.seed) : "");
+  }
   for (const ViewOutput& v : e.view_outputs) line(text_of(v));
   for (const HistoryWrite& w : e.history_writes) line("history in ", w.input, " = out ", w.output);
   for (const RefusedOutput& r : e.refused_outputs) {

@@ -503,7 +503,8 @@ struct Finisher {
 
   void effects() {
     hooks();
-    if (t.draws) left.draws = {{Recipe::kRegister, t.reg(t.random->source)}, t.draws};
+    if (t.random) left.draws = {{Recipe::kRegister, t.reg(t.random->source)}, t.draws, {}};
+    if (t.random_seed) left.draws.seed = {Recipe::kRegister, t.reg(t.random_seed)};
     if (t.seed) left.seed = value(t.seed);
     keep_objects_apart(t);
     for (Table* table : t.written_tables) {

@@ -346,9 +346,14 @@ struct EntryRunner {
       lua_pop(L, 1);
     }
     gradients();
-    if (left.draws.count) {
+    if (left.draws.function.kind != Recipe::kNil) {
       push(left.draws.function);
       LuaRandom* state = random_of(L, lua_gettop(L));
+      if (left.draws.seed.kind != Recipe::kNil) {
+        push(left.draws.seed);
+        seed_random(*state, lua_tonumber(L, -1));
+        lua_pop(L, 1);
+      }
       for (int i = 0; i < left.draws.count; i++) draw(*state);
       lua_pop(L, 1);
     }
@@ -465,8 +470,9 @@ bool results_differ(const Entry& e) {
 bool leaves_results_only(const Entry& e) {
   const Effects& left = e.effects;
   const auto empty = [](const auto&... lists) { return (lists.empty() && ...); };
-  return e.segment && e.resumes.empty() && !e.callable && !e.takes_constants && !left.draws.count &&
-         left.seed.kind == Recipe::kNil && !left.sets_grad_mode && left.autocast == Effects::kNoAutocast &&
+  return e.segment && e.resumes.empty() && !e.callable && !e.takes_constants &&
+         left.draws.function.kind == Recipe::kNil && left.seed.kind == Recipe::kNil && !left.sets_grad_mode &&
+         left.autocast == Effects::kNoAutocast &&
          empty(left.tables, left.closures, left.texts, left.table_writes, left.metatable_writes, left.upvalue_writes,
                left.slot_writes, left.grad_writes, left.requires_grad_writes, left.leaf_outputs, left.view_outputs,
                left.hidden_bases, left.output_grads, left.retained, left.hooks, left.history_writes,

@@ -211,11 +211,14 @@ Vars run_random(Trace& t, Var* self, const Vars& args) {
   t.push_real(self);
   const int function = lua_gettop(t.L);
   if (!fits || !is_known_random(t.L, function)) t.stop(Break::random_number, {"math.random"});
-  const double drawn = draw_ahead(*random_of(t.L, function), t.draws);
+  LuaRandom state = *random_of(t.L, function);
+  if (t.random_seed) seed_random(state, t.random_seed_value);
   lua_settop(t.L, function - 1);
-  lua_pushnumber(t.L, drawn);
-  const std::string text = t.draws ? str("math.random() (draw ", t.draws + 1, ")") : "math.random()";
-  Var* v = t.wrap(t.source(SourceKind::kRandom, self->source, nullptr, t.draws, text));
+  lua_pushnumber(t.L, draw_ahead(state, t.draws));
+  std::string text =
+      t.random_seed ? str("math.random() since math.randomseed(", t.random_seed->text, ")") : "math.random()";
+  if (t.draws) text += str(" (draw ", t.draws + 1, ")");
+  Var* v = t.wrap(t.source(SourceKind::kRandom, self->source, t.random_seed, t.draws, text));
   t.random = self, t.draws++;
   t.effect = true;
   if (args.empty()) return {t.force(v)};
@@ -229,6 +232,24 @@ Vars run_random(Trace& t, Var* self, const Vars& args) {
     whole = t.scalar(Scalar::of_sym(SymInt::of_expr(*t.graph->env, n)));  // an index, a size
   }
   return {arithmetic(t, Op::ADDVV, whole, low)};
+}
+
+// Models math.randomseed: later draws are those of a generator that was seeded so. The segment's effects seed the real
+// one.
+Vars run_randomseed(Trace& t, Var* self, const Vars& args) {
+  if (!t.regions.empty()) t.regions.back()->refuse("math.randomseed is called");
+  Var* seed = args.size() == 1 ? t.force(args[0]) : nullptr;
+  const bool fits = self->source && seed && seed->kind == VarKind::kNumber && !seed->tensor;
+  t.push_real(self);
+  const bool known = fits && is_known_seeding(t.L, lua_gettop(t.L));
+  lua_pop(t.L, 1);
+  if (!known) t.stop(Break::random_number, {"math.randomseed"});
+  const Scalar s = t.symbolic(seed);
+  const Source* from = t.computed(s.expr ? s.expr : t.graph->env->number(s.to_double()));
+  if (!from) t.stop(Break::random_number, {"math.randomseed"});
+  t.random = self, t.random_seed = from, t.random_seed_value = s.to_double(), t.draws = 0;
+  t.effect = true;
+  return {};
 }
 
 // Models math.max and math.min of numbers, one of which is symbolic. The result of integers is an integer.

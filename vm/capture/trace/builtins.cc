@@ -385,6 +385,7 @@ const Builtin kRows[] = {
     {"math.ceil", run_host},
     {"math.abs", run_host},
     {"math.random", run_random},
+    {"math.randomseed", run_randomseed},
     {"math.max", run_extreme},
     {"math.min", run_extreme},
     {"math.pow", run_pow},

@@ -362,8 +362,10 @@ class Trace {
   std::vector<OpenFrame> open_frames;  // innermost first; those before the first frame have returned to it
   bc::Pc last_close = 0;               // the first frame's UCLO before its return; it does nothing in a trace
   bool backward_called = false;
-  Var* random = nullptr;  // math.random, and how often it was called
-  int draws = 0;
+  Var* random = nullptr;                // math.random or math.randomseed
+  const Source* random_seed = nullptr;  // the argument of math.randomseed, and its value
+  double random_seed_value = 0;
+  int draws = 0;                 // calls of math.random, since math.randomseed if that was called
   Var* seed = nullptr;           // the argument of manual_seed
   std::vector<Tensor> retained;  // fakes that retain their gradient
   struct Hooked {
