@@ -18,7 +18,7 @@ local SPECIALISES = {
   ["it says how many ops or results there are"] = "chunk combinations diff matrix_power mvlgamma mvlgamma_ polygamma "
     .. "polygamma_ rot90 special.multigammaln special.polygamma split split_copy tensor_split unsafe_chunk "
     .. "unsafe_split",
-  ["the formula is another one"] = "embedding_renorm_ renorm renorm_ round round_ special.round",
+  ["the formula is another one"] = "round round_ special.round",
   ["a bound is compared and computed with before the ops"] = "fake_quantize_per_tensor_affine histogram range",
   ["elements are made by the host"] = "tril_indices triu_indices",
   ["a tensor itself gets another shape"] = "as_strided_ resize_ squeeze_ swapaxes_ swapdims_ transpose_ unsqueeze_",

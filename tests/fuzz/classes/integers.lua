@@ -38,6 +38,10 @@ local uses = {
   "lt.kaiser_window(%s) * 2", "lt.hamming_window(%s)", "lt.blackman_window(%s)", "math.pow(%s, 2)", "math.fmod(%s, 3)",
   "tonumber(%s)", "x:cumsum(0):select(0, %s)", "lt.cat({x, x}, 0)[%s]",
   "(x * 2):narrow(0, %s, 2):sum(1)", "x:transpose(0, 1):select(1, %s)",
+  "x:chunk(%s)[2]", "lt.cat(flat:chunk(%s))", "flat:split(%s)[2]", "lt.cat(x:split(%s, 1), 1)", "x:tensor_split(%s)[1]",
+  "(x * 2):norm(%s)", "lt.cdist(x, x + 1, {p = %s})", "F.normalize(x + 1, {p = %s})", "lt.arange(0, 1, 1 / %s)",
+  "lt.arange(%s / 3, 4, 0.5)", "F.interpolate(x:view(1, 1, -1), {scale_factor = %s / 2 + 0.6})", "lt.einsum('ij,ij->i', x, x)",
+  "lt.nn.utils.rnn.pad_sequence({x, x:narrow(0, 0, %s)})", "lt.zeros(%s, 3):stride()", "lt.zeros(3, %s):stride()",
 }
 local writes = {
   "y[%s] = 3", "y[%s] = one", "y[{{%s, %s}}] = 2", "y:select(0, %s):fill_(4)", "y:narrow(0, %s, 1):mul_(2)",
