@@ -90,6 +90,7 @@ local lines = {
   einsum = "lt.einsum(\"ij,kj->ik\", x, y)", meshgrid = "lt.meshgrid(v, n)", cat = "lt.cat({x, y}, 0)",
   stack = "lt.stack {x, y}", hstack = "lt.hstack {x, y}", vstack = "lt.vstack {x, y}", dstack = "lt.dstack {x, y}",
   column_stack = "lt.column_stack {v, n}", block_diag = "lt.block_diag {x, m}",
+  pad_sequence = "lt.pad_sequence {x, x:narrow(0, 0, 1)}",
   cartesian_prod = "lt.cartesian_prod {v, n}", atleast_1d = "lt.atleast_1d(v)", atleast_2d = "lt.atleast_2d(v)",
   atleast_3d = "lt.atleast_3d(v)",
   -- products

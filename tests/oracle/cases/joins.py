@@ -33,6 +33,11 @@ def cases(case, error, t):
         case(f"{op} matrices", [t.g(3, 2), t.g(3, 2)], f"torch.{op}([a, b])")
         case(f"{op} numbers", [t.g(), t.g()], f"torch.{op}([a, b])")
         error(f"{op} nothing", [], f"torch.{op}([])")
+    pad = "torch.nn.utils.rnn.pad_sequence"
+    case("pad_sequence", [t.g(2, 3), t.g(4, 3), t.g(1, 3)], f"{pad}([a, b, c])", "lt.pad_sequence({a, b, c})")
+    case("pad_sequence left", [t.g(2), t.g(4)], f"{pad}([a, b], True, 1.5, 'left')",
+         "lt.pad_sequence({a, b}, true, 1.5, 'left')")
+    error("pad_sequence shapes", [t.f(2, 3), t.f(2, 4)], f"{pad}([a, b])", "lt.pad_sequence({a, b})")
     case("block_diag", [t.g(2, 3), t.g(1), t.g(3, 1)], "torch.block_diag(a, b, c)")
     case("cartesian_prod", [t.g(3), t.g(2)], "torch.cartesian_prod(a, b)")
     case("cartesian_prod of one", [t.g(3)], "torch.cartesian_prod(a)")
