@@ -391,8 +391,10 @@ Tensor unbacked_element(Trace& t, const Scalar& n) {
 }
 
 void stop_at_size(Trace& t, int32_t expr) {
+  std::string words = in_words(*t.graph->env, expr);
+  if (words.find("...") != std::string::npos) words = "n";  // what it is computed from
   t.stop(break_of(t, expr), {"",
-                             str("nothing says which number ", in_words(*t.graph->env, expr),
+                             str("nothing says which number ", words,
                                  " is before the graph has run, and as many results or steps need it"),
                              true});
 }
