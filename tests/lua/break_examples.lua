@@ -50,8 +50,8 @@ x = x * 2
 return x + math.random("3")]],
   coroutine = [[
 x = x * 2
-local running = coroutine.running()
-return x + 1, running]],
+local made = coroutine.create(type)
+return x + 1, made]],
   debug = [[
 x = x * 2
 debug.traceback()

@@ -194,6 +194,42 @@ test("coroutines that a frame makes and runs are parts of its graph", function()
     return lt.stack(list, 0):sum(0), #list]]}
 end)
 
+test("coroutine.running and isyieldable of code that runs in several coroutines", function()
+  lt.reset()
+  local ran = {}
+  local f = function(x)
+    local y, co = x * 2, coroutine.running()
+    if co then ran[co] = (ran[co] or 0) + 1 end
+    return y:sum():item(), co, type(co), co == nil
+  end
+  local g, x = lt.compile(f), lt.ones(3)
+  local function same(where)
+    local a, b, c, d = f(x)
+    local e, h, i, j = g(x)
+    truthy(a == e and b == h and c == i and d == j, where)
+  end
+  local function several()
+    for _ = 1, 3 do same("a coroutine") coroutine.yield() end
+  end
+  for _ = 1, 3 do same("main") end
+  local one, two = coroutine.create(several), coroutine.create(several)
+  for _ = 1, 3 do
+    for _, co in ipairs {one, two} do truthy(coroutine.resume(co)) end
+    same("main")
+  end
+  equal(ran[one], 6)
+  equal(ran[two], 6)
+  equal(h.breaks(), 0)
+  lt.reset()
+  local yields = lt.compile(function(x) return x + (coroutine.isyieldable() and 1 or 2) end)
+  for _ = 1, 3 do equal(yields(x)[0]:item(), 3) end
+  equal(h.breaks(), 0)
+  for _ = 1, 2 do
+    coroutine.wrap(function() for _ = 1, 3 do equal(yields(x)[0]:item(), 2) end end)()
+    equal(yields(x)[0]:item(), 3)
+  end
+end)
+
 test("what coroutine.status, running and isyieldable give inside", function()
   inside {[[
     local co, seen = nil, {}

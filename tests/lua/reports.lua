@@ -86,7 +86,7 @@ test("breaks say what to do", function()
   for name, f in pairs {
     print = function(x) x = x + 1 print("") return x end, write = function(x) x = x + 1 io.write("") return x end,
     clock = function(x) x = x + 1 os.clock() return x end, seed_lua = function(x) x = x
-      + 1 math.randomseed(3) return x end,
+      + 1 math.randomseed("3") return x end,
     coroutine = function(x) x = x + 1 coroutine.create(type) return x end, debug = function(x) x = x
       + 1 debug.traceback() return x end,
     load = function(x) x = x + 1 loadstring "return 1" return x end, save = function(x) x = x

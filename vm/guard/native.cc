@@ -27,6 +27,14 @@ const Tab* metatable_of_strings(lua_State* L) {
   return found;
 }
 
+// Returns the running coroutine as a value; nil for the main one.
+uint64_t running_thread(lua_State* L) {
+  const bool is_main = lua_pushthread(L);
+  const void* thread = lua_topointer(L, -1);
+  lua_pop(L, 1);
+  return is_main ? mirror::kNilValue : mirror::make_gc(mirror::kThread, thread).u64;
+}
+
 struct Code : NativeGuards {
   // The members that a call reads come first, except the end of `emitted`.
   const GuardProgram* program = nullptr;
@@ -69,6 +77,7 @@ struct Code : NativeGuards {
     if (!emitted.code && !is_ready()) return kUnsure;
     if (!lua_checkstack(L, registers + 8)) return kNoRoom;
     const Tab* string_meta = emitted.asks_strings ? metatable_of_strings(L) : nullptr;
+    const uint64_t thread = emitted.asks_thread ? running_thread(L) : 0;
     const PrototypeTables prototypes = emitted.asks_prototypes ? prototype_tables(L) : PrototypeTables();
     const int base = lua_gettop(L) + 1;
     lua_settop(L, base - 1 + registers);
@@ -87,6 +96,7 @@ struct Code : NativeGuards {
                  stack[call.self - 1],
                  string_meta,
                  prototypes,
+                 thread,
                  out->scalars.data(),
                  out->tensors.first(),
                  out->views.data(),

@@ -200,6 +200,7 @@ class GuardEmitter {
         out_.asks_strings = true;
         a_.load(kT0, of_run(offsetof(GuardRun, string_meta)));
         return tag_table();
+      case GuardOp::kThreadLoad: out_.asks_thread = true; return a_.load(kT0, of_run(offsetof(GuardRun, thread)));
       default: load_metatable(s);
     }
   }

@@ -19,6 +19,7 @@ struct EmittedGuards {
 
   PublishedCode code;                                   // int64_t (*)(GuardRun*)
   bool asks_strings = false;                            // needs GuardRun::string_meta
+  bool asks_thread = false;                             // needs GuardRun::thread
   bool asks_prototypes = false;                         // needs GuardRun::prototypes
   bool asks_weak = false;                               // needs GuardRun::weak
   std::vector<std::unique_ptr<mirror::TValue[]>> keys;  // the code reads them

@@ -14,6 +14,7 @@ struct GuardRun {
   mirror::TValue self;
   const mirror::Tab* string_meta;  // null if the program does not read it
   PrototypeTables prototypes;      // likewise
+  uint64_t thread;                 // likewise; the running coroutine, or nil for the main one
   double* scalars;
   void* tensors;  // the first loaded tensor
   InputView* views;

@@ -117,6 +117,11 @@ struct Runner {
         if (!lua_getmetatable(L, -1)) lua_pushnil(L);
         lua_remove(L, -2);
         break;
+      case GuardOp::kThreadLoad:
+        if (!lua_pushthread(L)) break;
+        lua_pop(L, 1);
+        lua_pushnil(L);
+        break;
       default: {  // kGradLoad
         const Tensor& t = out.tensors[s.a];
         out.tensors.hold(size_t(s.index), t->autograd ? t->autograd->grad : Tensor());

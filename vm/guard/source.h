@@ -28,6 +28,7 @@ enum class SourceKind : uint8_t {
   kHook,        // function of hook `index` of the leaf base, counting the hooks that run
   kConstant,    // constant `index`, which never changes
   kStringMeta,  // metatable of strings
+  kThread,      // the running coroutine; nil: the main one
   kGrad,        // gradient of the tensor base
 };
 

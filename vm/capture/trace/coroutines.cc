@@ -235,21 +235,37 @@ Vars run_coroutine_status(Trace& t, Var* self, const Vars& args) {
   return {t.string(kNames[int(thread_arg(t, self, args).status)])};
 }
 
+namespace {
+
+// Returns the coroutine in which the segment runs; nil for the main one.
+Var* running_outside(Trace& t) {
+  if (lua_pushthread(t.L)) lua_pop(t.L, 1), lua_pushnil(t.L);
+  return t.force(t.wrap(t.source(SourceKind::kThread, nullptr, nullptr, 0, "coroutine.running()")));
+}
+
+}  // namespace
+
 // Models coroutine.running. In some builds LuaJIT also returns whether the coroutine is the main one.
 Vars run_coroutine_running(Trace& t, Var* self, const Vars&) {
-  if (!t.coroutines || t.coroutines->running.empty()) leave(t, self);
   const int top = lua_gettop(t.L);
   t.push_real(self);
   lua_call(t.L, 0, LUA_MULTRET);
   const bool both = lua_gettop(t.L) > top + 1;
   lua_settop(t.L, top);
+  if (!t.coroutines || t.coroutines->running.empty()) {
+    if (both) leave(t, self);
+    return {running_outside(t)};
+  }
   Var* thread = t.coroutines->running.back()->thread;
   return both ? Vars{thread, t.boolean(false)} : Vars{thread};
 }
 
+// The main coroutine never yields. Whether another one may depends on the C functions below the frame.
 Vars run_coroutine_isyieldable(Trace& t, Var* self, const Vars&) {
-  if (!yielding(t, self)) leave(t, self);
-  return {t.boolean(true)};
+  if (yielding(t, self)) return {t.boolean(true)};
+  const bool made = t.coroutines && !t.coroutines->running.empty();
+  if (made || running_outside(t)->kind != VarKind::kNil) leave(t, self);
+  return {t.boolean(false)};
 }
 
 }  // namespace lutra

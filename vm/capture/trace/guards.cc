@@ -27,6 +27,7 @@ GuardOp load_of(SourceKind kind) {
     case SourceKind::kHook: return GuardOp::kHookLoad;
     case SourceKind::kConstant: return GuardOp::kConstantLoad;
     case SourceKind::kStringMeta: return GuardOp::kStringMetaLoad;
+    case SourceKind::kThread: return GuardOp::kThreadLoad;
     case SourceKind::kGrad: return GuardOp::kGradLoad;
   }
   return GuardOp::kCount;
