@@ -40,7 +40,8 @@ local uses = {
   "(x * 2):narrow(0, %s, 2):sum(1)", "x:transpose(0, 1):select(1, %s)",
   "x:chunk(%s)[2]", "lt.cat(flat:chunk(%s))", "flat:split(%s)[2]", "lt.cat(x:split(%s, 1), 1)", "x:tensor_split(%s)[1]",
   "(x * 2):norm(%s)", "lt.cdist(x, x + 1, {p = %s})", "F.normalize(x + 1, {p = %s})", "lt.arange(0, 1, 1 / %s)",
-  "lt.arange(%s / 3, 4, 0.5)", "F.interpolate(x:view(1, 1, -1), {scale_factor = %s / 2 + 0.6})", "lt.einsum('ij,ij->i', x, x)",
+  "lt.arange(%s / 3, 4, 0.5)", "F.interpolate(x:view(1, 1, -1), {scale_factor = %s / 2 + 0.6})",
+  "lt.einsum('ij,ij->i', x, x) * %s",
   "lt.nn.utils.rnn.pad_sequence({x, x:narrow(0, 0, %s)})", "lt.zeros(%s, 3):stride()", "lt.zeros(3, %s):stride()",
 }
 local writes = {
