@@ -50,7 +50,7 @@ local writes = {
   "list[(%s) %% 4 + 1] = list[(%s) %% 4 + 1] + 1", "tensors[(%s) %% 5 + 1] = y[0] * 2 y = y + tensors[(%s) %% 5 + 1]",
   "rows[(%s) %% 3 + 1].w = %s y = y * rows[(%s) %% 3 + 1].w", "list[%s], list[2] = 7, 8 total = total + #list",
   "list[#list + 1] = %s y = y * list[%s]", "list[%s] = nil", "list[%s] = list[#list] total = total + list[1]",
-  "kept[#kept + 1] = y", "total = total + %s",
+  "kept[#kept + 1] = y", "total = total + %s", "math.randomseed(%s) total = total + math.random()",
   "for i = 1, %s do y = y * 1.5 + i end", "for i = 0, %s do if i < n then y = y + x[i] end end",
   "for i = %s, %s do y = y + i end", "if v == 2 then y = y - 1 end", "if %s < w then y = y * 2 end",
   "for i, t in ipairs(tensors) do if i == v then y = y + t end end",
