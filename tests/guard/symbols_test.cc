@@ -147,6 +147,23 @@ TEST_CASE("symbols: guards that others imply are not kept", "[symbols]") {
   }
 }
 
+TEST_CASE("symbols: a difference of bounds is the length that they were made of", "[symbols]") {
+  SymEnv env;
+  SymScope scope(&env);
+  const auto leaf = [&](int dim, int64_t hint) { return SymInt::of_expr(env, env.leaf(SymOp::kSize, 0, dim, hint)); };
+  const SymInt n = leaf(0, 12), m = leaf(1, 5);
+  CHECK(same_expr((n + m) - m, n));
+  CHECK(same_expr((n + m) - n, m));
+  CHECK(same_expr((n - m) + m, n));
+  CHECK(same_expr(m + (n - m), n));
+  CHECK(same_expr(n * 3 - n * 2, n));
+  CHECK(same_expr(n * 3 - n, n * 2));
+  CHECK(same_expr(n * m * 4 - n * m, n * m * 3));
+  CHECK((n * 2 - n * 2).is_constant());
+  CHECK((n * 3 - m).hint == 31);
+  CHECK((n - n * 3).hint == -24);
+}
+
 TEST_CASE("symbols: a pin compares bits", "[symbols]") {
   for (double v : {std::nan(""), -std::nan(""), 0.0, -0.0, 3.0}) {
     SymEnv env;
