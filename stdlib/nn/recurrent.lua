@@ -21,19 +21,24 @@ local M = {}
 local function tanh_step(from_input, from_hidden) return (from_input + from_hidden):tanh() end
 local function relu_step(from_input, from_hidden) return (from_input + from_hidden):relu() end
 
+-- Returns gate k, counted from 0, of n features.
+local function gate(from, k, n) return from:narrow(-1, k * n, n) end
+local function sum(from_input, from_hidden, k, n) return gate(from_input, k, n) + gate(from_hidden, k, n) end
+
 local function gru_step(from_input, from_hidden, h)
   local n = h:size(-1)
-  local rz = (from_input:narrow(-1, 0, 2 * n) + from_hidden:narrow(-1, 0, 2 * n)):sigmoid()
-  local reset, update = rz:narrow(-1, 0, n), rz:narrow(-1, n, n)
-  local new = (from_input:narrow(-1, 2 * n, n) + reset * from_hidden:narrow(-1, 2 * n, n)):tanh()
+  local reset = sum(from_input, from_hidden, 0, n):sigmoid()
+  local update = sum(from_input, from_hidden, 1, n):sigmoid()
+  local new = (gate(from_input, 2, n) + reset * gate(from_hidden, 2, n)):tanh()
   return (h - new) * update + new
 end
 
 local function lstm_step(from_input, from_hidden, _, c)
-  local gates, n = from_input + from_hidden, c:size(-1)
-  local input_forget = gates:narrow(-1, 0, 2 * n):sigmoid()
-  local i, f = input_forget:narrow(-1, 0, n), input_forget:narrow(-1, n, n)
-  local g, o = gates:narrow(-1, 2 * n, n):tanh(), gates:narrow(-1, 3 * n, n):sigmoid()
+  local n = c:size(-1)
+  local i = sum(from_input, from_hidden, 0, n):sigmoid()
+  local f = sum(from_input, from_hidden, 1, n):sigmoid()
+  local g = sum(from_input, from_hidden, 2, n):tanh()
+  local o = sum(from_input, from_hidden, 3, n):sigmoid()
   c = (f * c):addcmul(i, g)
   return o * c:tanh(), c
 end
@@ -42,6 +47,10 @@ end
 local modes = {
   RNN_TANH = {1, tanh_step, true}, RNN_RELU = {1, relu_step, true}, GRU = {3, gru_step}, LSTM = {4, lstm_step, true},
 }
+
+-- Eager code runs the compiled step: one kernel in place of up to a dozen, and one or two for its gradient. It compiles
+-- in the background.
+for _, mode in pairs(modes) do mode[2] = lt._native.compile_for_library(mode[2]) end
 
 -- Returns the input's bias and that of the hidden state. Where a step adds them, the first is their sum, which is added
 -- to all elements of a sequence at once, and so is its gradient.
@@ -385,7 +394,7 @@ local function cell_of_two(self, input, hx)
   local h = cell_state(self, "hx[1]", hx and hx[1], input)
   local c = cell_state(self, "hx[2]", hx and hx[2], input)
   local from_input, from_hidden = gates_of(self, input, h)
-  return lstm_step(from_input, from_hidden, h, c)
+  return modes.LSTM[2](from_input, from_hidden, h, c)
 end
 
 cell_class("RNNCell", {{"nonlinearity", "tanh"}}, function(o) return rnn_mode("RNNCell", o.nonlinearity) end,

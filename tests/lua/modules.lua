@@ -290,4 +290,60 @@ test("recurrent layers refuse a sequence without elements", function()
   end
 end)
 
+-- The steps of a layer compile in the background (nn/recurrent.lua).
+test("eager recurrent layers launch one kernel a step, with the bits of a first call", function()
+  for name, layers in pairs {RNN = 1, GRU = 2, LSTM = 3} do
+    for _, dtype in ipairs {"float32", "bfloat16"} do
+      lt.manual_seed(layers)
+      local net = nn[name](3, 5, {dtype = dtype})
+      local x = lt.randn(12, 2, 3, {dtype = dtype}):requires_grad_()
+      local function run()
+        net:zero_grad()
+        x.grad = nil
+        local y = net(x)
+        y:square():sum():backward()
+        local grads = {x.grad}
+        for _, p in ipairs(net:parameters()) do grads[#grads + 1] = p.grad end
+        return {y, unpack(grads)}
+      end
+      local first, graphs = run(), lt.counters().stats.unique_graphs
+      for _ = 1, 4 do
+        lt.wait_compiled()
+        for k, value in ipairs(run()) do truthy(value:equal(first[k]), name .. " " .. k) end
+      end
+      equal(lt.counters().stats.unique_graphs, graphs) -- no graph of the program
+      -- Each step: a product, its bias (in GRU), the step, a part of the stacked result.
+      local launches = tonumber(tostring(lt.profile(net)(x)):match "(%d+) launch")
+      truthy(launches <= 4 * 12 + 5, name .. " launches " .. launches)
+      local compiled = lt.compile(function(x) return (net(x)) end)
+      truthy(compiled(x):equal(first[1]), name .. " compiled")
+    end
+  end
+end)
+
+test("steps of recurrent cells and packed sequences have second gradients", function()
+  lt.manual_seed(1)
+  local function twice(f, x)
+    local g = lt.autograd.grad(f(x):square():sum(), x, {create_graph = true})[1]
+    return {g, lt.autograd.grad(g:square():sum(), x)[1]}
+  end
+  for _, name in ipairs {"RNN", "GRU", "LSTM"} do
+    local cell, layer = nn[name .. "Cell"](3, 4), nn[name](3, 4)
+    local x = lt.randn(5, 6, 3):requires_grad_()
+    local cases = {
+      function(x) local h = cell(x[0]); return name == "LSTM" and h or h * 2 end,
+      function(x)
+        local packed = nn.utils.rnn.pack_padded_sequence(x, lt.tensor {5, 4, 4, 2, 1, 1})
+        return layer(packed).data
+      end}
+    for k, f in ipairs(cases) do
+      local first = twice(f, x)
+      for _ = 1, 3 do
+        lt.wait_compiled()
+        for i, value in ipairs(twice(f, x)) do truthy(value:equal(first[i]), name .. " " .. k .. " " .. i) end
+      end
+    end
+  end
+end)
+
 h.finish()
