@@ -58,6 +58,44 @@ LUTRA_VJP(embedding_dense_backward, "0:a1") {
   ctx.give(0, g);
 }
 
+namespace {
+
+// Returns g, which has a row for each bag, as a row for each id. Ids from the last offset on may be in no bag.
+Tensor rows_of_bags(const Tensor& g, const Tensor& ids, const Value& offsets, bool include_last_offset) {
+  const SymInt features = g->sizes[1];
+  if (offsets.is_none()) return expand(unsqueeze(g, int_arg(1)), Sizes{ids->sizes[0], ids->sizes[1], features});
+  Tensor bag = op1(OpId::searchsorted,
+                   {offsets, counting(ids->sizes[0], ids, offsets.tensor()->dtype), false, true, Value(), Value()});
+  Tensor rows = g;
+  if (include_last_offset)
+    rows = op1(OpId::cat, {std::vector{g, full({1, features}, 0.0, g->dtype, g->device())}, int_arg(0)});
+  return index_select(rows, int_arg(0), sub(bag, int_arg(1)));
+}
+
+}  // namespace
+
+LUTRA_VJP(embedding_bag_sum, "0:a1 0:a2 0:a3 0:r1 3:a0 3:a1 3:a2") {
+  const Tensor ids = ctx.arg(1);
+  Tensor g = ctx.grads[0];
+  if (ctx.args[6].as<bool>()) {
+    const Tensor counts = op1(OpId::clamp_min, {ctx.results[1], int_arg(1)});
+    g = div(g, unsqueeze(to_dtype(counts, g->dtype), int_arg(1)));
+  }
+  const Tensor rows = rows_of_bags(g, ids, ctx.args[2], ctx.args[7].as<bool>());
+  const Scalar padding = ctx.args[4].as<Scalar>();
+  if (ctx.needs(0)) {
+    Tensor weighted = rows;
+    if (!ctx.args[3].is_none()) weighted = mul(rows, unsqueeze(to_dtype(ctx.arg(3), g->dtype), int_arg(-1)));
+    const Scalar n = Scalar::of_sym(ctx.arg(0)->sizes[0]);
+    ctx.give(0, op1(OpId::embedding_dense_backward, {weighted, ids, n, padding, ctx.args[5]}));
+  }
+  if (!ctx.args[3].is_none() && ctx.needs(3)) {
+    const Tensor taken = op1(OpId::embedding, {ids, ctx.arg(0), Value(), false, false});
+    const Tensor dots = sum(mul(to_dtype(taken, g->dtype), rows), Sizes{ids->dim()}, false);
+    ctx.give(3, op1(OpId::masked_fill, {dots, eq(ids, padding), Scalar(0.0)}));
+  }
+}
+
 // -- scattering along a dim
 
 LUTRA_VJP(scatter_add, "3:a2") {

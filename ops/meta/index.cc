@@ -1,5 +1,6 @@
 // Meta rules of gathering and scattering. Index values are checked where the op runs.
 #include "ops/core/closest.h"
+#include "ops/core/half.h"
 #include "ops/meta/index_place.h"
 #include "ops/meta/rules.h"
 
@@ -252,6 +253,18 @@ ResultSpecs meta_embedding_dense_backward(OpId op, const Args& args) {
     check_internal(op, g->sizes[d].hint == index->sizes[d].hint, "the gradient is of other indices");
   }
   return {contiguous_spec({args[2].sym_int(), g->sizes.back()}, g->dtype)};
+}
+
+ResultSpecs meta_embedding_bag(OpId op, const Args& args) {
+  const Tensor &weight = args[0].as<Tensor>(), &ids = args[1].as<Tensor>();
+  const bool sums = op == OpId::embedding_bag_sum, by_offsets = !args[2].is_none();
+  check_internal(op, weight->dim() == 2 && is_float(weight->dtype) && is_index(ids->dtype), "a table and ids");
+  check_internal(op, ids->dim() == (by_offsets ? 1 : 2), "bags are rows, or lie between offsets");
+  SymInt bags = by_offsets ? args[2].as<Tensor>()->numel() : ids->sizes[0];
+  if (by_offsets && args.back().as<bool>()) bags = bags - 1;
+  const Sizes sizes = {bags, weight->sizes[1]};
+  if (!sums) return {contiguous_spec(sizes, DType::kInt64)};
+  return {contiguous_spec(sizes, opmath_type(weight->dtype)), contiguous_spec({bags}, DType::kInt64)};
 }
 
 // -- shapes that depend on elements: the rules only check

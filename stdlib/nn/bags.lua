@@ -7,72 +7,11 @@ local base = use "nn.module"
 local init = use "nn.initialisers"
 local keywords = use "keywords"
 
+local native = lt._native
 local Module, Parameter = base.Module, base.Parameter
 local read, none = keywords.read, keywords.none
 
--- Returns x and checks that no element is negative; `wrong` is the error. Compiled code checks when it runs.
-local function checked(x, wrong) return lt._native.check_values(x, "nonnegative", "embedding_bag: " .. wrong) end
-
--- Returns the bag of each id: the number of offsets at or before it, less 1.
-local function bags_of(offsets, count)
-  local bags = offsets:size(0)
-  checked(-offsets[0]:abs(), "offsets[0] must be 0: the first bag begins with the first id")
-  checked(count - offsets[-1], "an offset is greater than the number of ids")
-  if bags > 1 then checked(offsets:diff(), "offsets must not descend") end
-  local starts = lt.zeros({count + 1}, {dtype = "int64", device = offsets.device})
-  return starts:index_add(0, offsets, lt.ones({bags}, {dtype = "int64", device = offsets.device}))
-    :cumsum(0):narrow(0, 0, count) - 1
-end
-
--- bags: {count =, length =} if each bag has `length` ids, or else {count =, of =}, where `of` has the bag of each id.
--- Returns the sum of x, which has an element or a row for each id, over each bag.
-local function add_up(x, bags)
-  if bags.length then return x:unflatten(0, {bags.count, bags.length}):sum(1) end
-  local sizes = x.shape
-  sizes[1] = bags.count
-  return x:new_zeros(sizes):index_add(0, bags.of, x)
-end
-
--- Returns the largest row of each bag, by element; 0 where no id counts. Of equal ones in a bag, the first has the
--- gradient.
-local function largest(rows, bags, kept)
-  local ids, features = rows:size(0), rows:size(1)
-  if bags.length == 0 or ids == 0 then return add_up(rows, bags) end
-  if bags.length and kept == nil then return (rows:unflatten(0, {bags.count, bags.length}):max(1)) end
-  local of = bags.of
-    or lt.arange(bags.count, {device = rows.device}):unsqueeze(1):expand(-1, bags.length):reshape(-1)
-  local function reduced(x, how, start)
-    return lt.full({bags.count, features}, start, {dtype = x.dtype, device = x.device})
-      :scatter_reduce(0, of:unsqueeze(1):expand(-1, features), x, how)
-  end
-  local value = rows:detach()
-  if kept ~= nil then value = value:masked_fill(kept:logical_not():unsqueeze(1), -math.huge) end
-  local most = reduced(value, "amax", -math.huge):index_select(0, of)
-  local is_most = value:eq(most):logical_or(value:isnan())
-  if kept ~= nil then is_most = is_most:logical_and(kept:unsqueeze(1)) end
-  local position = lt.arange(ids, {device = rows.device}):unsqueeze(1)
-  local first = reduced(lt.where(is_most, position, ids), "amin", ids)
-  return rows:gather(0, first:clamp_max(ids - 1)):masked_fill(first:eq(ids), 0)
-end
-
--- Returns x, or halves as float32, which are rounded once at the end.
-local function wide(x)
-  local half = x.dtype == "float16" or x.dtype == "bfloat16"
-  return half and x:float() or x
-end
-
--- Reduces rows (ids, features) by bag. kept: a mask of the ids that count; nil if all do.
-local reduce = {max = largest}
-
-function reduce.sum(rows, bags, kept)
-  if kept ~= nil then rows = rows:masked_fill(kept:logical_not():unsqueeze(1), 0) end
-  return add_up(rows, bags)
-end
-
-function reduce.mean(rows, bags, kept)
-  local counted = kept ~= nil and kept:to(rows.dtype) or rows:new_ones({rows:size(0)})
-  return reduce.sum(rows, bags, kept) / add_up(counted, bags):clamp_min(1):unsqueeze(1)
-end
+local modes = {sum = true, mean = true, max = true}
 
 local schema = {{"input"}, {"weight"}, {"offsets", none}, {"max_norm", none}, {"norm_type", 2},
   {"scale_grad_by_freq", false}, {"mode", "mean"},
@@ -82,6 +21,9 @@ local function check_weights(o)
   local weights = o.per_sample_weights
   if weights == nil then return end
   errors.tensor("embedding_bag", "per_sample_weights", weights)
+  if weights.dtype ~= o.weight.dtype then
+    fail("embedding_bag: per_sample_weights must be %s as weight is, got %s", o.weight.dtype, weights.dtype)
+  end
   if o.mode ~= "sum" then fail("embedding_bag: per_sample_weights go with mode 'sum', not '%s'", o.mode) end
   local a, b = weights.shape, o.input.shape
   if #a ~= #b or a[1] ~= b[1] or a[2] ~= b[2] then
@@ -97,10 +39,10 @@ local function check_index(name, t)
   end
 end
 
--- Returns the row of padding, counted from 0.
+-- Returns the row of padding, counted from 0, or -1.
 local function padding_of(o)
   local row, n = o.padding_idx, o.weight:size(0)
-  if row == nil then return nil end
+  if row == nil then return -1 end
   if type(row) ~= "number" or row >= n or row < -n then
     errors.wrong("embedding_bag", "padding_idx", string.format("from %d to %d", -n, n - 1), row)
   end
@@ -115,7 +57,7 @@ local function check(o)
   if o.max_norm ~= nil then
     fail("embedding_bag: max_norm is not implemented; renormalise the weight before the call")
   end
-  if reduce[o.mode] == nil then errors.wrong("embedding_bag", "mode", "'sum', 'mean' or 'max'", o.mode) end
+  if modes[o.mode] == nil then errors.wrong("embedding_bag", "mode", "'sum', 'mean' or 'max'", o.mode) end
   if o.sparse then fail("embedding_bag: sparse = true does not exist yet") end
   if o.mode == "max" and o.scale_grad_by_freq then
     fail("embedding_bag: scale_grad_by_freq does not go with mode 'max'")
@@ -143,30 +85,21 @@ local function embedding_bag(...)
     o.input, o.weight = o.weight, o.input
   end
   check(o)
-  local ids, weights, bags = o.input, o.per_sample_weights, nil
+  local ids, offsets, weights, weight = o.input, o.offsets, o.per_sample_weights, o.weight
+  local last, padding = o.include_last_offset, padding_of(o)
   if ids:dim() == 2 then
-    bags = {count = ids:size(0), length = ids:size(1)}
-    o.include_last_offset = false -- as in PyTorch: there are no offsets
-    ids = ids:reshape(-1)
-    if weights ~= nil then weights = weights:reshape(-1) end
-  else
-    bags = {count = o.offsets:size(0)}
-    if o.include_last_offset and bags.count == 0 then fail("embedding_bag: include_last_offset needs an offset") end
-    if bags.count == 0 then -- no bag takes the ids
-      ids, weights = ids:narrow(0, 0, 0), weights and weights:narrow(0, 0, 0)
-      bags.of = ids:long()
-    else
-      bags.of = bags_of(o.offsets:long(), ids:size(0))
-    end
+    last = false -- as in PyTorch: there are no offsets
+  elseif offsets:size(0) == 0 then
+    if last then fail("embedding_bag: include_last_offset needs an offset") end
+    ids, weights = ids:narrow(0, 0, 0), weights and weights:narrow(0, 0, 0) -- no bag takes the ids
   end
-  local padding = padding_of(o)
-  ids = checked(lt.where(ids:lt(o.weight:size(0)), ids, -1), "an id is no row of weight")
-  local rows = lt.embedding(ids, o.weight, padding, nil, o.norm_type, o.scale_grad_by_freq)
-  rows = wide(rows)
-  if weights ~= nil then rows = rows * wide(weights):unsqueeze(1) end
-  local out = reduce[o.mode](rows, bags, padding and ids:ne(padding)):to(o.weight.dtype)
-  if not o.include_last_offset then return out end
-  return out:narrow(0, 0, bags.count - 1) -- no bag has the ids from the last offset on
+  if o.mode ~= "max" then
+    return native.embedding_bag_sum(weight, ids, offsets, weights, padding, o.scale_grad_by_freq, o.mode == "mean",
+      last):to(weight.dtype)
+  end
+  local row = native.embedding_bag_max(weight, ids, offsets, padding, last)
+  if weight:size(0) == 0 then return weight:new_zeros(row.shape) end
+  return weight:gather(0, row:clamp_min(0)):masked_fill(row:lt(0), 0) -- 0 where no id counts
 end
 
 local EmbeddingBag = Module:extend("EmbeddingBag")
@@ -179,7 +112,7 @@ function EmbeddingBag:init(...)
     {"dtype", "float32"}}, ...)
   errors.count("EmbeddingBag", "num_embeddings", o.num_embeddings, 0)
   errors.count("EmbeddingBag", "embedding_dim", o.embedding_dim, 0)
-  if reduce[o.mode] == nil then errors.wrong("EmbeddingBag", "mode", "'sum', 'mean' or 'max'", o.mode) end
+  if modes[o.mode] == nil then errors.wrong("EmbeddingBag", "mode", "'sum', 'mean' or 'max'", o.mode) end
   if o.sparse then fail("EmbeddingBag: sparse = true does not exist yet") end
   local row = o.padding_idx
   if row ~= nil and (type(row) ~= "number" or row >= o.num_embeddings or row < -o.num_embeddings) then

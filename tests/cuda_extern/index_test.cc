@@ -1,5 +1,6 @@
 // Kernels of indices, sorting, searching and scans against the CPU's.
 #include <catch2/catch.hpp>
+#include <cstring>
 
 #include "tests/cuda_extern/calls.h"
 
@@ -48,6 +49,63 @@ TEST_CASE("cuda extern: index_add, index_copy, index_fill, index_reduce") {
   for (int k = 1; k < 4; k++) reinterpret_cast<int64_t*>(bad.in[1].bytes.data())[k] = 1;
   CHECK(difference(m, bad, &error) == 0);
   CHECK(error == "index_add: index 7 is out of bounds for dimension 0 with size 3");
+}
+
+TEST_CASE("cuda extern: embedding_bag") {
+  HostMachine m;
+  for (DType t : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    INFO(name(t));
+    const DType wide = is_half(t) ? DType::kFloat32 : t;
+    // 101 features are parts of every size. Bags have none, few and many rows.
+    const Operand table = random_operand(t, {9, 101}, -3, 3), turned = random_operand(t, {9, 101}, -3, 3, {1, 0});
+    const Operand ids = index_of({300}, 9), narrow = index_of({300}, 9, DType::kInt32), rows = index_of({4, 75}, 9);
+    const Operand scales = random_operand(t, {300}, -2, 2);
+    Operand offsets = index_of({4}, 1);
+    const int64_t given[] = {0, 0, 7, 290};
+    std::memcpy(offsets.bytes.data(), given, sizeof given);
+    const Operand out = make_operand(wide, {4, 101}), counts = make_operand(DType::kInt64, {4});
+    const Operand places = make_operand(DType::kInt64, {4, 101});
+    const Operand three = make_operand(wide, {3, 101}), three_counts = make_operand(DType::kInt64, {3});
+    for (const Operand& from : {table, turned}) {
+      for (int64_t padding : {-1, 4}) {
+        for (const auto& [index, at] : {std::pair(ids, offsets), std::pair(narrow, offsets), std::pair(rows, none())}) {
+          for (int64_t mean : {0, 1}) {
+            CHECK(difference(m, {OpId::embedding_bag_sum,
+                                 {from, index, at, none()},
+                                 {out, counts},
+                                 {padding, 0, mean, 0},
+                                 {},
+                                 {}}) == 0);
+          }
+          CHECK(difference(m, {OpId::embedding_bag_max, {from, index, at}, {places}, {padding, 0}, {}, {}}) == 0);
+        }
+        CHECK(difference(m, {OpId::embedding_bag_sum,
+                             {from, ids, offsets, scales},
+                             {three, three_counts},
+                             {padding, 0, 0, 1},
+                             {},
+                             {}}) == 0);
+      }
+    }
+  }
+  const Operand table = random_operand(DType::kFloat32, {3, 2}, 0, 1), ids = make_operand(DType::kInt64, {4});
+  const auto error_of = [&](std::vector<int64_t> id, std::vector<int64_t> offset) {
+    Case c{OpId::embedding_bag_max,
+           {table, ids, make_operand(DType::kInt64, {2})},
+           {make_operand(DType::kInt64, {2, 2})},
+           {-1, 0},
+           {},
+           {}};
+    std::memcpy(c.in[1].bytes.data(), id.data(), 32), std::memcpy(c.in[2].bytes.data(), offset.data(), 16);
+    std::string error;
+    CHECK(difference(m, c, &error) == 0);
+    return error;
+  };
+  CHECK(error_of({0, 1, 2, 3}, {0, 1}) == "embedding_bag: an id is no row of weight: 3, which has 3");
+  CHECK(error_of({0, 1, 2, 0}, {1, 1}) ==
+        "embedding_bag: offsets[0] must be 0: the first bag begins with the first id, got 1");
+  CHECK(error_of({0, 1, 2, 0}, {0, 5}) == "embedding_bag: an offset is greater than the number of ids, got 5");
+  CHECK(error_of({0, 1, 2, 0}, {0, -1}) == "embedding_bag: offsets must not descend, got -1");
 }
 
 TEST_CASE("cuda extern: scatter and kin") {

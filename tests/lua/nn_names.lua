@@ -379,4 +379,72 @@ test("embedding_bag without a bag, without an id, with an empty bag, with NaN", 
   end
 end)
 
+-- The formula of embedding_bag, in ops that copy all rows. Returns the bags in which `ids` are, by offsets.
+local function bags_by_formula(ids, w, offsets, mode, weights, padding)
+  local out = {}
+  for b = 0, offsets:size(0) - 1 do
+    local first = offsets[b]:item()
+    local last = b + 1 < offsets:size(0) and offsets[b + 1]:item() or ids:size(0)
+    local places = {}
+    for i = first, last - 1 do
+      if ids[i]:item() ~= padding then places[#places + 1] = i end
+    end
+    local at = lt.tensor(places, {dtype = "int64"})
+    local rows = w:index_select(0, ids:index_select(0, at))
+    if weights then rows = rows * weights:index_select(0, at):unsqueeze(1) end
+    if #places == 0 then out[b + 1] = w:sum(0) * 0
+    elseif mode == "max" then out[b + 1] = (rows:max(0))
+    else out[b + 1] = mode == "sum" and rows:sum(0) or rows:mean(0) end
+  end
+  return lt.stack(out, 0)
+end
+
+test("embedding_bag is its formula: values, first and second gradients, compiled", function()
+  lt.manual_seed(9)
+  local double = {dtype = "float64"}
+  local offsets = lt.tensor({0, 3, 3, 50, 51}, {dtype = "int64"})
+  for _, features in ipairs {1, 3, 8, 61, 101} do
+    for _, c in ipairs {{"sum"}, {"mean"}, {"max"}, {"sum", true}, {"sum", true, 2}, {"mean", false, 2},
+      {"max", false, 2}} do
+      lt.reset() -- each mode is an entry
+      local mode, weighted, padding = c[1], c[2], c[3]
+      local ids = lt.randint(0, 7, {90}):to(features == 3 and "int32" or "int64")
+      local w = lt.randn(7, features, double):requires_grad_()
+      local weights = weighted and lt.randn(90, double):requires_grad_() or nil
+      local factor = lt.randn(5, features, double)
+      local leaves = {w, weights}
+      local function run(bag)
+        local out = bag(ids, w, weights)
+        local first = {lt.autograd.grad((out * factor):square():sum(), leaves, {create_graph = true})}
+        local total = first[1]:square():sum()
+        if weighted then total = total + first[2]:square():sum() end
+        return {out, first[1], first[2] or w, lt.autograd.grad(total, leaves)}
+      end
+      local function op(i, x, s)
+        return F.embedding_bag(i, x, offsets, {mode = mode, per_sample_weights = s, padding_idx = padding})
+      end
+      local wanted = run(function(i, x, s) return bags_by_formula(i, x, offsets, mode, s, padding) end)
+      local got = run(op)
+      for k, value in ipairs(wanted) do
+        truthy(got[k]:allclose(value), ("%s %d: result %d"):format(mode, features, k))
+      end
+      truthy(lt.compile(op)(ids, w, weights):equal(got[1]), mode .. " compiled")
+    end
+  end
+end)
+
+test("bags that are rows of ids have their gradients; long bags are summed with compensation", function()
+  local w = lt.randn(5, 40, {dtype = "float64"}):requires_grad_()
+  local ids = lt.randint(0, 5, {6, 35})
+  for _, mode in ipairs {"sum", "mean", "max"} do
+    local function run(bag) return {bag, (lt.autograd.grad(bag:square():sum(), w))} end
+    local got = run(F.embedding_bag(ids, w, nil, {mode = mode}))
+    local wanted = run(bags_by_formula(ids:flatten(), w, lt.arange(6) * 35, mode))
+    for k = 1, 2 do truthy(got[k]:allclose(wanted[k]), mode .. " " .. k) end
+  end
+  local tenth = lt.full({1, 1}, 0.1)
+  local sum = F.embedding_bag(lt.zeros({1, 1000000}, {dtype = "int64"}), tenth, nil, {mode = "sum"}):item()
+  truthy(math.abs(sum / 1000000 - tenth:item()) < 1e-7, tostring(sum))
+end)
+
 h.finish()

@@ -131,6 +131,13 @@ const HostFunction kTensorRows[] = {
      }},
     {"_native.check_values", "Tensor input, str test, str message", 0,
      [](Args& a) -> LuaResults { return {op1(OpId::check_values, a)}; }},
+    {"_native.embedding_bag_sum",
+     "Tensor weight, Tensor ids, Tensor? offsets, Tensor? per_sample_weights, int padding_idx, bool "
+     "scale_grad_by_freq, bool mean, bool include_last_offset",
+     0, [](Args& a) -> LuaResults { return {call_op(OpId::embedding_bag_sum, a)[0]}; }},
+    {"_native.embedding_bag_max",
+     "Tensor weight, Tensor ids, Tensor? offsets, int padding_idx, bool include_last_offset", 0,
+     [](Args& a) -> LuaResults { return {op1(OpId::embedding_bag_max, a)}; }},
     {"item", "Tensor input", kMethod | kNeedsData, item},
     {"is_nonzero", "Tensor input", kBoth | kNeedsData, is_nonzero},
     {"free", "Tensor input", kMethod | kHostEffect, free_tensor},

@@ -11,6 +11,9 @@ void run_weight_mm(const ExternCall& call);
 bool scan_supports(DType dtype);
 void run_scan(const ExternCall& call);
 
+// bags.cc
+void run_embedding_bag_sum(const ExternCall& call);
+void run_embedding_bag_max(const ExternCall& call);
 bool ctc_supports(DType dtype);
 void run_ctc_nll(const ExternCall& call);
 void run_ctc_nll_backward(const ExternCall& call);

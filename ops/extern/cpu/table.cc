@@ -13,6 +13,8 @@ const ExternKernel kKernels[] = {
     {OpId::weight_int4pack_mm, "rows", weight_mm_supports, nullptr, run_weight_mm},
     {OpId::flash_attention, "flash", attention_supports, nullptr, run_attention},
     {OpId::flash_attention_backward, "flash", attention_supports, nullptr, run_attention_backward},
+    {OpId::embedding_bag_sum, "bags", is_float, nullptr, run_embedding_bag_sum},
+    {OpId::embedding_bag_max, "bags", is_float, nullptr, run_embedding_bag_max},
     {OpId::scan_sum, "scan", scan_supports, nullptr, run_scan},
     {OpId::scan_prod, "scan", scan_supports, nullptr, run_scan},
     {OpId::scan_logsumexp, "scan", scan_supports, nullptr, run_scan},

@@ -11,6 +11,9 @@ void run_on_host(const ExternCall& call);
 #define ROW(op, kernel) void run_##kernel(const ExternCall& call);
 #include "ops/extern/every_dtype.def"
 #undef ROW
+// bags.cc
+void run_embedding_bag_sum(const ExternCall& call);
+void run_embedding_bag_max(const ExternCall& call);
 // scan.cc
 bool scan_supports(DType dtype);
 void run_scan(const ExternCall& call);
