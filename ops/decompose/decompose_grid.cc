@@ -1,9 +1,9 @@
 // Decomposes grid_sample, which reads images at the places of a grid, and affine_grid.
 #include <array>
 
-#include "ops/core/closest.h"
 #include "ops/core/error.h"
 #include "ops/decompose/formula.h"
+#include "ops/meta/rules.h"
 
 namespace lutra {
 namespace {
@@ -16,21 +16,22 @@ Tensor unnormalised(const Tensor& at, SymInt n, bool align) {
   return (mul(shifted, Scalar::of_sym(n)) - 1.0) * 0.5;
 }
 
-// Mirrors positions at low and high until they lie between them.
-Tensor reflected(const Tensor& at, double low, double high) {
-  const double span = high - low;
-  if (span <= 0) return zeros_like(at);
-  const Tensor from_low = abs(at - low), turns = op1(OpId::floor, {from_low * (1 / span)}),
-               rest = from_low - turns * span;
+// Mirrors positions at the centres of the first and the last of n elements, or half an element outside of them, until
+// they lie between these places.
+Tensor reflected(const Tensor& at, SymInt n, bool at_centres) {
+  if (at_centres && n == 1) return zeros_like(at);
+  const double low = at_centres ? 0 : -0.5;
+  const Scalar span = Scalar::of_sym(at_centres ? n - 1 : n);
+  const Scalar inverse = scalar_binary(SymOp::kNDiv, 1.0, span), high = scalar_binary(SymOp::kNAdd, span, low);
+  const Tensor from_low = abs(at - low), turns = op1(OpId::floor, {mul(from_low, inverse)}),
+               rest = sub(from_low, mul(turns, span));
   const Tensor odd = eq(op1(OpId::remainder, {turns, vnum(2)}), vnum(1));
-  return where(odd, high - rest, rest + low);
+  return where(odd, sub(high, rest), rest + low);
 }
 
 Tensor kept_inside(const Tensor& x, SymInt n, const std::string& padding, bool align) {
   if (padding == "zeros") return x;
-  const double last = double(n.guard() - 1);
-  const Tensor inside = padding == "border" ? x : align ? reflected(x, 0, last) : reflected(x, -0.5, last + 0.5);
-  return clamp(inside, vnum(0), vnum(last));
+  return clamp(padding == "border" ? x : reflected(x, n, align), vnum(0), vint(n - 1));
 }
 
 struct Image {
@@ -38,17 +39,14 @@ struct Image {
   SymInt n, c, h, w;
 };
 
-// Reads the elements at whole places {n, oh, ow} as {n, c, oh, ow}. They are zero outside of the image.
+// Reads the elements at whole places {n, 1, p} as {n, c, p}. They are zero outside of the image.
 Tensor read_at(const Image& image, const Tensor& y, const Tensor& x) {
   const auto inside_of = [](const Tensor& t, SymInt n) { return logical_and(ge(t, vnum(0)), lt(t, vint(n))); };
   const Tensor inside = logical_and(inside_of(y, image.h), inside_of(x, image.w));
   const auto whole = [&](const Tensor& t) { return to_dtype(where(inside, t, vnum(0)), DType::kInt64); };
   const Tensor flat = add(mul(whole(y), vint(image.w)), whole(x));
-  const SymInt places = flat->sizes[1] * flat->sizes[2];
-  const Tensor index = expand(reshape(flat, Sizes{image.n, 1, places}), Sizes{image.n, image.c, places});
-  const Tensor taken =
-      reshape(gather(image.flat, vdim(2), index), Sizes{image.n, image.c, flat->sizes[1], flat->sizes[2]});
-  return where(unsqueeze(inside, vdim(1)), taken, vnum(0));
+  const Tensor index = expand(flat, Sizes{image.n, image.c, flat->sizes[2]});
+  return where(inside, gather(image.flat, vdim(2), index), vnum(0));
 }
 
 Tensor bilinear(const Image& image, const Tensor& y, const Tensor& x) {
@@ -58,7 +56,7 @@ Tensor bilinear(const Image& image, const Tensor& y, const Tensor& x) {
   for (int corner = 0; corner < 4; corner++) {
     const bool low = corner / 2, far = corner % 2;
     const Tensor weight = (low ? down : 1.0 - down) * (far ? right : 1.0 - right);
-    const Tensor term = read_at(image, low ? top + 1.0 : top, far ? left + 1.0 : left) * unsqueeze(weight, vdim(1));
+    const Tensor term = read_at(image, low ? top + 1.0 : top, far ? left + 1.0 : left) * weight;
     total = total ? total + term : term;
   }
   return total;
@@ -82,34 +80,13 @@ Tensor bicubic(const Image& image, const Tensor& y, const Tensor& x, F at) {
     Tensor row;
     for (int c = 0; c < 4; c++) {
       const Tensor taken = read_at(image, at(top + double(r - 1), image.h), at(left + double(c - 1), image.w));
-      const Tensor term = taken * unsqueeze(across[size_t(c)], vdim(1));
+      const Tensor term = taken * across[size_t(c)];
       row = row ? row + term : term;
     }
-    const Tensor term = row * unsqueeze(down[size_t(r)], vdim(1));
+    const Tensor term = row * down[size_t(r)];
     total = total ? total + term : term;
   }
   return total;
-}
-
-void check_grid_sample(const Tensor& x, const Tensor& grid, const std::string& mode, const std::string& padding) {
-  if (x->dim() != 4 || grid->dim() != 4) {
-    fail("grid_sample: expects an input and a grid of 4 dimensions, got shapes ", to_string(x->sizes), " and ",
-         to_string(grid->sizes));
-  }
-  if (grid->sizes[0] != x->sizes[0] || grid->sizes[3] != 2) {
-    fail("grid_sample: a grid of shape ", to_string(grid->sizes), " does not go with an input of shape ",
-         to_string(x->sizes), " (expected {n, h, w, 2})");
-  }
-  if (x->dtype != grid->dtype || !is_float(x->dtype)) {
-    fail("grid_sample: expects input and grid of one floating point dtype, got ", name(x->dtype), " and ",
-         name(grid->dtype));
-  }
-  const KnownNames modes = {"bilinear", "nearest", "bicubic"}, paddings = {"zeros", "border", "reflection"};
-  if (!modes.have(mode)) fail("grid_sample: mode '", mode, "' is unknown", modes.expected(mode));
-  if (!paddings.have(padding)) fail("grid_sample: padding_mode '", padding, "' is unknown", paddings.expected(padding));
-  for (size_t d = 1; d < 4; d++) {
-    if (x->sizes[d] == 0) fail("grid_sample: only the batch may be empty, got an input of shape ", to_string(x->sizes));
-  }
 }
 
 }  // namespace
@@ -119,22 +96,25 @@ Results decompose_grid_sample(const Args& a) {
   const Tensor x = a[0].tensor(), grid = a[1].tensor();
   const std::string &mode = a[2].as<std::string>(), &padding = a[3].as<std::string>();
   const bool align = !a[4].is_none() && a[4].as<bool>();
-  check_grid_sample(x, grid, mode, padding);
+  check_grid_sample(a);
   const SymInt h = x->sizes[2], w = x->sizes[3];
   const Image image{reshape(wide(x), Sizes{x->sizes[0], x->sizes[1], h * w}), x->sizes[0], x->sizes[1], h, w};
   const auto placed = [&](const Tensor& at, SymInt n) {
     const Tensor place = unnormalised(at, n, align);
     return mode == "bicubic" ? place : kept_inside(place, n, padding, align);
   };
-  const auto part = [&](int64_t i) { return op1(OpId::select, {wide(grid), vdim(-1), vdim(i)}); };
+  // The places of an image are one dimension, as its elements are, so that one kernel reads and adds up.
+  const Sizes line = {x->sizes[0], 1, grid->sizes[1] * grid->sizes[2]};
+  const Sizes sizes = {x->sizes[0], x->sizes[1], grid->sizes[1], grid->sizes[2]};
+  const auto part = [&](int64_t i) { return reshape(op1(OpId::select, {wide(grid), vdim(-1), vdim(i)}), line); };
   const Tensor across = placed(part(0), w), down = placed(part(1), h);
   if (mode == "bicubic") {
     const auto at = [&](const Tensor& t, SymInt n) { return kept_inside(t, n, padding, align); };
-    return {to_dtype(bicubic(image, down, across, at), x->dtype)};
+    return {reshape(to_dtype(bicubic(image, down, across, at), x->dtype), sizes)};
   }
   const auto round = [](const Tensor& t) { return op1(OpId::round, {t}); };
   const Tensor y = mode == "nearest" ? read_at(image, round(down), round(across)) : bilinear(image, down, across);
-  return {to_dtype(y, x->dtype)};
+  return {reshape(to_dtype(y, x->dtype), sizes)};
 }
 
 // (theta, size, align_corners). For each place of an image of the size, multiplies theta with its coordinates and 1.

@@ -55,8 +55,9 @@ ResultSpecs meta_decomposed(OpId op, const Args& args);
 // Raises if dot does not accept a and b.
 void check_dot(OpId op, const Tensor& a, const Tensor& b);
 
-// Raises if scaled_dot_product_attention does not accept the arguments.
+// Raise if scaled_dot_product_attention, or grid_sample, does not accept the arguments.
 void check_attention(OpId op, const Args& args);
+void check_grid_sample(const Args& args);
 
 ResultSpec contiguous_spec(const Sizes& sizes, DType dtype);
 // Describes a new tensor with t's layout if t is dense, else with the order of its strides.

@@ -1,6 +1,7 @@
 // Meta rules of joins, views along diagonals and windows, and padding.
 #include <algorithm>
 
+#include "ops/core/closest.h"
 #include "ops/meta/rules.h"
 
 namespace lutra {
@@ -221,6 +222,35 @@ ResultSpecs meta_constant_pad_nd(OpId op, const Args& args) {
     }
   }
   return {contiguous_spec(sizes, t->dtype)};
+}
+
+void check_grid_sample(const Args& args) {
+  const Tensor &x = args[0].as<Tensor>(), &grid = args[1].as<Tensor>();
+  const auto &mode = args[2].as<std::string>(), &padding = args[3].as<std::string>();
+  if (x->dim() != 4 || grid->dim() != 4) {
+    fail("grid_sample: expects an input and a grid of 4 dimensions, got shapes ", to_string(x->sizes), " and ",
+         to_string(grid->sizes));
+  }
+  if (grid->sizes[0] != x->sizes[0] || grid->sizes[3] != 2) {
+    fail("grid_sample: a grid of shape ", to_string(grid->sizes), " does not go with an input of shape ",
+         to_string(x->sizes), " (expected {n, h, w, 2})");
+  }
+  if (x->dtype != grid->dtype || !is_float(x->dtype)) {
+    fail("grid_sample: expects input and grid of one floating point dtype, got ", name(x->dtype), " and ",
+         name(grid->dtype));
+  }
+  const KnownNames modes = {"bilinear", "nearest", "bicubic"}, paddings = {"zeros", "border", "reflection"};
+  if (!modes.have(mode)) fail("grid_sample: mode '", mode, "' is unknown", modes.expected(mode));
+  if (!paddings.have(padding)) fail("grid_sample: padding_mode '", padding, "' is unknown", paddings.expected(padding));
+  for (size_t d = 1; d < 4; d++) {
+    if (x->sizes[d] == 0) fail("grid_sample: only the batch may be empty, got an input of shape ", to_string(x->sizes));
+  }
+}
+
+ResultSpecs meta_grid_sample(OpId, const Args& args) {
+  check_grid_sample(args);
+  const Tensor &x = args[0].as<Tensor>(), &grid = args[1].as<Tensor>();
+  return {contiguous_spec({x->sizes[0], x->sizes[1], grid->sizes[1], grid->sizes[2]}, x->dtype)};
 }
 
 }  // namespace lutra

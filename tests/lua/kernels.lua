@@ -319,4 +319,30 @@ h.test("kernels of other directions stay apart", function()
   h.equal(count(function(x) return x:relu(), x:tanh() end), 1)
 end)
 
+local F = lt.nn.functional
+
+-- With a gradient, eager code runs the parts of grid_sample; without, a few kernels.
+test("grid_sample has the bits of its parts, for images of any size", function()
+  for _, mode in ipairs {"bilinear", "nearest", "bicubic"} do
+    for _, padding in ipairs {"zeros", "border", "reflection"} do
+      for _, align in ipairs {false, true} do
+        lt.reset() -- each mode is an entry
+        local function sample(x, grid)
+          return F.grid_sample(x, grid, {mode = mode, padding_mode = padding, align_corners = align})
+        end
+        local compiled = lt.compile(sample)
+        for _, size in ipairs {{9, 8}, {1, 5}, {7, 1}, {40, 33}} do
+          local x, grid = lt.randn(2, 3, size[1], size[2]), (lt.rand(2, 6, 5, 2) * 4 - 2):transpose(1, 2)
+          local parts = sample(x:clone():requires_grad_(), grid):detach()
+          local name = ("%s, %s, %s of %d x %d"):format(mode, padding, align, size[1], size[2])
+          truthy(sample(x, grid):equal(parts), name)
+          truthy(compiled(x, grid):equal(parts), name .. ", compiled")
+          local kernels = tonumber(tostring(lt.profile(sample)(x, grid)):match "(%d+) launch")
+          truthy(kernels <= 3 or mode == "bicubic", name .. " launches " .. kernels)
+        end
+      end
+    end
+  end
+end)
+
 h.finish()
