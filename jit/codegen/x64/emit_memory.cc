@@ -12,6 +12,13 @@ namespace lutra::x64 {
 namespace {
 bool is_zero(const Coef& c) { return c == Coef::of(0); }
 bool is_one(const Coef& c) { return c == Coef::of(1); }
+// A loop that only writes fills whole lines of memory. They need not be read first, but a prefetch would read them.
+bool only_writes(const Loop& l) {
+  return std::none_of(l.body.begin(), l.body.end(), [](const Stmt& s) {
+    const auto* in = std::get_if<Inst>(&s);
+    return !in || in->op == Op::kLoad;
+  });
+}
 }  // namespace
 
 x86::Mem KernelEmitter::head(size_t offset) const { return x86::qword_ptr(block_, int32_t(offset)); }
@@ -263,6 +270,7 @@ void KernelEmitter::fetch_ahead(const Inst& in, const x86::Mem& row, const LaneG
   const auto& terms = in.access.terms;
   const bool indexed = std::any_of(terms.begin(), terms.end(), [](const Access::Term& t) { return t.is_value; });
   if (indexed || group.nested || !tiles_.empty() || from % kLine != 0) return;
+  if (in.op != Op::kLoad && group.lane_loop && only_writes(*group.lane_loop)) return;
   x86::Mem m = row;
   m.addOffset(kAhead);
   if (in.op == Op::kLoad)
