@@ -127,8 +127,9 @@ struct Block {
   int64_t ids[kBagBlock], count = 0;
   A wide[kBagBlock][kBagVectors * kBagLanes<A>];
 
-  // Reads from id `at` on, and returns the next one. scales: of all ids, or null.
+  // Reads from id `at` on, and returns the next one. scales: of all ids, or null. It may end the loop around it.
   int64_t read(const Bags& bags, const T* all_scales, int64_t at, int64_t end, int64_t feature, int64_t n) {
+    if (count > 0) look_in_loop();  // a bag may be long
     // In registers: the stores below could change what they are read from.
     const int64_t stride = bags.table.strides[1], row_stride = bags.table.strides[0], padding = bags.padding;
     const int64_t* given = bags.ids;
