@@ -340,10 +340,7 @@ Tensor Runner::make_output(const RunContext& c, const BufferView& v, const std::
   for (ExprId id : v.sizes) impl->sizes.push_back(program_.int_value(values, id));
   const bool empty = std::any_of(impl->sizes.begin(), impl->sizes.end(), [](SymInt s) { return s.hint == 0; });
   for (ExprId id : v.strides) {
-    // Ops whose sizes launches tell give the strides themselves: nonzero's are {1, number of rows}.
-    const bool is_product = empty && flat_.level(id) == 0;
-    impl->strides.push_back(is_product ? program_.stride_of_empty(plan_.exprs, values, id)
-                                       : program_.int_value(values, id));
+    impl->strides.push_back(empty ? program_.stride_of_empty(plan_.exprs, values, id) : program_.int_value(values, id));
   }
   int64_t offset = program_.int_value(values, v.offset);
   if (b.kind == Buffer::kOutput) {

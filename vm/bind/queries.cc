@@ -34,22 +34,9 @@ LuaResults size_dim(Args& a) {
   return one_of("size", a[0].tensor(), a[0].tensor()->sizes, a);
 }
 
-// Returns the strides as eager code has them: in a contiguous tensor an empty size counts as one. Symbolic strides are
-// products in which it does not, so sizes are asked.
-Sizes strides_of(const Tensor& t) {
-  const auto is_symbol = [](SymInt s) { return !s.is_constant(); };
-  if (std::none_of(t->sizes.begin(), t->sizes.end(), is_symbol)) return t->strides;
-  if (!same_exprs(t->strides, contiguous_strides(t->sizes))) return t->strides;
-  Sizes filled = t->sizes;
-  for (size_t d = 1; d < filled.size(); d++) {
-    if (filled[d] == 0) filled[d] = 1;
-  }
-  return contiguous_strides(filled);
-}
-
 LuaResults stride_dim(Args& a) {
   if (a[0].tensor()->dim() == 0) fail("stride: a tensor of no dimensions has no stride ", a[1].sym_int().hint);
-  return one_of("stride", a[0].tensor(), strides_of(a[0].tensor()), a);
+  return one_of("stride", a[0].tensor(), a[0].tensor()->strides, a);
 }
 
 LuaResults is_contiguous(Args& a) {
@@ -72,7 +59,7 @@ LuaResults is_signed(Args& a) {
 const HostFunction kQueryRows[] = {
     {"size", "Tensor input", kBoth, [](Args& a) { return all_of(a[0].tensor()->sizes); }},
     {"size", "Tensor input, int dim", kBoth, size_dim},
-    {"stride", "Tensor input", kBoth, [](Args& a) { return all_of(strides_of(a[0].tensor())); }},
+    {"stride", "Tensor input", kBoth, [](Args& a) { return all_of(a[0].tensor()->strides); }},
     {"stride", "Tensor input, int dim", kBoth, stride_dim},
     {"dim", "Tensor input", kBoth, [](Args& a) -> LuaResults { return {vdim(a[0].tensor()->dim())}; }},
     {"ndimension", "Tensor input", kMethod, [](Args& a) -> LuaResults { return {vdim(a[0].tensor()->dim())}; }},
