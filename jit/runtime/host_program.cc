@@ -74,22 +74,6 @@ int32_t HostProgram::number_slot(int32_t expr) {
   return known;
 }
 
-int64_t HostProgram::stride_of_empty(std::span<const SymExpr> exprs, const HostValue* values, int32_t expr) const {
-  int64_t stride = 1;
-  SmallVec<int32_t, 8> factors{expr};
-  while (!factors.empty()) {
-    const int32_t id = factors.back();
-    const SymExpr& e = exprs[size_t(id)];
-    factors.pop_back();
-    if (e.op == SymOp::kMul) {
-      factors.push_back(e.a), factors.push_back(e.b);
-    } else {
-      stride *= e.op == SymOp::kConstInt ? e.i : std::max<int64_t>(values[slots_[size_t(id)]].i, 1);
-    }
-  }
-  return stride;
-}
-
 void HostProgram::add_guard(const SymGuard& g, int32_t level) {
   const bool a = is_number(exprs_[size_t(g.a)].op), b = arity(g.cmp) == 2 && is_number(exprs_[size_t(g.b)].op);
   const bool numbers = a || b;

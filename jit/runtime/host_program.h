@@ -35,9 +35,6 @@ class HostProgram {
 
   // The expression must have an int_slot.
   int64_t int_value(const HostValue* values, int32_t expr) const { return values[int_slots_[expr]].i; }
-  // Returns a stride of an empty tensor. As in eager code, an empty size counts as one in the product of sizes that a
-  // stride is. exprs: those that slots were asked for.
-  int64_t stride_of_empty(std::span<const SymExpr> exprs, const HostValue* values, int32_t expr) const;
   // The expression must have a number_slot.
   double number_value(const HostValue* values, int32_t expr) const {
     return values[number_slots_[expr] >= 0 ? number_slots_[expr] : slots_[expr]].d;

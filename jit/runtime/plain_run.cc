@@ -89,17 +89,6 @@ bool PlainRun::is_small(const HostValue* values) const {
   return true;
 }
 
-// Returns whether a result is empty. Its strides are not those of the plan (HostProgram::stride_of_empty).
-bool PlainRun::has_empty(const HostValue* values) const {
-  if (!reckons_) return false;
-  for (const Output& o : outputs_) {
-    for (int32_t d = 0; d < o.rank; d++) {
-      if (values[places_[size_t(o.first + d)]].i == 0) return true;
-    }
-  }
-  return false;
-}
-
 void PlainRun::launch(const Step& step, const HostValue* values, const InputView* views, void* const* outputs) const {
   check_stop();
   const int64_t extent = step.extent < 0 ? 1 : values[step.extent].i;
@@ -158,7 +147,7 @@ bool PlainRun::run(const std::vector<Tensor>& inputs, const InputView* views, co
   HostValue values[kMaxValues];
   std::copy(start_.begin(), start_.end(), values);
   if (reckons_) program_->run(values, seen, scalars);
-  if (!is_small(values) || has_empty(values)) return false;
+  if (!is_small(values)) return false;
   void* data[kMaxOutputs];
   results.reserve(outputs_.size());
   for (const Output& o : outputs_) {

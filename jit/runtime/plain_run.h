@@ -50,7 +50,6 @@ class PlainRun : public Dense {
   bool add_steps();
   int32_t output_at(int32_t buffer) const;  // -1: none
   bool is_small(const HostValue* values) const;
-  bool has_empty(const HostValue* values) const;
   void launch(const Step& step, const HostValue* values, const InputView* views, void* const* outputs) const;
 
   static constexpr size_t kMaxValues = 48, kMaxWords = 48, kMaxInputs = 16, kMaxOutputs = 4, kMaxSteps = 4;

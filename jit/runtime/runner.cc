@@ -338,10 +338,7 @@ Tensor Runner::make_output(const RunContext& c, const BufferView& v, const std::
   impl->dtype = v.dtype;
   const HostValue* values = c.values.data();
   for (ExprId id : v.sizes) impl->sizes.push_back(program_.int_value(values, id));
-  const bool empty = std::any_of(impl->sizes.begin(), impl->sizes.end(), [](SymInt s) { return s.hint == 0; });
-  for (ExprId id : v.strides) {
-    impl->strides.push_back(empty ? program_.stride_of_empty(plan_.exprs, values, id) : program_.int_value(values, id));
-  }
+  for (ExprId id : v.strides) impl->strides.push_back(program_.int_value(values, id));
   int64_t offset = program_.int_value(values, v.offset);
   if (b.kind == Buffer::kOutput) {
     impl->storage = c.storages[size_t(v.buffer)];
