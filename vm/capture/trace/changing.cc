@@ -7,6 +7,7 @@ namespace lutra {
 
 namespace {
 constexpr int kUnsteady = 3;         // number of other values in misses
+constexpr int kUnsteadySizes = 5;    // the same for sizes that ops make constants: each value may have its graph
 constexpr int kUnsteadyLengths = 2;  // the same for lengths: stopping because of one leaves out only one op
 }  // namespace
 
@@ -64,7 +65,7 @@ double Trace::constant(Var* v) {
       check(GuardOp::kValueCheck, v->source, constant_slot(number(v->num.to_double())), str(v->num.to_double()));
     } else {
       each_leaf(v->num.expr, [&](const Source* s, int dim) {
-        if (s && dim >= 0) stop_if_unsteady(*s, dim);
+        if (s && dim >= 0) stop_if_unsteady(*s, dim, kUnsteady);
       });
       graph->env->pin(v->num.expr);
     }
@@ -102,8 +103,8 @@ void Trace::stop_if_unsteady(const Source& s) {
 }
 
 // A size became a symbol at its first miss, which is not counted.
-void Trace::stop_if_unsteady(const Source& tensor, int dim) {
-  if (ended || options.fullgraph || values_of(size_name(tensor.text, dim)) < kUnsteady - 1) return;
+void Trace::stop_if_unsteady(const Source& tensor, int dim, int most) {
+  if (ended || options.fullgraph || values_of(size_name(tensor.text, dim)) < most - 1) return;
   stop(Break::changing_value, {.dirty = true});
 }
 
@@ -111,11 +112,11 @@ void Trace::stop_at_pin(int32_t expr) {
   const SymRange range = is_number((*graph->env)[expr].op) ? SymRange() : graph->env->range(expr);
   if (!ended && range.low != range.high && is_unbacked(*this, expr)) stop_at_size(*this, expr);
   if (options.changing_values.empty()) return;
-  // A count that sizes determine has fewer values than they.
-  const bool is_size = (*graph->env)[expr].op == SymOp::kSize;
+  // A count that sizes determine has fewer values than they. A region cannot end here, so it takes the constant.
+  const bool is_size = (*graph->env)[expr].op == SymOp::kSize && regions.empty();
   each_leaf(expr, [&](const Source* s, int dim) {
     if (s && dim < 0) stop_if_unsteady(*s);
-    if (s && is_size) stop_if_unsteady(*s, dim);
+    if (s && is_size) stop_if_unsteady(*s, dim, kUnsteadySizes);
   });
 }
 

@@ -201,7 +201,7 @@ class Trace {
   // a miss about the number, or if is_wanted returns false.
   std::optional<double> steady_element(const Tensor& input, bool (*is_wanted)(double));
   void stop_if_unsteady(const Source& value);
-  void stop_if_unsteady(const Source& tensor, int dim);
+  void stop_if_unsteady(const Source& tensor, int dim, int most);
   // Returns how many other lengths the real table had in misses.
   int lengths_of(const Table& t) const { return values_of("#" + t.source->text); }
   const std::string& text(Var* string);         // specialises
