@@ -51,6 +51,7 @@ struct Runtime {
   lua_State* L = nullptr;  // the main thread
   Config config;
   Counters counters;
+  Counters library_counters;  // of functions that stdlib compiles for itself, but for async's
   std::shared_ptr<CaptureState> capture;
   // A copy of config.verify for compiled code, which other threads also run.
   std::shared_ptr<std::atomic<int>> verify = std::make_shared<std::atomic<int>>(0);

@@ -203,15 +203,15 @@ void finish_entry(lua_State* L, ProtoPoint& point, size_t i) {
 }
 
 void count(lua_State* L, CompiledProto& compiled, const std::shared_ptr<Entry>& e) {
-  Counters& c = runtime(L).counters;
-  if (e->why && !compiled.for_library) count_break(L, compiled, e->why);
+  Counters& c = counters_of(L, compiled);
+  if (e->why) count_break(L, compiled, e->why);
   if (e->decline || !e->segment) return;
-  if (!compiled.for_library) c.unique_graphs++;
+  c.unique_graphs++;
   c.calls_captured += int64_t(e->ops);
   c.kernels += int64_t(e->kernels);
   compiled.log->push_back(e);
   if (e->compiling) {
-    c.background_started++;
+    runtime(L).counters.background_started++;
     if (log_wanted("async")) log_text("async", str(compiled.name, ": compiling in the background, ", e->ops, " ops"));
   }
   if (log_wanted("guards")) log_text("guards", compiled.name + "\n" + print(e->guards));
@@ -240,10 +240,15 @@ void report_internal(lua_State* L, CompiledProto& compiled, const std::string& w
           compiled.name.c_str(), what.c_str(), graph.c_str(), graph.empty() || graph.back() == '\n' ? "" : "\n");
 }
 
+Counters& counters_of(lua_State* L, const CompiledProto& compiled) {
+  Runtime& rt = runtime(L);
+  return compiled.for_library ? rt.library_counters : rt.counters;
+}
+
 void count_break(lua_State* L, CompiledProto& compiled, const BreakReason& why) {
-  runtime(L).counters.graph_break[why.reason]++;
+  counters_of(L, compiled).graph_break[why.reason]++;
   compiled.breaks->push_back(why);
-  if (!log_wanted("graph_breaks")) return;
+  if (compiled.for_library || !log_wanted("graph_breaks")) return;
   log_text("graph_breaks", str(place_of(why), ": ", describe(why)));
 }
 
@@ -265,7 +270,7 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
   const CompileScope scope;
   const double start = wall_ms();
   const double cpu_start = thread_cpu_ms();
-  Counters& counters = runtime(L).counters;
+  Counters& counters = counters_of(L, *compiled);
   counters.frames_total++;
   std::shared_ptr<Entry> entry;
   try {

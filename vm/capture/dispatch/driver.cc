@@ -245,7 +245,7 @@ struct PortalRun {
     if (in_finalizer(L) || waits() ||
         !may_compile(state, compiled, [&] { return missed ? reason_of(*missed, failed) : ""; }))
       return false;
-    state.runtime->counters.cache_misses++;
+    counters_of(L, compiled).cache_misses++;
     const bool pays = has_to_pay(L, compiled);
     if (pays && !is_affordable(L, state, point().needs_ms)) {
       if (!under && waits_long(home, compiled)) go();
@@ -357,7 +357,7 @@ struct PortalRun {
         return decline();
       }
       if (a.entry) {
-        state.runtime->counters.cache_hits += round == 0 && !fresh;
+        counters_of(L, compiled).cache_hits += round == 0 && !fresh;
         return run_hit(*a.entry);
       }
       const bool again = round == 0 || std::exchange(parted, false);
@@ -375,7 +375,7 @@ bool is_early(CaptureState& state, lua_State* L, const CompiledProto& compiled, 
   if (asks || point.dead || !has_to_pay(L, compiled)) return false;
   if (point.entries.empty()) {
     if (portal.version < compiled.version || is_affordable(L, state, point.needs_ms)) return false;
-    return state.runtime->counters.cache_misses++, true;
+    return counters_of(L, compiled).cache_misses++, true;
   }
   for (const std::shared_ptr<Entry>& e : point.entries) {
     if (begins_compiling(L, state, *e) && e->compiling->work->done()) return false;
@@ -412,7 +412,7 @@ void capture_stub(CaptureState& state, lua_State* L, const std::shared_ptr<Compi
   for (int i = live; i < params; i++) lua_remove(L, live + 1);
   const int n = lua_gettop(L);
   push_self(state, L);
-  runtime(L).counters.cache_misses++;
+  counters_of(L, *compiled).cache_misses++;
   const AutomaticTime time(state, has_to_pay(L, *compiled));
   capture_point(state, L, compiled, point, {int(point.args.size()), n, n + 1});
   lua_settop(L, n + 1);

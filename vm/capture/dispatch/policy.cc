@@ -470,12 +470,15 @@ void learn(lua_State* L, ProtoPoint& point, const Miss& miss, const CallValues& 
   });
 }
 
+// All modules of a program share a function that stdlib compiles for itself, so it may have more entries.
+constexpr int kLibraryShare = 8;
+
 bool handle_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, ProtoPoint& point, const Miss& miss,
                  const CallValues& call) {
   Runtime& rt = runtime(L);
   const auto made = std::count_if(point.entries.begin(), point.entries.end(), [](auto& e) { return !e->decline; });
   const bool declines = miss.entry.decline;
-  const bool limit = !declines && int(made) >= rt.config.recompile_limit;
+  const bool limit = !declines && int(made) >= rt.config.recompile_limit * (compiled.for_library ? kLibraryShare : 1);
   if (limit && point.limit_reached) return note_late_miss(point, compiled), false;
   const size_t known = lessons(point);
   Recompile r = describe_miss(state, L, compiled, point, miss, call);
@@ -492,8 +495,8 @@ bool handle_miss(CaptureState& state, lua_State* L, CompiledProto& compiled, Pro
     }
     return false;
   }
-  rt.counters.recompiles[r.kind]++;
-  log_recompile(compiled, r);
+  counters_of(L, compiled).recompiles[r.kind]++;
+  if (!compiled.for_library) log_recompile(compiled, r);
   compiled.recompiles->push_back(std::move(r));
   return true;
 }
