@@ -417,17 +417,18 @@ struct Groups {
 // left holds the dimensions of size 1 in b, right those of size 1 in a.
 Groups groups_of(const Tensor& a, const Tensor& b, const std::vector<bool>& summed) {
   Groups g;
+  const auto has_no = [](SymInt size) { return size.is_constant() && size.hint == 1; };  // label, as far as is known
   for (size_t d = 0; d < summed.size(); d++) {
-    const bool one_a = is_one(a->sizes[d]), one_b = is_one(b->sizes[d]);
+    const SymInt na = a->sizes[d], nb = b->sizes[d];
     const auto at = int64_t(d);
     if (summed[d]) {
-      g.inner.push_back(at), g.ni = g.ni * a->sizes[d];
-    } else if (!one_a && !one_b) {
-      g.both.push_back(at), g.nb = g.nb * a->sizes[d];
-    } else if (!one_a || one_b) {
-      g.left.push_back(at), g.nl = g.nl * a->sizes[d];
+      g.inner.push_back(at), g.ni = g.ni * na;
+    } else if (has_no(nb) || (!has_no(na) && is_one(nb))) {
+      g.left.push_back(at), g.nl = g.nl * na;
+    } else if (is_one(na)) {
+      g.right.push_back(at), g.nr = g.nr * nb;
     } else {
-      g.right.push_back(at), g.nr = g.nr * b->sizes[d];
+      g.both.push_back(at), g.nb = g.nb * na;
     }
   }
   return g;
@@ -516,7 +517,7 @@ void check_sizes(const std::string& text, const std::vector<std::vector<int>>& l
         const auto at = std::find(labels[k].begin(), labels[k].end(), labels[i][d]) - labels[k].begin();
         if (size_t(at) == labels[k].size()) continue;
         const SymInt other = list[k]->sizes[size_t(at)];
-        if (is_one(size) || is_one(other) || size == other) continue;
+        if (size == other || is_one(size) || is_one(other)) continue;
         fail("einsum: label '", label_text(labels[i][d]), "' of '", text, "' has size ", other.hint, " in operand ", k,
              " and ", size.hint, " in operand ", i);
       }
