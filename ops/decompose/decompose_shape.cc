@@ -64,7 +64,14 @@ Results decompose_pad_sequence(const Args& args) {
   if (!sides.have(side)) fail("pad_sequence: padding_side '", side, "' is unknown", sides.expected(side));
   SymInt longest = 0;
   for (size_t i = 0; i < list.size(); i++) {
-    if (list[i]->dim() == 0) fail("pad_sequence: sequences[", i + 1, "] has no dimensions");
+    const Sizes &sizes = list[i]->sizes, &first = list[0]->sizes;
+    if (sizes.size() == 0) fail("pad_sequence: sequences[", i + 1, "] has no dimensions");
+    const bool fits = sizes.size() == first.size() &&
+                      same_sizes(Sizes(sizes.begin() + 1, sizes.end()), Sizes(first.begin() + 1, first.end()));
+    if (!fits) {
+      fail("pad_sequence: sequences[", i + 1, "] has shape ", to_string(sizes), ", whose sizes after the first are not ",
+           "those of sequences[1], ", to_string(first));
+    }
     longest = sym_max(longest, list[i]->sizes[0]);
   }
   List padded;

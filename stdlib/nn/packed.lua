@@ -170,7 +170,13 @@ end
 -- Padding -------------------------------------------------------------------------------------------------------------
 
 function rnn.pad_sequence(sequences, ...)
-  if lt.is_tensor(sequences) then sequences = sequences:unbind(0) end
+  if lt.is_tensor(sequences) then return pad_sequence(sequences:unbind(0), ...) end
+  if type(sequences) == "table" and lt.is_tensor(sequences.sequences) then -- by names
+    local o = {}
+    for name, value in pairs(sequences) do o[name] = value end
+    o.sequences = o.sequences:unbind(0)
+    return pad_sequence(o, ...)
+  end
   return pad_sequence(sequences, ...)
 end
 
