@@ -81,6 +81,7 @@ return function(f, init, xs, options)
   -- Ops of unrolled steps may be fused with each other, but compile time grows with their number.
   if possible(n) and not peels() then return of_graph(f, init, xs, slices, dim, reverse) end
   if possible(n) and n > 1 then return of_graph_but_first(f, init, xs, slices, dim, reverse, n) end
+  if possible(n) then n = 1 end -- one step needs no loop; as a constant it asks nothing more
   local carry, last, model, ys = init, nil, nil, {}
   local first = tree.flatten("scan", "argument 'init'", init)
   for step = 0, n - 1 do
