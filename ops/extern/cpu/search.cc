@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <mutex>
+#include <tuple>
+#include <utility>
 
 #include "ops/core/interrupt.h"
 #include "ops/extern/cpu/kernels.h"
@@ -147,6 +149,37 @@ void search_all(const ExternCall& call, const ExternView& sorted, const ExternVi
     run(one_by_one);
 }
 
+// Calls body(begin, end) for pieces of the elements of call.in[0], on several threads if there are many.
+template <class F>
+void in_pieces(const ExternCall& call, int64_t grain, const F& body) {
+  const int64_t n = call.in[0].numel();
+  call.parallel ? call.parallel(n, grain, body) : body(0, n);
+}
+
+// Returns the least and the largest element. Both are NaN if an element is.
+template <class T, class A>
+std::pair<A, A> extremes(const ExternCall& call, const ExternView& in) {
+  constexpr A infinity = std::numeric_limits<A>::infinity();
+  std::mutex mutex;
+  A low = infinity, high = -infinity;
+  bool nan = false;
+  in_pieces(call, kGrain, [&](int64_t begin, int64_t end) {
+    each_row_within(in, begin, end, [&](int64_t at, int64_t count, int64_t stride) {
+      const T* from = static_cast<const T*>(in.data) + at;
+      A least = infinity, most = -infinity;
+      bool none = false;
+      for (int64_t i = 0; i < count; i++) {
+        const A v(from[i * stride]);
+        least = std::min(least, v), most = std::max(most, v), none |= v != v;
+      }
+      const std::lock_guard lock(mutex);
+      low = std::min(low, least), high = std::max(high, most), nan |= none;
+    });
+  });
+  if (nan) low = high = std::numeric_limits<A>::quiet_NaN();
+  return {low, high};
+}
+
 }  // namespace
 
 void run_searchsorted(const ExternCall& call) {
@@ -164,13 +197,6 @@ void run_searchsorted(const ExternCall& call) {
     else
       search_all<T>(call, sorted.view, input.view, values, right, static_cast<int64_t*>(out.data));
   });
-}
-
-// Calls body(begin, end) for pieces of the elements of call.in[0], on several threads if there are many.
-template <class F>
-void in_pieces(const ExternCall& call, int64_t grain, const F& body) {
-  const int64_t n = call.in[0].numel();
-  call.parallel ? call.parallel(n, grain, body) : body(0, n);
 }
 
 void run_isin(const ExternCall& call) {
@@ -202,45 +228,35 @@ void run_isin(const ExternCall& call) {
 
 // As in PyTorch: equal ranges from min to max (the elements' own extremes if both are 0). The last range is closed.
 void run_histc(const ExternCall& call) {
-  const ExternView &in = call.in[0], &out = call.out[0];
-  const int64_t bins = out.sizes[0];
+  const ExternView in = with_joined_dims(call.in[0]), &out = call.out[0];
+  const int64_t bins = out.sizes[0], n = in.numel();
   with_element_type(in.dtype, [&]<class T>() {
     if constexpr (!std::is_integral_v<T> && !std::is_same_v<T, Bool8>) {
       using A = typename Arithmetic<T>::type;
-      const T* from = static_cast<const T*>(in.data);
       A low = A(T(A(call.scalars[0]))), high = A(T(A(call.scalars[1])));
-      std::mutex mutex;
-      if (low == high && in.numel() > 0) {
-        low = std::numeric_limits<A>::infinity(), high = -low;
-        bool nan = false;
-        in_pieces(call, kGrain, [&](int64_t begin, int64_t end) {
-          A least = std::numeric_limits<A>::infinity(), most = -least;
-          bool none = false;
-          each_element_within(in, begin, end, [&](int64_t at) {
-            const A v(from[at]);
-            least = std::min(least, v), most = std::max(most, v), none |= v != v;
-          });
-          const std::lock_guard lock(mutex);
-          low = std::min(low, least), high = std::max(high, most), nan |= none;
-        });
-        if (nan) low = high = std::numeric_limits<A>::quiet_NaN();
-      }
+      if (low == high && n > 0) std::tie(low, high) = extremes<T, A>(call, in);
       if (low == high) low -= 1, high += 1;
       if (!std::isfinite(low) || !std::isfinite(high)) {
         throw Error(ErrorKind::kData, str("histc: the range from ", low, " to ", high, " is not finite"));
       }
       if (low > high) throw Error(ErrorKind::kData, "histc: max must not be less than min");
       std::vector<int64_t> counts(size_t(bins), 0);
-      in_pieces(call, std::max(4 * kGrain, bins), [&](int64_t begin, int64_t end) {
-        std::vector<int64_t> own(size_t(bins), 0);
-        const A first = low, last = high;
-        int64_t* const count = own.data();
-        each_element_within(in, begin, end, [=](int64_t at) {
-          const A v(from[at]);
-          if (!(v >= first && v <= last)) return;
-          const auto bin = int64_t((v - first) * A(bins) / (last - first));
-          count[std::min(bin, bins - 1)]++;
+      const auto count_into = [=, &in](int64_t* into, int64_t begin, int64_t end) {
+        each_row_within(in, begin, end, [=, &in](int64_t at, int64_t count, int64_t stride) {
+          const T* from = static_cast<const T*>(in.data) + at;
+          for (int64_t i = 0; i < count; i++) {
+            const A v(from[i * stride]);
+            if (!(v >= low && v <= high)) continue;
+            const A bin = (v - low) * A(bins) / (high - low);
+            into[bin < A(bins - 1) ? int64_t(bin) : bins - 1]++;
+          }
         });
+      };
+      std::mutex mutex;
+      in_pieces(call, std::max(4 * kGrain, bins), [&](int64_t begin, int64_t end) {
+        if (end - begin == n) return count_into(counts.data(), begin, end);
+        std::vector<int64_t> own(size_t(bins), 0);
+        count_into(own.data(), begin, end);
         const std::lock_guard lock(mutex);
         for (size_t i = 0; i < own.size(); i++) counts[i] += own[i];
       });

@@ -44,16 +44,28 @@ inline int64_t offset_of(const ExternView& v, int64_t i, int dims) {
   return o;
 }
 
-// Calls f(offset) for the elements begin to end - 1 of v, counted in row-major order.
+// Returns the view with dimensions joined where one step of the outer one is all steps of the inner one.
+inline ExternView with_joined_dims(const ExternView& v) {
+  ExternView r = v;
+  r.dim = 0;
+  for (int d = 0; d < v.dim; d++) {
+    if (v.sizes[d] == 1) continue;
+    const bool joins = r.dim > 0 && r.strides[r.dim - 1] == v.sizes[d] * v.strides[d];
+    if (!joins) r.sizes[r.dim++] = 1;
+    r.sizes[r.dim - 1] *= v.sizes[d], r.strides[r.dim - 1] = v.strides[d];
+  }
+  if (r.dim == 0) r.sizes[0] = 1, r.strides[0] = 0, r.dim = 1;
+  return r;
+}
+
+// Calls f(offset, count, stride) for rows of the elements begin to end - 1 of a view with joined dims, in row-major
+// order. A row is not longer than kStretch.
 template <class F>
-void each_element_within(const ExternView& v, int64_t begin, int64_t end, F&& f) {
-  if (v.dim == 0 && begin < end) return f(int64_t(0));
+void each_row_within(const ExternView& v, int64_t begin, int64_t end, F&& f) {
   const int64_t n = v.sizes[v.dim - 1], stride = v.strides[v.dim - 1];
   for (int64_t i = begin; i < end;) {
     const int64_t at = offset_of(v, i, v.dim), count = std::min(n - i % n, end - i);
-    in_stretches(count, [&](int64_t from, int64_t to) {
-      for (int64_t k = from; k < to; k++) f(at + k * stride);
-    });
+    in_stretches(count, [&](int64_t from, int64_t to) { f(at + from * stride, to - from, stride); });
     i += count;
   }
 }
