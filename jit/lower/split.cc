@@ -235,7 +235,7 @@ std::vector<Splitter::Cut> Splitter::cuts_outside(const Reduction& r) const {
   for (size_t k = 1; policy.deep && k < r.nest[0].size(); k++) steps = steps * r.sizes[size_t(r.nest[0][k])];
   if (steps < SymInt((r.rows && kept > SymInt(1) ? kRowSteps : kChunkSteps) * chunks)) {
     // A part for each step, as rows() cuts other dtypes: there a part has the dtype of the result.
-    const bool by_rows = r.kept.empty() && r.nest[0].size() > 1 && is_half(n_.results[0]->dtype);
+    const bool by_rows = !policy.deep && r.kept.empty() && r.nest[0].size() > 1 && is_half(n_.results[0]->dtype);
     if (!by_rows || size < SymInt(2) || floor_div(all, size) < SymInt(kShortRow)) return {};
     return {{first, size, 1}};
   }
