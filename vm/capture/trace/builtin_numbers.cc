@@ -215,9 +215,10 @@ Vars run_random(Trace& t, Var* self, const Vars& args) {
   if (t.random_seed) seed_random(state, t.random_seed_value);
   lua_settop(t.L, function - 1);
   lua_pushnumber(t.L, draw_ahead(state, t.draws));
-  std::string text =
-      t.random_seed ? str("math.random() since math.randomseed(", t.random_seed->text, ")") : "math.random()";
-  if (t.draws) text += str(" (draw ", t.draws + 1, ")");
+  const std::string draw = str("math.random() (draw ", t.draws + 1);
+  const std::string text = t.random_seed ? str(draw, " after math.randomseed(", t.random_seed->text, "))")
+                           : t.draws     ? draw + ")"
+                                         : "math.random()";
   Var* v = t.wrap(t.source(SourceKind::kRandom, self->source, t.random_seed, t.draws, text));
   t.random = self, t.draws++;
   t.effect = true;

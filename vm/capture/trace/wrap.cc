@@ -393,7 +393,10 @@ const std::string& Trace::pinned_text(Var* v) {
 void Trace::guard_identity(Var* v) {
   if (v->identity_guarded || !v->source) return;
   v->identity_guarded = true;
-  check(GuardOp::kIdentityCheck, v->source, weak_slot(v->pin), "the same function");
+  push_pin(v->pin);
+  const std::string same = str("the same ", luaL_typename(L, -1));
+  lua_pop(L, 1);
+  check(GuardOp::kIdentityCheck, v->source, weak_slot(v->pin), same);
 }
 
 void Trace::guard_callee(Var* f) {
