@@ -50,23 +50,6 @@ TEST_CASE("host programs evaluate what is needed", "[runtime]") {
   CHECK_FALSE(p.guards_hold(values.data()));
 }
 
-TEST_CASE("an empty size counts as one in a stride of an empty tensor", "[runtime]") {
-  SymEnv env;
-  const int32_t n = env.leaf(SymOp::kSize, 0, 0, 4), m = env.leaf(SymOp::kSize, 0, 1, 5);
-  const int32_t stride = env.make(SymOp::kMul, env.make(SymOp::kMul, n, m), env.constant(3)), zero = env.constant(0);
-  HostProgram p;
-  p.begin(env.exprs(), std::vector<int32_t>{0});
-  p.int_slot(stride), p.int_slot(n), p.int_slot(zero);
-  const SymInt sizes[] = {0, 2}, strides[] = {2, 1};
-  const InputView input{nullptr, sizes, strides};
-  auto values = p.start_values();
-  p.run(values.data(), &input, nullptr);
-  CHECK(p.int_value(values.data(), stride) == 0);
-  CHECK(p.stride_of_empty(env.exprs(), values.data(), stride) == 6);
-  CHECK(p.stride_of_empty(env.exprs(), values.data(), n) == 1);
-  CHECK(p.stride_of_empty(env.exprs(), values.data(), zero) == 0);
-}
-
 TEST_CASE("division by the size of an empty tensor is zero", "[runtime]") {
   SymEnv env;
   const int32_t n = env.leaf(SymOp::kSize, 0, 0, 4);
