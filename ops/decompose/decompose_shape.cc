@@ -69,8 +69,8 @@ Results decompose_pad_sequence(const Args& args) {
     const bool fits = sizes.size() == first.size() &&
                       same_sizes(Sizes(sizes.begin() + 1, sizes.end()), Sizes(first.begin() + 1, first.end()));
     if (!fits) {
-      fail("pad_sequence: sequences[", i + 1, "] has shape ", to_string(sizes), ", whose sizes after the first are not ",
-           "those of sequences[1], ", to_string(first));
+      fail("pad_sequence: sequences[", i + 1, "] has shape ", to_string(sizes),
+           ", whose sizes after the first are not ", "those of sequences[1], ", to_string(first));
     }
     longest = sym_max(longest, list[i]->sizes[0]);
   }

@@ -30,8 +30,8 @@ std::shared_ptr<Entry> capture_point(CaptureState& state, lua_State* L, const st
 bool finish_entries(lua_State* L, CompiledProto& compiled, ProtoPoint& point);
 // The message for a function whose jumps to exits do not fit, because exits lie behind its end.
 inline constexpr const char* kTooLong = "the function is too long for calls of compiled code";
-// Returns the counters of captures, graphs and guards of `compiled`: those that the user sees, unless stdlib compiles it
-// for itself. Compilations in the background are counted together.
+// Returns the counters of captures, graphs and guards of `compiled`: those that the user sees, unless stdlib compiles
+// it for itself. Compilations in the background are counted together.
 Counters& counters_of(lua_State* L, const CompiledProto& compiled);
 // Records the graph break in counters, reports and logs.
 void count_break(lua_State* L, CompiledProto& compiled, const BreakReason& why);

@@ -1,5 +1,6 @@
 // What misses have shown about numbers, strings and sizes: which of them change, and where the trace stops because of
 // that.
+#include "vm/capture/trace/regions.h"
 #include "vm/capture/trace/trace.h"
 #include "vm/capture/trace/unbacked_sizes.h"
 
@@ -113,7 +114,7 @@ void Trace::stop_at_pin(int32_t expr) {
   if (!ended && range.low != range.high && is_unbacked(*this, expr)) stop_at_size(*this, expr);
   if (options.changing_values.empty()) return;
   // A count that sizes determine has fewer values than they. A region cannot end here, so it takes the constant.
-  const bool is_size = (*graph->env)[expr].op == SymOp::kSize && regions.empty();
+  const bool is_size = (*graph->env)[expr].op == SymOp::kSize && !is_within_control(*this);
   each_leaf(expr, [&](const Source* s, int dim) {
     if (s && dim < 0) stop_if_unsteady(*s);
     if (s && is_size) stop_if_unsteady(*s, dim, kUnsteadySizes);

@@ -56,6 +56,10 @@ ControlPlace control_place(const Trace& t) {
 
 bool is_for_eager(const Trace& t) { return t.frames[0]->code->file == std::string_view("lutra/control/traces.lua"); }
 
+bool is_within_control(const Trace& t) {
+  return std::any_of(t.frames.begin(), t.frames.end(), [](const auto& f) { return is_control(*f); });
+}
+
 bool is_in_control(const Trace& t) { return is_control(*t.frames.back()); }
 
 void refuse_control(Trace& t, const ControlPlace& place, const std::string& why) {

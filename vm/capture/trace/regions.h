@@ -77,6 +77,8 @@ ControlPlace control_place(const Trace& t);
 bool is_for_eager(const Trace& t);
 // Returns whether the current instruction belongs to stdlib/control.
 bool is_in_control(const Trace& t);
+// Returns whether a function of stdlib/control is running. A stop there would cost its region.
+bool is_within_control(const Trace& t);
 
 // Models of lt._native.control_..., which stdlib/control calls in a trace.
 Vars run_control_possible(Trace& t, Var* self, const Vars& args);
