@@ -2,6 +2,7 @@
 // is a row of ids, or the ids between two offsets. No row is copied before it is reduced.
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <vector>
 
 #include "ops/core/cpu.h"
@@ -18,34 +19,14 @@ namespace {
 
 constexpr int64_t kBagWork = 32768;  // elements that are worth a thread
 
-template <class A>
-void add(const A* const* rows, const A* scales, int64_t count, int64_t n, A* to) {
-  add_bag_rows(rows, scales, count, n, to);
-}
-template <class A>
-void exceed(const A* const* rows, int64_t count, int64_t n, A* most, typename BagRows<A>::Place* at) {
-  exceed_bag_rows(rows, count, n, most, at);
-}
-template <class A>
-[[gnu::optimize("O3")]] void add_part(const A* part, int64_t n, A* sum, A* lost) {
-  add_bag_part(part, n, sum, lost);
-}
-template <class A>
-[[gnu::optimize("O3")]] void end_sums(const A* lost, int64_t n, A* sum) {
-  end_bag_sums(lost, n, sum);
-}
-template <class A>
-[[gnu::optimize("O3")]] void divide(A* to, int64_t n, A by) {
-  for (int64_t k = 0; k < n; k++) to[k] /= by;
-}
+#include "ops/extern/cpu/bag_rows.inc"
 
 template <class A>
 const BagRows<A>& bag_rows() {
   if constexpr (cpu::kX64) {
     if (cpu::has_avx2()) return bag_rows_avx2<A>();
   }
-  static constexpr BagRows<A> base = {add<A>, exceed<A>, add_part<A>, end_sums<A>, divide<A>};
-  return base;
+  return kBagRows<A>;
 }
 
 // Returns v's elements in row-major order, or a copy in `own` if they are not.
