@@ -379,6 +379,28 @@ test("embedding_bag without a bag, without an id, with an empty bag, with NaN", 
   end
 end)
 
+test("embedding_bag gives each feature the bits that it has alone", function()
+  for _, dtype in ipairs {"float32", "float64", "bfloat16"} do
+    local w, scales = lt.randn({7, 150}, {dtype = dtype}), lt.randn({120}, {dtype = dtype})
+    local ids, offsets = lt.randint(0, 7, {120}), lt.tensor({0, 3, 3, 80}, {dtype = "int64"})
+    w[2][5], w[3][61], w[4][149] = 0 / 0, math.huge, 0 / 0
+    for _, mode in ipairs {"sum", "mean", "max"} do
+      local function bag(from) -- NaN as a number, so that bits compare
+        return F.embedding_bag(ids, from, offsets, {mode = mode, per_sample_weights = mode == "sum" and scales or nil})
+          :nan_to_num(12345)
+      end
+      local alone = {}
+      for k = 1, 150 do alone[k] = bag(w:narrow(1, k - 1, 1)) end
+      alone = lt.cat(alone, 1)
+      for features = 1, 150 do
+        local name = ("%s %s %d"):format(dtype, mode, features)
+        truthy(bag(w:narrow(1, 0, features)):equal(alone:narrow(1, 0, features)), name)
+        truthy(bag(w:narrow(1, 150 - features, features)):equal(alone:narrow(1, 150 - features, features)), name)
+      end
+    end
+  end
+end)
+
 -- The formula of embedding_bag, in ops that copy all rows. Returns the bags in which `ids` are, by offsets.
 local function bags_by_formula(ids, w, offsets, mode, weights, padding)
   local out = {}

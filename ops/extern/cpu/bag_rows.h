@@ -10,7 +10,7 @@ constexpr int kBagVectors = 8;  // the most vectors of a part of a row
 template <class A>
 constexpr int64_t kBagLanes = 32 / int64_t(sizeof(A));  // elements of a vector
 
-// Functions of `count` > 0 parts of rows, with n elements each: kBagLanes times 8, 4, 2 or 1, or fewer than kBagLanes.
+// Functions of `count` > 0 parts of rows, with n elements each: from 1 to kBagLanes * kBagVectors.
 template <class A>
 struct BagRows {
   using Place = std::conditional_t<sizeof(A) == 4, int32_t, int64_t>;

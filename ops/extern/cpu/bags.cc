@@ -1,7 +1,6 @@
 // embedding_bag: the sum or mean of a table's rows over each bag of ids, or the row that has its largest element. A bag
 // is a row of ids, or the ids between two offsets. No row is copied before it is reduced.
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -76,19 +75,18 @@ struct Bags {
     });
   }
 
-  // Calls f(bag, first feature, number of features) for parts of all bags, on several threads. Parts have the sizes
-  // that BagRows takes.
+  // Calls f(bag, first feature, number of features) for parts of up to `vectors` vectors of all bags, on several
+  // threads. A part less than a vector takes features of the one before it.
   template <class A, class F>
-  void each_part(const ExternCall& call, F&& f) const {
+  void each_part(const ExternCall& call, int64_t vectors, F&& f) const {
     const int64_t features = table.sizes[1], work = bounds.back() * features;
     const auto run = [&](int64_t begin, int64_t end) {
       int64_t unseen = 0;
       for (int64_t b = begin; b < end; b++) {
-        for (int64_t k = 0; k < features;) {
-          const int64_t vectors = std::min<int64_t>((features - k) / kBagLanes<A>, kBagVectors);
-          const int64_t n = vectors ? int64_t(std::bit_floor(uint64_t(vectors))) * kBagLanes<A> : features - k;
-          f(b, k, n);
-          k += n;
+        for (int64_t k = 0, end; k < features; k = end) {
+          end = std::min(k + vectors * kBagLanes<A>, features);
+          const int64_t first = std::max<int64_t>(0, std::min(k, end - kBagLanes<A>));
+          f(b, first, end - first);
         }
         unseen += (bounds[size_t(b) + 1] - bounds[size_t(b)] + 1) * features;
         if (unseen >= kStretch) unseen = 0, look_in_loop();
@@ -201,7 +199,7 @@ void run_embedding_bag_sum(const ExternCall& call) {
     const T* scales = call.in[3].data ? in_order(call.in[3], own) : nullptr;
     A* out = static_cast<A*>(call.out[0].data);
     if (bags.table.sizes[1] == 0) std::fill_n(counts, bags.count, 0);
-    bags.each_part<A>(call, [&](int64_t b, int64_t feature, int64_t n) {
+    bags.each_part<A>(call, kBagVectors, [&](int64_t b, int64_t feature, int64_t n) {
       A* to = out + b * bags.table.sizes[1] + feature;
       counts[b] = sum_part(bags, scales, b, feature, n, to);
       if (mean) bag_rows<A>().divide(to, n, A(std::max<int64_t>(counts[b], 1)));
@@ -213,7 +211,8 @@ void run_embedding_bag_max(const ExternCall& call) {
   const Bags bags(call, call.ints[0]);
   auto* out = static_cast<int64_t*>(call.out[0].data);
   with_float_type(bags.table.dtype, [&]<class T>() {
-    bags.each_part<typename Arithmetic<T>::type>(call, [&](int64_t b, int64_t feature, int64_t n) {
+    constexpr int64_t vectors = kBagVectors / 2;  // a vector of elements needs one of places
+    bags.each_part<typename Arithmetic<T>::type>(call, vectors, [&](int64_t b, int64_t feature, int64_t n) {
       find_most<T>(bags, b, feature, n, out + b * bags.table.sizes[1] + feature);
     });
   });
