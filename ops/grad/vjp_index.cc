@@ -64,8 +64,12 @@ namespace {
 Tensor rows_of_bags(const Tensor& g, const Tensor& ids, const Value& offsets, bool include_last_offset) {
   const SymInt features = g->sizes[1];
   if (offsets.is_none()) return expand(unsqueeze(g, int_arg(1)), Sizes{ids->sizes[0], ids->sizes[1], features});
-  Tensor bag = op1(OpId::searchsorted,
-                   {offsets, counting(ids->sizes[0], ids, offsets.tensor()->dtype), false, true, Value(), Value()});
+  // The bag of an id is the number of offsets at or before it, less 1. An offset may be the number of ids.
+  const Tensor at = offsets.tensor();
+  const auto filled = [&](SymInt n, int64_t value) { return full({n}, int_arg(value), DType::kInt64, g->device()); };
+  const SymInt n = ids->sizes[0];
+  const Tensor begun = index_add(filled(n + 1, 0), int_arg(0), at, filled(at->sizes[0], 1));
+  const Tensor bag = part(op1(OpId::cumsum, {begun, int_arg(0), Value()}), 0, 0, n);
   Tensor rows = g;
   if (include_last_offset)
     rows = op1(OpId::cat, {std::vector{g, full({1, features}, 0.0, g->dtype, g->device())}, int_arg(0)});
