@@ -39,12 +39,11 @@ local function check_index(name, t)
   end
 end
 
--- Returns the row of padding, counted from 0, or -1.
-local function padding_of(o)
-  local row, n = o.padding_idx, o.weight:size(0)
-  if row == nil then return -1 end
-  if type(row) ~= "number" or row >= n or row < -n then
-    errors.wrong("embedding_bag", "padding_idx", string.format("from %d to %d", -n, n - 1), row)
+-- Returns the row of padding of n, counted from 0, or nil.
+local function padding_of(name, row, n)
+  if row == nil then return nil end
+  if type(row) ~= "number" or row >= n or row < -n or row % 1 ~= 0 then
+    errors.wrong(name, "padding_idx", string.format("from %d to %d and whole", -n, n - 1), row)
   end
   return row < 0 and row + n or row
 end
@@ -86,7 +85,7 @@ local function embedding_bag(...)
   end
   check(o)
   local ids, offsets, weights, weight = o.input, o.offsets, o.per_sample_weights, o.weight
-  local last, padding = o.include_last_offset, padding_of(o)
+  local last, padding = o.include_last_offset, padding_of("embedding_bag", o.padding_idx, weight:size(0)) or -1
   if ids:dim() == 2 then
     last = false -- as in PyTorch: there are no offsets
   elseif offsets:size(0) == 0 then
@@ -114,15 +113,10 @@ function EmbeddingBag:init(...)
   errors.count("EmbeddingBag", "embedding_dim", o.embedding_dim, 0)
   if modes[o.mode] == nil then errors.wrong("EmbeddingBag", "mode", "'sum', 'mean' or 'max'", o.mode) end
   if o.sparse then fail("EmbeddingBag: sparse = true does not exist yet") end
-  local row = o.padding_idx
-  if row ~= nil and (type(row) ~= "number" or row >= o.num_embeddings or row < -o.num_embeddings) then
-    errors.wrong("EmbeddingBag", "padding_idx", string.format("from %d to %d", -o.num_embeddings, o.num_embeddings - 1),
-      row)
-  end
   self.num_embeddings, self.embedding_dim, self.max_norm, self.norm_type = o.num_embeddings, o.embedding_dim,
     o.max_norm, o.norm_type
   self.scale_grad_by_freq, self.mode, self.include_last_offset = o.scale_grad_by_freq, o.mode, o.include_last_offset
-  self.padding_idx = row and row < 0 and row + o.num_embeddings or row
+  self.padding_idx = padding_of("EmbeddingBag", o.padding_idx, o.num_embeddings)
   if o._weight ~= nil then
     self.weight = Parameter(o._weight)
     return

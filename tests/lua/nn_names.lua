@@ -144,7 +144,10 @@ test("transformers and bags: wrong calls", function()
       deep(f({0, 1, 2, 0}, {0, 4, 4}, options):select(1, 0):tolist(), {mode == "sum" and 4 or 1, 0, 0})
     end
     raises("embedding_bag: include_last_offset needs an offset", bag, {0, 1}, {}, with_last)
-    raises("embedding_bag: argument 'padding_idx' must be from -3 to 2", bag, {0}, {0}, {mode = mode, padding_idx = 3})
+    for _, row in ipairs {3, -4, 0.5, 0 / 0} do
+      raises("embedding_bag: argument 'padding_idx' must be from -3 to 2", bag, {0}, {0},
+        {mode = mode, padding_idx = row})
+    end
     deep(bag({}, {0, 0}, options).shape, {2, 2})
   end
   deep(F.embedding_bag(ids, lt.tensor {{1}, {2}, {4}}, lt.tensor {0, 1, 2}:long(),
