@@ -25,7 +25,7 @@ Tensor reflected(const Tensor& at, SymInt n, bool at_centres) {
   const Scalar inverse = scalar_binary(SymOp::kNDiv, 1.0, span), high = scalar_binary(SymOp::kNAdd, span, low);
   const Tensor from_low = abs(at - low), turns = op1(OpId::floor, {mul(from_low, inverse)}),
                rest = sub(from_low, mul(turns, span));
-  const Tensor odd = eq(op1(OpId::remainder, {turns, vnum(2)}), vnum(1));
+  const Tensor odd = eq(turns - op1(OpId::floor, {turns * 0.5}) * 2.0, vnum(1));  // a remainder takes a division
   return where(odd, sub(high, rest), rest + low);
 }
 
