@@ -292,9 +292,10 @@ end)
 
 -- The steps of a layer compile in the background (nn/recurrent.lua).
 test("eager recurrent layers launch one kernel a step, with the bits of a first call", function()
-  for name, layers in pairs {RNN = 1, GRU = 2, LSTM = 3} do
+  local limits = {RNN = 45, GRU = 56, LSTM = 47}
+  for seed, name in ipairs {"RNN", "GRU", "LSTM"} do
     for _, dtype in ipairs {"float32", "bfloat16"} do
-      lt.manual_seed(layers)
+      lt.manual_seed(seed)
       local net = nn[name](3, 5, {dtype = dtype})
       local x = lt.randn(12, 2, 3, {dtype = dtype}):requires_grad_()
       local function run()
@@ -306,7 +307,8 @@ test("eager recurrent layers launch one kernel a step, with the bits of a first 
         for _, p in ipairs(net:parameters()) do grads[#grads + 1] = p.grad end
         return {y, unpack(grads)}
       end
-      local first, graphs = run(), lt.counters().stats.unique_graphs
+      local graphs = lt.counters().stats.unique_graphs
+      local first = run()
       for _ = 1, 4 do
         lt.wait_compiled()
         for k, value in ipairs(run()) do truthy(value:equal(first[k]), name .. " " .. k) end
@@ -314,7 +316,7 @@ test("eager recurrent layers launch one kernel a step, with the bits of a first 
       equal(lt.counters().stats.unique_graphs, graphs) -- no graph of the program
       -- Each step: a product, its bias (in GRU), the step, a part of the stacked result.
       local launches = tonumber(tostring(lt.profile(net)(x)):match "(%d+) launch")
-      truthy(launches <= 4 * 12 + 5, name .. " launches " .. launches)
+      truthy(launches <= limits[name], name .. " launches " .. launches)
       local compiled = lt.compile(function(x) return (net(x)) end)
       truthy(compiled(x):equal(first[1]), name .. " compiled")
     end
