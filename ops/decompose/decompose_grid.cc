@@ -31,7 +31,9 @@ Tensor reflected(const Tensor& at, SymInt n, bool at_centres) {
 
 Tensor kept_inside(const Tensor& x, SymInt n, const std::string& padding, bool align) {
   if (padding == "zeros") return x;
-  return clamp(padding == "border" ? x : reflected(x, n, align), vnum(0), vint(n - 1));
+  // As in PyTorch, a NaN is moved to 0, and a place at the edge has no gradient: a clamp would keep both.
+  const Tensor place = padding == "border" ? x : reflected(x, n, align);
+  return where(gt(place, vnum(0)), where(lt(place, vint(n - 1)), place, vint(n - 1)), vnum(0));
 }
 
 struct Image {
@@ -39,14 +41,17 @@ struct Image {
   SymInt n, c, h, w;
 };
 
-// Reads the elements at whole places {n, 1, p} as {n, c, p}. They are zero outside of the image.
-Tensor read_at(const Image& image, const Tensor& y, const Tensor& x) {
+// Reads the elements at whole places {n, 1, p} as {n, c, p}. They are zero outside of the image. zero_grad: the
+// gradient of x is zeros, not none.
+Tensor read_at(const Image& image, const Tensor& y, const Tensor& x, bool zero_grad = false) {
   const auto inside_of = [](const Tensor& t, SymInt n) { return logical_and(ge(t, vnum(0)), lt(t, vint(n))); };
   const Tensor inside = logical_and(inside_of(y, image.h), inside_of(x, image.w));
   const auto whole = [&](const Tensor& t) { return to_dtype(where(inside, t, vnum(0)), DType::kInt64); };
   const Tensor flat = add(mul(whole(y), vint(image.w)), whole(x));
   const Tensor index = expand(flat, Sizes{image.n, image.c, flat->sizes[2]});
-  return where(inside, gather(image.flat, vdim(2), index), vnum(0));
+  const Tensor taken = gather(image.flat, vdim(2), index);
+  // The inner `where` is 0 too wherever it is taken.
+  return zero_grad ? where(inside, taken, where(inside, x, vnum(0))) : where(inside, taken, vnum(0));
 }
 
 Tensor bilinear(const Image& image, const Tensor& y, const Tensor& x) {
@@ -113,7 +118,9 @@ Results decompose_grid_sample(const Args& a) {
     return {reshape(to_dtype(bicubic(image, down, across, at), x->dtype), sizes)};
   }
   const auto round = [](const Tensor& t) { return op1(OpId::round, {t}); };
-  const Tensor y = mode == "nearest" ? read_at(image, round(down), round(across)) : bilinear(image, down, across);
+  if (mode == "bilinear") return {reshape(to_dtype(bilinear(image, down, across), x->dtype), sizes)};
+  const bool zero_grad = grad_enabled() && grid->requires_grad;
+  const Tensor y = read_at(image, round(down), round(across), zero_grad);
   return {reshape(to_dtype(y, x->dtype), sizes)};
 }
 

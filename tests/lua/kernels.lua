@@ -345,4 +345,31 @@ test("grid_sample has the bits of its parts, for images of any size", function()
   end
 end)
 
+-- As in PyTorch.
+test("grid_sample: a place at or beyond the edge has no gradient, and NaN is the first place", function()
+  local theta = lt.tensor {{{1, 0, 0}, {0, 1, 0}}}
+  local x = lt.arange(9):float():reshape(1, 1, 3, 3)
+  local function gradient(f, grid)
+    grid = grid:detach():requires_grad_()
+    f(x, grid):sum():backward()
+    return grid.grad
+  end
+  for _, padding in ipairs {"border", "reflection"} do
+    for _, mode in ipairs {"bilinear", "nearest"} do
+      lt.reset()
+      local function sample(x, grid)
+        return F.grid_sample(x, grid, {mode = mode, padding_mode = padding, align_corners = true})
+      end
+      local grid, compiled = F.affine_grid(theta, {1, 1, 3, 3}, {align_corners = true}), lt.compile(sample)
+      local wanted = {0, 0, 1, 0, 0, 0, 0, 3, 1, 3, 0, 3, 0, 0, 1, 0, 0, 0}
+      if mode == "nearest" then wanted = lt.zeros(18):tolist() end
+      for _, f in ipairs {sample, compiled} do
+        h.deep(gradient(f, grid):flatten():tolist(), wanted)
+        local odd = lt.tensor {{{{0 / 0, 0}, {0, 0 / 0}, {0 / 0, 0 / 0}, {-math.huge, 0}}}}
+        h.deep(f(x, odd):flatten():tolist(), {3, 1, 0, 3})
+      end
+    end
+  end
+end)
+
 h.finish()
