@@ -1,5 +1,5 @@
 // embedding_bag: the sum or mean of a table's rows over each bag of ids, or the row that has its largest element. A bag
-// is a row of ids, or the ids between two offsets. No row is copied before it is reduced.
+// is a row of ids, or the ids between two offsets. No copy of all rows is made.
 #include <algorithm>
 #include <cstring>
 #include <vector>
