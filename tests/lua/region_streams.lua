@@ -144,6 +144,17 @@ stream("sizes of the caller in a body", function(x, y)
   end, x[0], x)
 end, function(i) return lt.randn(length(i), batch(i)), lt.randn(batch(i + 4)) end)
 
+-- The carry has sizes of its own, and another layout than the body's result.
+for name, sum in pairs {["carry first"] = function(c, x) return c:contiguous() + x end,
+  ["carry last"] = function(c, x) return x + c:contiguous() end} do
+  stream("a scan that changes the layout of its carry, " .. name, function(c, x)
+    return lt.scan(function(carry, e)
+      local n = sum(carry, e):contiguous()
+      return n, n * 2
+    end, c:t(), x)
+  end, function(i) return lt.randn(batch(i), 3), lt.randn(length(i), 3, batch(i)) end)
+end
+
 -- Eager branches and loops are traced to find which tensors have gradients: once for all sizes, too.
 for name, f in pairs {cond = cond, deep_loop = deep_loop} do
   test("eager lt." .. name .. " under gradients", function()

@@ -268,7 +268,7 @@ Vars run_control_peels(Trace& t, Var*, const Vars& args) {
   bool differs = false;
   for (size_t i = 0; asks && i < std::min(given.size(), taken.size()); i++) {
     const TensorImpl &a = *given[i].get(), &b = *taken[i].get();
-    differs = differs || (same_exprs(a.sizes, b.sizes) && !same_exprs(a.strides, b.strides));
+    differs = differs || (are_equal(a.sizes, b.sizes) && !are_equal(a.strides, b.strides));
   }
   if (differs && t.decisions.peeled.insert(place).second) throw Restart();
   return {t.boolean(t.decisions.peeled.count(place) > 0)};
